@@ -310,11 +310,6 @@ class Cache:
         return self._tree
 
     @property
-    def node_count(self) -> int:
-        """How many entries there are, ghosts and placeholders included."""
-        return len(self._nodes)
-
-    @property
     def pod_count(self) -> int:
         """How many pods are assumed or added."""
         return len(self._pods)

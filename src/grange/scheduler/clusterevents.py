@@ -71,7 +71,6 @@ class ClusterEvent:
         return bool(self._bits & happened._bits)
 
 
-WILDCARD = ClusterEvent(Subject.ANY, EVERYTHING, "wildcard")
 LEFTOVER = ClusterEvent(Subject.ANY, EVERYTHING, "unschedulable timeout")
 ASSIGNED_POD_ADD = ClusterEvent(Subject.ASSIGNED_POD, Action.ADD, "assigned pod add")
 ASSIGNED_POD_DELETE = ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE, "assigned pod delete")

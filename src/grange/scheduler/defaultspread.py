@@ -19,9 +19,6 @@ from grange.placement import podaffinity
 from grange.placement.podaffinity import PodSelector
 from grange.placement.spread import SYSTEM_DEFAULTS, Constraint, DefaultConstraint
 
-ZONE = "topology.kubernetes.io/zone"
-
-
 _GRANGE = (REPLICATIONCONTROLLER.api_version, REPLICATIONCONTROLLER.kind)
 _Selector = tuple[Requirement, ...]
 

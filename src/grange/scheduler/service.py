@@ -231,10 +231,6 @@ class Scheduler:
         """How many pods wait where."""
         return self.queue.statistics()
 
-    def engine_decisions(self) -> int:
-        """How many decisions were made since the start."""
-        return self.cycle.decisions
-
     @property
     def names(self) -> frozenset[str]:
         """The ``schedulerName``s whose pods are ours."""

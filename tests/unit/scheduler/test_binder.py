@@ -307,7 +307,7 @@ async def test_deciding_pauses_while_too_many_bindings_are_under_way(
         scheduler = await made.start_scheduler(SchedulerConfig(backlog=12, binding_group=4))
         await made.settle(300.0)
         assert scheduler.cache.assumed_count == 12
-        assert scheduler.engine_decisions() == 12
+        assert scheduler.cycle.decisions == 12
         away = False
         await made.settle(60.0)
         assert all((await made.pods()).values())

@@ -74,5 +74,5 @@ async def test_bound_pod_costs_one_of_each_and_a_share_of_a_request(
     assert now.writes - disk.writes == PODS + events
     assert now.statements - disk.statements == now.batches - disk.batches
     assert now.statements - disk.statements - events <= PODS // GROUP
-    assert scheduler.engine_decisions() == PODS
+    assert scheduler.cycle.decisions == PODS
     await store.close()

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 from hypothesis import given, settings, strategies as st
-from tests.support.scheduler_cluster import PROFILE
+from tests.support.scheduler_cluster import PROFILE, ZONE
 from tests.support.scheduler_world import world
 from tests.unit.scheduler.test_handlers import Scene
 from tests.unit.scheduler.test_topology_plugins import VERBS, ClusterGenerator, History, World
@@ -17,7 +17,7 @@ from grange.api.kinds.workloads import CoreReplicationController, Workload
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.scheduler.defaultspread import ZONE, DefaultSpread
+from grange.scheduler.defaultspread import DefaultSpread
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState

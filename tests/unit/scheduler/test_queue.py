@@ -10,8 +10,8 @@ from grange.scheduler import plugins
 from grange.scheduler.clusterevents import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
+    LEFTOVER,
     NODE_ADD,
-    WILDCARD,
     Action,
     ClusterEvent,
     Object,
@@ -84,7 +84,7 @@ def test_check_97_errors_have_their_own_count_reset_by_rejection() -> None:
     queue.add(info("p"), now=0.0)
     pod = popped(queue, 0.0)
     queue.mark_unschedulable(pod, FIT, 0.0)
-    queue.move(WILDCARD, 100.0)
+    queue.move(LEFTOVER, 100.0)
     for expected in (1, 2, 3):
         queue.flush(100.0 * expected)
         pod = popped(queue, 100.0 * expected)
@@ -100,7 +100,7 @@ def test_check_97_without_backoff_nothing_waits() -> None:
     queue = SchedulingQueue(PROFILE, replace(NO_EARLY, backoff_max_s=0.0))
     queue.add(info("p"), now=0.0)
     queue.mark_unschedulable(popped(queue, 0.0), FIT, 0.0)
-    queue.move(WILDCARD, 0.0)
+    queue.move(LEFTOVER, 0.0)
     assert queue.pool_of("uid-p") is Pool.ACTIVE
 
 
@@ -110,7 +110,7 @@ def test_check_98_a_retry_goes_behind_newer_pods_of_its_priority() -> None:
     pod = popped(queue, 0.0)
     queue.add(info("second"), now=1.0)
     queue.mark_unschedulable(pod, FIT, now=2.0)
-    queue.move(WILDCARD, now=9.0)
+    queue.move(LEFTOVER, now=9.0)
     assert names(queue, now=9.0) == ["second", "first"]
 
 
@@ -252,7 +252,7 @@ def test_check_101_a_gated_pod_ignores_unrelated_events() -> None:
     assert queue.pop(0.0) is None
     for event in (NODE_ADD, ASSIGNED_POD_DELETE):
         assert queue.move(event, 0.0) == 0
-    assert queue.move(WILDCARD, 0.0) == 0
+    assert queue.move(LEFTOVER, 0.0) == 0
     assert queue.pool_of("uid-p") is Pool.UNSCHEDULABLE
 
 
@@ -472,7 +472,7 @@ def test_due_is_when_a_pod_is_tried_at_the_latest() -> None:
     queue.fail(failed, 7.25)
     due = {pod.info.pod.metadata.name: queue.due(pod) for pod in queue.waiting()}
     assert due == {"parked": 307.0, "failed": 9.0, "active": None, "gated": None}
-    queue.move(WILDCARD, 7.5)
+    queue.move(LEFTOVER, 7.5)
     assert queue.due(parked) == 9.0
     queue.flush(8.99)
     assert queue.pool_of("uid-failed") is Pool.ERROR_BACKOFF

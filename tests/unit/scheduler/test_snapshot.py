@@ -73,7 +73,7 @@ def check_snapshot(cache: Cache, snapshot: NodeInfoSnapshot) -> None:
         info = cache.node_info(name)
         assert info is not None
         generations.append(info.generation)
-    assert len(generations) == cache.node_count
+    assert len(generations) == len(cache.order())
     assert generations == sorted(set(generations), reverse=True)
     assert len(snapshot.node_info_map) == cache.node_tree.num_nodes == len(snapshot.table)
     for name, copy in snapshot.node_info_map.items():
