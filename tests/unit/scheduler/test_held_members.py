@@ -250,3 +250,16 @@ async def test_a_gang_that_its_queue_stops_is_promised_nothing(
         where = await made.pods()
         assert (where["next0"] != "", where["next1"] != "") == (True, True)
         assert len(scheduler.cycle.nominator) == 0
+
+
+async def test_explanation_names_the_plugins_that_hold_a_pod(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", capacity=SMALL)
+        scheduler = await start(made, Gatekeeper("p0"))
+        await made.add_pods("p0", requests=CPU)
+        await made.settle()
+        answer = scheduler.explain(await made.client.get(POD, "p0", "default"))
+        assert answer is not None
+        assert answer.summary.endswith("waits for a permission to be bound (Gatekeeper)")

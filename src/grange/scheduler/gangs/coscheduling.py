@@ -179,8 +179,12 @@ class Coscheduling:
         gang = self.groups.containing(pod)
         if gang is not None and gang.message and not gang.started:
             return f"its gang {gang.key} ({gang.message})"
-        if pod.metadata.uid in self._cycle.waiting_pods:
-            return "a permission to be bound"
+        permits = self._cycle.waiting_pods
+        if pod.metadata.uid in permits:
+            plugins = ", ".join(permits.waiting_for(pod.metadata.uid))
+            return (
+                f"a permission to be bound ({plugins})" if plugins else "a permission to be bound"
+            )
         queued = self._queue.find(pod.metadata.uid)
         if gang is not None and queued is not None and GANG in queued.rejectors:
             return HELD_BACK.removeprefix("waits for ")
