@@ -21,7 +21,7 @@ from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.scheduler import plugins
 from grange.scheduler.config import SchedulerConfig
-from grange.scheduler.domain_rule import DomainRule
+from grange.scheduler.domains import DomainRule
 from grange.scheduler.engine import EVERY_NODE
 from grange.scheduler.framework import NodeCheck, Plugin, Profile, TopologyPlugin
 from grange.scheduler.plugin_args import (

@@ -15,7 +15,7 @@ from typing import Self
 
 from grange.base.bounded import BoundedDict
 from grange.placement.loads import Load
-from grange.scheduler.domain_rule import DomainRule
+from grange.scheduler.domains import DomainRule
 from grange.scheduler.framework import (
     SUCCESS,
     Code,
@@ -40,7 +40,7 @@ class DryRun:
         state: what PreFilter left for this pod.
         pod: the waiting pod.
         snapshot: the cluster. The trial is void when the snapshot is brought up to date and its
-            index starts from scratch (``stale``).
+            index starts from scratch.
     """
 
     def __init__(
@@ -50,7 +50,6 @@ class DryRun:
         self._snapshot = snapshot
         self._profile = profile
         self.state = state
-        self._epoch = snapshot.index.epoch
         self._concerns: tuple[tuple[int, ...], ...] | None = None
         self._rules: list[tuple[str, DomainRule]] = []
 
@@ -63,11 +62,6 @@ class DryRun:
     def by_usage(self) -> list[tuple[str, Filter]]:
         """Those of them that look at more than the node object."""
         return [pair for pair in self.filters if pair[1].scope is not Scope.NODE]
-
-    @property
-    def stale(self) -> bool:
-        """Whether the counts it relies on have been started from scratch."""
-        return self._epoch != self._snapshot.index.epoch
 
     @property
     def rules(self) -> list[tuple[str, DomainRule]]:

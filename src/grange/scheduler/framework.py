@@ -22,7 +22,7 @@ from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
 from grange.placement.spread import DefaultConstraint
 from grange.scheduler.clusterevents import Registration
 from grange.scheduler.disruption_budgets import DisruptionBudgets
-from grange.scheduler.domain_rule import DomainRule
+from grange.scheduler.domains import DomainRule
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals

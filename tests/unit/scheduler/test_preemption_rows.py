@@ -32,12 +32,13 @@ from grange.scheduler.preemption.candidates import (
     UNKNOWN,
     VIOLATING,
     CandidateSettings,
+    Rank,
+    Victims,
     dry_run,
     first_candidates,
 )
 from grange.scheduler.preemption.evaluator import was_preempted
 from grange.scheduler.preemption.victim_cache import RankIndex
-from grange.scheduler.preemption.victims import Rank, Victims
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 

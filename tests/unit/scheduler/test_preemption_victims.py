@@ -15,8 +15,14 @@ from grange.scheduler.errors import CacheError
 from grange.scheduler.framework import Code, CycleState, Status
 from grange.scheduler.plugins.defaultpreemption import DefaultPreemptionArgs as PreemptionArgs
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
-from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, pick_one, select_victims
+from grange.scheduler.preemption.candidates import (
+    NO_VICTIMS,
+    CandidateSettings,
+    Victims,
+    dry_run,
+    pick_one,
+    select_victims,
+)
 from grange.sim import builders
 
 

@@ -26,7 +26,7 @@ from collections import OrderedDict
 
 from grange.base.bounded import BoundedDict
 from grange.scheduler.diagnosis import Diagnosis, pre_filter
-from grange.scheduler.domain_rule import DomainRule
+from grange.scheduler.domains import DomainRule
 from grange.scheduler.engine import reference
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
 from grange.scheduler.engine.nominated_filter import NominatedFilter

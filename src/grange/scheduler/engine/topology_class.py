@@ -22,8 +22,7 @@ import numpy as np
 from grange.base.errors import InvariantError
 from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
 from grange.scheduler.diagnosis import Tally
-from grange.scheduler.domain_rule import DomainRule
-from grange.scheduler.domains import EveryRow
+from grange.scheduler.domains import DomainRule, EveryRow
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
 from grange.scheduler.engine.lazy_heap import LazyHeap
 from grange.scheduler.framework import DomainScore, Profile, RowGroups

@@ -18,8 +18,7 @@ from grange.placement.columns import Integers, Mask
 from grange.scheduler import diagnosis
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.dry_run import DryRun
-from grange.scheduler.explain.evaluation import Evaluation
-from grange.scheduler.explain.nominations import apply_nominations
+from grange.scheduler.explain.evaluation import Evaluation, apply_nominations
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominated

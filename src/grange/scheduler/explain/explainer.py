@@ -27,8 +27,7 @@ from grange.scheduler.cache import Cache
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.explain import changes
 from grange.scheduler.explain.attempt_history import AttemptHistory, AttemptRecord
-from grange.scheduler.explain.evaluation import Evaluation, without_pod
-from grange.scheduler.explain.nominations import apply_nominations
+from grange.scheduler.explain.evaluation import Evaluation, apply_nominations, without_pod
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.podinfo import PodInfo

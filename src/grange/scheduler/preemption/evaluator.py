@@ -33,10 +33,16 @@ from grange.scheduler.framework import (
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.podinfo import LabelSet, PodInfo
-from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
+from grange.scheduler.preemption.candidates import (
+    NO_VICTIMS,
+    CandidateSettings,
+    Victims,
+    dry_run,
+    pick_one,
+    select_victims,
+)
 from grange.scheduler.preemption.lower_priority import LowerPriority
 from grange.scheduler.preemption.victim_cache import VictimCache
-from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, pick_one, select_victims
 
 BY_SCHEDULER = "PreemptionByScheduler"
 

@@ -28,12 +28,10 @@ from grange.scheduler.preemption.candidates import (
     UNHELPFUL,
     UNKNOWN,
     VIOLATING,
-    first_candidates,
-)
-from grange.scheduler.preemption.victims import (
     Rank,
     RankedPod,
     Victims,
+    first_candidates,
     lower_priority_pods,
     rank_of,
 )

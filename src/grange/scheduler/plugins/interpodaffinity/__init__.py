@@ -13,8 +13,7 @@ from grange.api.kinds.pod import Pod
 from grange.placement import podaffinity
 from grange.placement.podaffinity import Namespaces, Term, TermKind
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
-from grange.scheduler.domain_rule import DomainRule
-from grange.scheduler.domains import Domains
+from grange.scheduler.domains import DomainRule, Domains
 from grange.scheduler.framework import (
     SUCCESS,
     Code,

@@ -9,8 +9,7 @@ import numpy as np
 
 from grange.placement.columns import Integers, Mask
 from grange.placement.podaffinity import PodSelector, Term, TermKind
-from grange.scheduler.domain_rule import DomainExplanation, DomainRule
-from grange.scheduler.domains import Domains
+from grange.scheduler.domains import DomainExplanation, DomainRule, Domains
 from grange.scheduler.framework import RowGroups
 from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
 from grange.scheduler.podinfo import PodInfo

@@ -12,7 +12,7 @@ from grange.api.validation.scheduling import UNSATISFIABLE
 from grange.placement import node_rules, spread, taint_toleration
 from grange.placement.spread import HOSTNAME, SYSTEM_DEFAULTS, Constraint, DefaultConstraint
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
-from grange.scheduler.domain_rule import DomainRule
+from grange.scheduler.domains import DomainRule
 from grange.scheduler.framework import (
     SUCCESS,
     Code,

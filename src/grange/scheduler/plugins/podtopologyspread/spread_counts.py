@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from grange.placement import kernels, spread
 from grange.placement.columns import ABSENT, Ids, Integers, Mask, NodeTable
 from grange.placement.spread import HOSTNAME, Constraint
-from grange.scheduler.domain_rule import DomainExplanation, DomainRule
-from grange.scheduler.domains import Domains
+from grange.scheduler.domains import DomainExplanation, DomainRule, Domains
 from grange.scheduler.framework import RowGroups
 from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
 from grange.scheduler.podindex import Counter, Query
