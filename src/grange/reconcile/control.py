@@ -5,9 +5,9 @@ from typing import TypeVar
 
 import msgspec
 
-from grange.api.meta import Document, OwnerReference, Resource
+from grange.api.meta import Document, OwnerReference, Resource, preconditions
 from grange.api.scheme import KindInfo
-from grange.api.status import ApiError, Conflict, NotFound
+from grange.api.status import AlreadyExists, ApiError, Conflict, NotFound
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.client.client import Client
@@ -81,16 +81,75 @@ async def find_owned(client: Client, kind: KindInfo[R], name: str, owner: Resour
     Raises:
         Conflict: one of the owner's had it, and is gone or being deleted: the name is free soon.
     """
-    leaving = f"the name {name} is held by an object that is being deleted"
     try:
         live = await client.get(kind, name, owner.metadata.namespace)
     except NotFound as error:
-        raise Conflict(leaving) from error
+        raise Conflict(_leaving(name)) from error
     if not is_controlled_by(live, owner):
         return None
     if live.metadata.deletion_timestamp:
-        raise Conflict(leaving)
+        raise Conflict(_leaving(name))
     return live
+
+
+async def sync_owned(
+    client: Client,
+    kind: KindInfo[R],
+    document: Document,
+    owner: Resource,
+    reference: OwnerReference,
+) -> R:
+    """Create an object under its owner, or change the fields of its spec that differ.
+
+    Fields that the document does not name stay as they are; one that is None is removed.
+
+    Args:
+        client: to the API.
+        kind: of the object.
+        document: name, labels and spec of the object, in the owner's namespace.
+        owner: whose.
+        reference: to the owner.
+
+    Raises:
+        AlreadyExists: the name belongs to an object that the owner does not control.
+        Conflict: the name is held by an object that is being deleted, or the object changed.
+    """
+    name, namespace = document["metadata"]["name"], owner.metadata.namespace
+    try:
+        live = await client.get_document(kind, name, namespace)
+    except NotFound:
+        whole = {**document, "spec": _without_nulls(document["spec"])}
+        whole["metadata"] = {**document["metadata"], "namespace": namespace}
+        return await create_owned(client, kind, whole, reference)
+    found = msgspec.convert(live, kind.view)
+    if not is_controlled_by(found, owner):
+        raise AlreadyExists(
+            f"{kind.qualified} {namespace}/{name}: exists and belongs to another owner; "
+            f"delete it or rename {owner.key}"
+        )
+    if found.metadata.deletion_timestamp:
+        raise Conflict(_leaving(name))
+    spec = live.get("spec") or {}
+    change = {
+        key: want for key, want in document["spec"].items() if not _covers(spec.get(key), want)
+    }
+    if not change:
+        return found
+    patch = {"metadata": preconditions(found.metadata), "spec": change}
+    return await client.patch(kind, name, namespace, patch=patch)
+
+
+async def delete_owned(client: Client, kind: KindInfo[R], name: str, owner: Resource) -> bool:
+    """Delete the object of a name if the owner controls it; whether there was anything to delete.
+
+    Raises:
+        ApiError: it cannot be read or deleted.
+    """
+    try:
+        live = await client.get(kind, name, owner.metadata.namespace)
+    except NotFound:
+        return False
+    return is_controlled_by(live, owner) and await delete_object(client, kind, live)
 
 
 async def delete_object(
@@ -117,6 +176,21 @@ async def delete_object(
     except (NotFound, Conflict):
         return False
     return True
+
+
+def _leaving(name: str) -> str:
+    return f"the name {name} is held by an object that is being deleted; try again"
+
+
+def _without_nulls(spec: Document) -> Document:
+    return {key: value for key, value in spec.items() if value is not None}
+
+
+def _covers(live: object, want: object) -> bool:
+    """Whether what is there has all that is wanted; the server may have added defaults."""
+    if isinstance(want, dict) and isinstance(live, dict):
+        return all(_covers(live.get(key), value) for key, value in want.items())
+    return live == want
 
 
 def _copy(value: object) -> object:

@@ -1,8 +1,11 @@
 """Names, keys and labels of what a job consists of."""
 
+from collections.abc import Iterable
+
 from grange.api.meta import ObjectKey, Resource
 from grange.base.errors import GrangeError
 from grange.controllers.gangjob.adapter import JobLabels
+from grange.reconcile.expectations import Doubtful
 
 POD_KEYS = "pods"
 SERVICE_KEYS = "services"
@@ -35,6 +38,21 @@ def gen_expectation_pods_key(job_key: ObjectKey | str, replica_type: str) -> str
 def gen_expectation_services_key(job_key: ObjectKey | str, replica_type: str) -> str:
     """The text that stands for the expected Services of a role."""
     return f"{job_key}/{replica_type.lower()}/{SERVICE_KEYS}"
+
+
+def unsatisfied_keys(job_key: ObjectKey, writes: Iterable[Doubtful]) -> tuple[str, ...]:
+    """The expectation keys that writes belong to, each once, in their order.
+
+    The role is taken from the name; an object that was adopted under another name has the key of
+    its kind.
+    """
+    make = {POD_KEYS: gen_expectation_pods_key, SERVICE_KEYS: gen_expectation_services_key}
+    found: dict[str, None] = {}
+    for write in writes:
+        role, _, index = write.name.removeprefix(f"{job_key.name}-").rpartition("-")
+        known = role and index.isdecimal() and write.name.startswith(f"{job_key.name}-")
+        found[make[write.kind](job_key, role) if known else f"{job_key}/{write.kind}"] = None
+    return tuple(found)
 
 
 def gen_labels(labels: JobLabels, job_name: str) -> dict[str, str]:
