@@ -31,6 +31,7 @@ NAMED_AFTER_SUBJECT = {
     "apiserver/subresources": "one module for a subresource",
     "cli/printers": "one module for a kind",
     "cli/verbs": "one module for a verb",
+    "controllers/gangjob/frameworks": "one module for a framework",
     "scheduler/plugins": "one module for a plugin",
 }
 

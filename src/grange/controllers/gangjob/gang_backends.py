@@ -1,0 +1,352 @@
+"""Who places a job's gang: the object that each backend has for it, and what it says.
+
+A backend is one entry of ``BACKENDS``. Pure: the shell creates, updates and deletes the objects.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import msgspec
+
+from grange.api import names, quantity
+from grange.api.kinds import PODDISRUPTIONBUDGET, PODGROUP, podgroup, volcano
+from grange.api.kinds.podgroup import GROUP_LABEL
+from grange.api.kinds.volcano import VOLCANO_PODGROUP
+from grange.api.meta import Document, OwnerReference, Resource, controller_of
+from grange.api.scheme import AnyKind
+from grange.controllers.gangjob.adapter import JobLabels
+from grange.controllers.gangjob.job_names import gen_labels
+from grange.controllers.gangjob.model import GangBackend, GangState, JobModel, JobRole
+
+Amounts = dict[str, int | float | str]
+
+_NO_PRIORITIES: Mapping[str, int] = {}
+_DEFAULT_QUEUE = "default"  # Volcano's; it refuses groups without a queue
+_NOT_ADMITTED = frozenset({"", "Pending"})
+_ABSENT = GangState()
+_PLACED = frozenset({podgroup.SCHEDULED, podgroup.RUNNING, podgroup.FINISHED})
+
+
+@dataclass(frozen=True, slots=True)
+class GangObjects:
+    """One backend.
+
+    Attributes:
+        kind: of the object that stands for the gang.
+        name: of that object.
+        spec: of that object, by the job and the values of the PriorityClasses.
+        state: what the status of the object says.
+        absent: the state while there is no object.
+        scheduler: ``schedulerName`` of the pods; empty: as the template has it.
+        labels: of the pods, by the name of the object.
+        annotations: of the pods, by the name of the object and the role.
+        updated: fields of the spec that follow the job's; all others stay as they were created.
+    """
+
+    kind: AnyKind
+    name: Callable[[JobModel], str]
+    spec: Callable[[JobModel, JobLabels, Mapping[str, int]], Document]
+    state: Callable[[Document], GangState]
+    absent: GangState = _ABSENT
+    scheduler: str = ""
+    labels: Callable[[str], dict[str, str]] = lambda _: {}
+    annotations: Callable[[str, JobRole], dict[str, str]] = lambda _, __: {}
+    updated: tuple[str, ...] = ("minMember", "minResources")
+
+
+def quorum(model: JobModel) -> int:
+    """So many members are placed together, or none."""
+    if model.scheduling.min_available is not None:
+        return model.scheduling.min_available
+    return sum(map(role_quorum, model.roles))
+
+
+def role_quorum(role: JobRole) -> int:
+    """The members of a role that belong to the gang's quorum."""
+    for number in (role.min_available, role.min_replicas):
+        if number is not None:
+            return number
+    return role.replicas
+
+
+def min_resources(model: JobModel, priorities: Mapping[str, int] = _NO_PRIORITIES) -> Amounts:
+    """What the quorum asks for: the containers' requests, of the most important roles first.
+
+    A limit stands in for a request that is left out. Init containers do not count.
+
+    Args:
+        model: the job.
+        priorities: values of the PriorityClasses by name.
+
+    Raises:
+        quantity.QuantityError: an amount is no quantity.
+    """
+    if model.scheduling.min_resources:
+        return dict(model.scheduling.min_resources)
+
+    def priority(role: JobRole) -> int:
+        return priorities.get((role.template.get("spec") or {}).get("priorityClassName") or "", 0)
+
+    total: dict[str, Fraction] = {}
+    missing = quorum(model)
+    for role in sorted(model.roles, key=priority, reverse=True):
+        count = min(missing, role.replicas)
+        missing -= count
+        for container in (role.template.get("spec") or {}).get("containers") or []:
+            resources = container.get("resources") or {}
+            asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+            for name, amount in asked.items():
+                total[name] = total.get(name, Fraction(0)) + count * quantity.parse(amount)
+    return {name: _formatted(name, amount) for name, amount in total.items() if amount}
+
+
+def _formatted(name: str, amount: Fraction) -> str:
+    if name == "cpu":
+        return quantity.format_milli(-(-amount.numerator * 1000 // amount.denominator))
+    if amount.denominator == 1 and amount % 1024 == 0:
+        return quantity.format_binary(amount.numerator)
+    return quantity.format_decimal(amount)
+
+
+# --- the objects -----------------------------------------------------------------------------------
+
+
+def _group_name(model: JobModel) -> str:
+    """Another for a job of the same name: the former one's group may still be on its way out."""
+    return names.shortened(model.name, names.digest(model.uid))
+
+
+def _grange_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, int]) -> Document:
+    policy = model.scheduling
+    spec = _plugins_spec(model, labels, priorities)
+    # Grange's scheduler tries the whole gang against the nodes: a sum adds nothing to that.
+    spec["minResources"] = dict(policy.min_resources)
+    spec["queue"] = policy.queue
+    spec["priorityClassName"] = policy.priority_class
+    if policy.topology_key:
+        mode = podgroup.REQUIRED if policy.topology_required else podgroup.PREFERRED
+        spec["topology"] = {"key": policy.topology_key, "mode": mode}
+    return {key: value for key, value in spec.items() if value}
+
+
+def _plugins_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, int]) -> Document:
+    spec: Document = {
+        "minMember": quorum(model),
+        "minResources": min_resources(model, priorities),
+        "scheduleTimeoutSeconds": model.scheduling.timeout_s,
+    }
+    return {key: value for key, value in spec.items() if value}
+
+
+def _volcano_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, int]) -> Document:
+    policy = model.scheduling
+    parts = {
+        role.name.lower(): role.min_available
+        for role in model.roles
+        if role.min_available is not None
+    }
+    spec: Document = {
+        "minMember": quorum(model),
+        "minTaskMember": parts,
+        "minResources": min_resources(model, priorities),
+        "queue": policy.queue or _DEFAULT_QUEUE,
+        "priorityClassName": policy.priority_class,
+    }
+    return {key: value for key, value in spec.items() if value}
+
+
+def _budget_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, int]) -> Document:
+    selector = {labels.job: gen_labels(labels, model.name)[labels.job]}
+    return {"minAvailable": quorum(model), "selector": {"matchLabels": selector}}
+
+
+# --- what they say ---------------------------------------------------------------------------------
+
+
+def _why(status: Document, kind: str) -> tuple[str, str]:
+    for item in status.get("conditions") or ():
+        if item["type"] == kind:
+            return item.get("reason", ""), item.get("message", "")
+    return "", ""
+
+
+def _grange_state(status: Document) -> GangState:
+    reason, message = _why(status, podgroup.SCHEDULED)
+    placed = status.get("phase") in _PLACED
+    return GangState(exists=True, scheduled=placed, reason=reason, message=message)
+
+
+def _volcano_state(status: Document) -> GangState:
+    phase = status.get("phase", "")
+    reason, message = _why(status, "Unschedulable")
+    return GangState(
+        exists=True,
+        admitted=phase not in _NOT_ADMITTED,
+        scheduled=phase in {"Running", "Completed"},
+        reason=reason,
+        message=message,
+    )
+
+
+def _budget_state(status: Document) -> GangState:
+    enough = 0 < status.get("desiredHealthy", 0) <= status.get("currentHealthy", 0)
+    return GangState(exists=True, scheduled=enough)
+
+
+_GROUP_NOT_CREATED = GangState(admitted=False, reason="PodGroupPending")
+
+BACKENDS: dict[GangBackend, GangObjects] = {
+    GangBackend.GRANGE: GangObjects(
+        PODGROUP,
+        _group_name,
+        _grange_spec,
+        _grange_state,
+        scheduler="grange",
+        labels=lambda group: {GROUP_LABEL: group},
+        updated=("minMember", "minResources", "scheduleTimeoutSeconds", "topology"),
+    ),
+    GangBackend.SCHEDULER_PLUGINS: GangObjects(
+        PODGROUP,
+        _group_name,
+        _plugins_spec,
+        _grange_state,
+        scheduler="scheduler-plugins-scheduler",
+        labels=lambda group: {GROUP_LABEL: group},
+        updated=("minMember", "minResources", "scheduleTimeoutSeconds"),
+    ),
+    GangBackend.VOLCANO: GangObjects(
+        VOLCANO_PODGROUP,
+        _group_name,
+        _volcano_spec,
+        _volcano_state,
+        absent=_GROUP_NOT_CREATED,
+        scheduler="volcano",
+        annotations=lambda group, role: {
+            volcano.GROUP_ANNOTATION: group,
+            volcano.TASK_ANNOTATION: role.name.lower(),
+        },
+        updated=("minMember", "minTaskMember", "minResources"),
+    ),
+    GangBackend.DISRUPTION_BUDGET: GangObjects(
+        PODDISRUPTIONBUDGET,
+        lambda model: model.name,
+        _budget_spec,
+        _budget_state,
+        updated=("minAvailable",),
+    ),
+}
+"""All but ``GangBackend.NONE``, which has no object."""
+
+
+def gang_of(model: JobModel) -> GangObjects | None:
+    """The backend of a job; None where nothing places its pods together."""
+    return BACKENDS.get(model.scheduling.backend)
+
+
+def gang_document(
+    model: JobModel,
+    labels: JobLabels,
+    owner: OwnerReference,
+    priorities: Mapping[str, int] = _NO_PRIORITIES,
+) -> Document | None:
+    """The object of a job's gang; None where it has none.
+
+    Raises:
+        quantity.QuantityError: an amount of a template is no quantity.
+    """
+    gang = gang_of(model)
+    if gang is None:
+        return None
+    return {
+        "apiVersion": gang.kind.api_version,
+        "kind": gang.kind.kind,
+        "metadata": {
+            "name": gang.name(model),
+            "namespace": model.namespace,
+            "labels": gen_labels(labels, model.name),
+            "ownerReferences": [msgspec.to_builtins(owner)],
+        },
+        "spec": gang.spec(model, labels, priorities),
+    }
+
+
+def gang_state(model: JobModel, found: Resource | None) -> GangState:
+    """The state of a job's gang, by its object.
+
+    Args:
+        model: the job.
+        found: the object of the gang's name, of whatever owner; None where there is none.
+    """
+    gang = gang_of(model)
+    if gang is None:
+        return GangState()
+    owner = controller_of(found.metadata) if found is not None else None
+    if found is None or found.metadata.deletion_timestamp or owner is None:
+        return gang.absent
+    if owner.uid != model.uid:
+        return gang.absent
+    return gang.state(msgspec.to_builtins(found).get("status") or {})
+
+
+def gang_patch(
+    model: JobModel,
+    labels: JobLabels,
+    found: Resource,
+    priorities: Mapping[str, int] = _NO_PRIORITIES,
+) -> Document | None:
+    """The merge patch by which the gang's object follows the job; None where it does already.
+
+    The queue is never changed: what its pods use counts against it.
+    """
+    gang = gang_of(model)
+    if gang is None:
+        return None
+    wanted = gang.spec(model, labels, priorities)
+    document = {"metadata": {"name": found.metadata.name}, "spec": wanted}
+    seen: Document = msgspec.to_builtins(msgspec.convert(document, type(found)))["spec"]
+    known: Document = msgspec.to_builtins(found).get("spec") or {}
+    changes = {
+        field: wanted.get(field)
+        for field in gang.updated
+        if not _same(seen.get(field), known.get(field))
+    }
+    return {"spec": changes} if changes else None
+
+
+def _same(wanted: object, known: object) -> bool:
+    """Whether two values of a field mean the same: amounts may be written in other ways."""
+    if isinstance(wanted, dict) and isinstance(known, dict):
+        return wanted.keys() == known.keys() and all(
+            _same(value, known[key]) for key, value in wanted.items()
+        )
+    if wanted == known:
+        return True
+    if not isinstance(wanted, str | int | float) or not isinstance(known, str | int | float):
+        return False
+    try:
+        return quantity.parse(wanted) == quantity.parse(known)
+    except quantity.QuantityError:
+        return False
+
+
+def decoration(model: JobModel, role: JobRole) -> tuple[dict[str, str], dict[str, str], str]:
+    """Labels, annotations and ``schedulerName`` by which a role's pods belong to the gang.
+
+    The name is empty where a template names another scheduler: then no template is changed.
+    """
+    gang = gang_of(model)
+    if gang is None:
+        return {}, {}, ""
+    group = gang.name(model)
+    scheduler = "" if names_other_scheduler(model) else gang.scheduler
+    return gang.labels(group), gang.annotations(group, role), scheduler
+
+
+def names_other_scheduler(model: JobModel) -> bool:
+    """Whether a template names a scheduler that is not the backend's."""
+    gang = gang_of(model)
+    if gang is None or not gang.scheduler:
+        return False
+    named = {(role.template.get("spec") or {}).get("schedulerName") or "" for role in model.roles}
+    return bool(named - {"", gang.scheduler})

@@ -1,0 +1,146 @@
+"""Names and addresses of members: distinct, stable, and never another job's."""
+
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
+
+import pytest
+from hypothesis import given, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.unit.gangjob.wired_jobs import NETWORK, blocks, context, model, pod, role
+
+from grange.api.kinds.node import Node, NodeSpec
+from grange.api.meta import ObjectMeta
+from grange.api.names import check_dns_label
+from grange.api.pod_addresses import POD_IP, fixed_addresses
+from grange.controllers.gangjob.address_blocks import PORTS, AddressBlocks, loopback_network
+from grange.controllers.gangjob.model import ServiceMode
+from grange.controllers.gangjob.peers import offset
+
+SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=4)
+ROLES = ("launcher", "worker", "server", "eval")
+
+
+def node(network: str) -> Node:
+    return Node(metadata=ObjectMeta(name="n"), spec=NodeSpec(pod_cidr=network))
+
+
+@pytest.mark.parametrize(
+    ("networks", "found"),
+    [
+        ([], None),
+        ([""], None),
+        (["127.5.0.0/17"], IPv4Network("127.5.0.0/17")),
+        (["127.5.0.0/17", "127.5.0.0/17"], IPv4Network("127.5.0.0/17")),
+        (["127.5.0.0/17", "127.6.0.0/17"], None),
+        (["127.5.0.0/17", ""], None),
+        (["10.244.0.0/24"], None),
+        (["fd00::/64"], None),
+    ],
+)
+def test_addresses_need_one_loopback_range(networks: list[str], found: IPv4Network | None) -> None:
+    assert loopback_network(map(node, networks)) == found
+
+
+def test_names_by_kind_of_service() -> None:
+    job = model(role("Worker", 2))
+    peers = context(job, domain="cluster.local").peers
+    assert peers.short_host("Worker", 1) == "train-worker-1.train"
+    assert peers.host("Worker", 1) == "train-worker-1.train.team.svc.cluster.local"
+    peers = context(replace(job, services=ServiceMode.POD)).peers
+    assert peers.short_host("Worker", 1) == "train-worker-1"
+    assert peers.host("Worker", 1) == "train-worker-1.team.svc"
+
+
+@given(sizes=SIZES)
+def test_members_have_distinct_addresses_and_ports(sizes: list[int]) -> None:
+    roles = [role(name, count) for name, count in zip(ROLES, sizes, strict=False)]
+    peers = context(model(*roles), blocks=blocks()).peers
+    members = [(item.name, index) for item in roles for index in range(item.replicas)]
+    addresses = [peers.host(*member) for member in members]
+    ports = [peers.port(*member, 2222, 2222) for member in members]
+    assert len(set(addresses)) == len(set(ports)) == len(members)
+    assert all(int(IPv4Address(item)) in fixed_addresses(NETWORK) for item in addresses)
+    assert set(ports) <= set(PORTS)
+    assert {peers.port(*member, 8080, 2222) for member in members} == {8080}
+    names = [peers.pod(*member) for member in members]
+    assert len(set(names)) == len(members)
+    assert [check_dns_label(name) for name in names] == [None] * len(members)
+
+
+def test_address_is_the_same_after_scaling_and_restart() -> None:
+    small = model(role("worker", 2, max_replicas=6), role("eval"))
+    large = model(role("worker", 6, max_replicas=6), role("eval"))
+    known = blocks()
+    before = context(small, blocks=known).peers
+    for after in (context(large, blocks=known).peers, context(large, blocks=blocks()).peers):
+        for member in (("worker", 0), ("worker", 1), ("eval", 0)):
+            assert before.host(*member) == after.host(*member)
+
+
+def test_pod_asks_for_its_address() -> None:
+    there = context(model(role("worker", 2)), blocks=blocks())
+    found = pod(there, "worker", 1).document["metadata"]["annotations"]
+    assert found[POD_IP] == there.peers.host("worker", 1)
+    named = pod(context(model(role("worker", 2))), "worker", 1).document["metadata"]
+    assert POD_IP not in named.get("annotations", {})
+
+
+def test_block_is_taken_over_from_a_pod() -> None:
+    """A new controller has the other jobs' blocks in another order, and this one's as it is."""
+    job = model(role("worker", 3), role("eval", 2), uid="moved")
+    first = blocks()
+    plain = first.reserve("probe", 1).start
+    moved = AddressBlocks(NETWORK)
+    moved.adopt("moved", str(IPv4Address(plain + 7)), offset(job, "eval", 1))
+    peers = context(job, blocks=moved).peers
+    assert peers.host("eval", 1) == str(IPv4Address(plain + 7))
+    assert peers.host("worker", 0) == str(IPv4Address(plain + 3))
+
+
+def test_block_larger_than_the_range_is_given_out() -> None:
+    """Its pods wait for addresses at the node, where the message is; nothing breaks before."""
+    tiny = AddressBlocks(IPv4Network("127.5.0.0/28"))
+    assert len(tiny.reserve("a", 50)) == 50
+
+
+def test_addresses_of_the_machine_are_left_out() -> None:
+    tiny = AddressBlocks(IPv4Network("127.0.0.0/26"))
+    taken = int(IPv4Address("127.0.0.53"))
+    assert all(taken not in tiny.reserve(str(number), 4) for number in range(5))
+
+
+class Blocks(RuleBasedStateMachine):
+    """Blocks never overlap while there is room, and stay where they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = AddressBlocks(IPv4Network("127.5.0.0/22"))
+        self.known: dict[str, range] = {}
+
+    @rule(uid=st.sampled_from("abcdefgh"), size=st.integers(1, 12))
+    def reserve(self, uid: str, size: int) -> None:
+        if uid in self.known:
+            size = len(self.known[uid])
+        found = self.blocks.reserve(uid, size)
+        assert self.known.setdefault(uid, found) == found
+        assert len(found) == size
+
+    @rule(uid=st.sampled_from("abcdefgh"))
+    def release(self, uid: str) -> None:
+        self.blocks.release(uid)
+        self.known.pop(uid, None)
+
+    @rule()
+    def restart(self) -> None:
+        self.blocks = AddressBlocks(IPv4Network("127.5.0.0/22"))
+        for uid, block in self.known.items():
+            self.blocks.adopt(uid, str(IPv4Address(block[-1])), len(block) - 1)
+
+    @invariant()
+    def are_apart(self) -> None:
+        numbers = [number for block in self.known.values() for number in block]
+        assert len(set(numbers)) == len(numbers)
+        assert all(number in fixed_addresses(IPv4Network("127.5.0.0/22")) for number in numbers)
+
+
+TestBlocks = Blocks.TestCase
