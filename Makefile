@@ -13,7 +13,7 @@ REPEATABLE := --hypothesis-profile=ci
 UNIT       := tests/unit tests/contract tests/sim tests/arch
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-durations check fix unit e2e bench sim update docs lock clean
+.PHONY: help run test test-durations check fix unit e2e bench sim update docs lock clean setup kubectl
 
 help:  ## show this help
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,10 @@ setup: $(STAMP)  ## make the environment (done by every other target)
 run: $(STAMP)  ## a control plane, a replicated service, proof that it works; then clean up
 	@$(BIN)/python examples/run.py
 
-test: check docs unit e2e  ## everything CI runs
+# The two environments and kubectl wait for downloads most of the time: they are made side by side.
+test:  ## everything CI runs
+	@$(MAKE) --no-print-directory -j2 check docs kubectl
+	@$(MAKE) --no-print-directory unit e2e
 
 test-durations: $(STAMP)  ## what `make unit` costs: processor time by folder, the slowest tests
 	@$(BIN)/python -m pytest -q -n auto $(REPEATABLE) -p tests.support.durations $(UNIT)
@@ -45,9 +48,12 @@ fix: $(STAMP)  ## format and mend what can be mended by machine
 unit: $(STAMP)  ## unit, contract, simulation and structure tests (virtual time)
 	@$(BIN)/python -m pytest -q -n auto $(REPEATABLE) $(UNIT)
 
-e2e: $(STAMP)  ## real processes, sockets, disk, kubectl
+kubectl: $(STAMP)
 	@$(BIN)/python scripts/get_kubectl.py >/dev/null
-	@$(BIN)/python -m pytest -q -n 2 $(REPEATABLE) tests/e2e
+
+# One worker more than there are processors on a small machine: these tests wait for processes.
+e2e: kubectl  ## real processes, sockets, disk, kubectl
+	@$(BIN)/python -m pytest -q -n 3 $(REPEATABLE) tests/e2e
 
 sim: $(STAMP)  ## simulated worlds under faults, a thousand seeds; properties with fresh examples
 	@$(BIN)/python -m pytest -q -n auto tests/sim --seeds 1000

@@ -12,7 +12,8 @@ python=${PYTHON:-python3}
 started=$(date +%s)
 echo "setting up $venv with $("$python" --version) …"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-"$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
+# Compiled by all processors below; pip compiles with one.
+"$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile \
   --require-hashes -r "$lock" >"$venv/setup.log" 2>&1 &
 installer=$!
 if [ -t 1 ]; then begin='\r' end=''; else begin='' end='\n'; fi
@@ -22,5 +23,7 @@ while kill -0 "$installer" 2>/dev/null; do
 done
 [ -z "$begin" ] || echo
 wait "$installer" || { cat "$venv/setup.log" >&2; exit 1; }
+# Like pip's: what is not valid Python of this version (a template, say) stays as it is.
+"$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true
 [ $# -gt 1 ] || "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 echo "environment ready in $(( $(date +%s) - started )) s"
