@@ -28,7 +28,7 @@ from grange.apiserver.request_info import Target, parse
 from grange.app.install.rbac import Permission
 from grange.client.transport import Transport
 
-_OURS = dict.fromkeys(crds.told(BUILT_IN))
+_OURS = dict.fromkeys(crds.installable(BUILT_IN))
 _WRITES = {"create", "update", "patch"}
 _FENCE = {"uid", "resourceVersion"}
 

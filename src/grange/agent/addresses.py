@@ -1,6 +1,6 @@
 """A loopback address for every pod.
 
-Linux routes all of 127.0.0.0/8 to the machine itself, so every pod can have an address of its own
+Linux routes all of 127.0.0.0/8 to the machine itself, so every pod can have its own address
 without privileges: two copies of a server on one port coexist when each binds its own address.
 """
 

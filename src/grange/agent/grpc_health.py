@@ -1,7 +1,7 @@
 """The one call of a gRPC probe, ``grpc.health.v1.Health/Check``, over HTTP/2 without encryption.
 
 Just enough of HTTP/2 (RFC 9113) to send one request and to find the message of the answer. Headers
-of the answer are not decoded, as their compression needs a table of its own: an answer without a
+of the answer are not decoded, as their compression needs another table: an answer without a
 message is one that failed.
 """
 

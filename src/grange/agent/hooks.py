@@ -11,7 +11,7 @@ from grange.api.kinds.pod import LifecycleHandler, Probe
 from grange.base.clock import Clock
 from grange.base.tasks import Child, Nursery
 
-_LIMIT_S = 86400  # hooks have no timeout of their own
+_LIMIT_S = 86400  # hooks define no timeout
 _RETRY_S = 1.0
 
 

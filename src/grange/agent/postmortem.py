@@ -89,7 +89,7 @@ def port_taken(
     ]
     remedy = (
         "programs that listen on $(POD_IP) instead of 0.0.0.0 do not collide, "
-        "as every pod has an address of its own"
+        "as every pod has its own address"
     )
     if not others:
         return f"address already in use; {remedy}"

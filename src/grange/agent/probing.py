@@ -64,7 +64,7 @@ class Probing:
         self._tasks: dict[str, list[Child[None]]] = {}
 
     def start(self, container: ManagedContainer, target: ProbeTarget, pod: Pod) -> None:
-        """A run began (or goes on, if ``container.started`` says so): start asking."""
+        """A run began (or goes on, if ``container.started`` is set): start probing."""
         found = probes.of(container.spec)
         kinds = {kind for kind, _ in found}
         started = asyncio.Event()

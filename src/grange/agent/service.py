@@ -103,7 +103,7 @@ class NodeAgent:
     # --- pods ----------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Hear of pods; after a restart of the agent the handlers are there already."""
+        """Register the handlers of pods; after a restart of the agent the handlers are there already."""
         if self._listening:
             for pod in self._pods.store.list():
                 self._on_change(pod)

@@ -6,6 +6,6 @@ Never: decides what is alarming, reads the API, or coordinates with other proces
     webhook repeats an alert while it lasts and names the time at which it is over unless it is
     repeated, as Prometheus does with Alertmanager, so the alert of a process that is gone ends, too.
 Flow: ``Alerts.fire`` or ``replace`` → changes → ``AlertSink`` → log, metric, webhook.
-Concurrency: calls return at once; a sink that delivers over the network runs in a task of its own.
+Concurrency: calls return at once; a sink that delivers over the network runs in its own task.
 Start reading at: ``alerts``, then ``targets``.
 """

@@ -1,7 +1,7 @@
 """Kinds of Kubernetes that are not served, and what to use instead.
 
-Manifests and clients bring them; whoever refuses one names the nearest kind that is served, with the
-manifest of it where one can be made.
+Manifests and clients use them; the refusal names the nearest kind that is served, with a manifest of
+it where one can be made.
 """
 
 from collections.abc import Callable, Sequence

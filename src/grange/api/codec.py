@@ -100,7 +100,7 @@ def clone(value: Any) -> Any:
 
 
 def decode_document(body: bytes, media_type: str = JSON) -> Document:
-    """One document from a request's body: JSON, or YAML where the media type says so.
+    """One document from a request's body: JSON, or YAML by the media type.
 
     Raises:
         UnsupportedMediaType: the media type is neither.

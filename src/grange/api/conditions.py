@@ -1,4 +1,4 @@
-"""Conditions: what an object says about itself, one entry a type.
+"""Conditions: the state of an object, one entry for each type.
 
 ``lastTransitionTime`` moves only when ``status`` changes, so that "since when" stays true while
 reasons and messages are refined.

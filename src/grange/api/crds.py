@@ -1,7 +1,7 @@
-"""CustomResourceDefinitions: our kinds told to API servers that do not know them.
+"""CustomResourceDefinitions of our kinds, for API servers that do not serve them.
 
-Made from ``KindInfo`` alone, so a kind that is added is told of like the others. What a
-CustomResourceDefinition cannot say is left to our own server, see ``docs/how-to/kubernetes.md``: rules between
+Made from ``KindInfo`` alone, so a new kind needs nothing more. What a
+CustomResourceDefinition cannot express is left to our own server, see ``docs/how-to/kubernetes.md``: rules between
 fields and about changes, columns that are computed, defaults that depend on more than the schema.
 """
 
@@ -17,8 +17,8 @@ GROUP = "apiextensions.k8s.io"
 _NAME = "Name"  # the first column of every table that Kubernetes prints
 
 
-def told(kinds: Iterable[AnyKind]) -> list[AnyKind]:
-    """Those that a server of Kubernetes does not know: they bring their definitions along."""
+def installable(kinds: Iterable[AnyKind]) -> list[AnyKind]:
+    """The kinds that a Kubernetes API server needs a definition of: those that have their own schema."""
     return [info for info in kinds if info.definitions]
 
 
@@ -83,13 +83,13 @@ def _subresources(info: AnyKind) -> Document:
 
 
 def _column(column: Column, field: FieldCell) -> Document:
-    said: Document = {
+    printed: Document = {
         "name": column.name,
         "type": "date" if field.dated else column.type,
         "jsonPath": f".{field.path}",
     }
     if column.description:
-        said["description"] = column.description
+        printed["description"] = column.description
     if column.priority:
-        said["priority"] = column.priority
-    return said
+        printed["priority"] = column.priority
+    return printed

@@ -35,7 +35,7 @@ class CronSchedule:
         zone: name of a time zone; empty: UTC.
 
     Raises:
-        InvalidSchedule: either cannot be understood; the message says why.
+        InvalidSchedule: either cannot be understood; the message gives the reason.
     """
 
     def __init__(self, text: str, zone: str = "") -> None:

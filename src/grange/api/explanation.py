@@ -18,7 +18,7 @@ class SchedulingState(StrEnum):
     """How far a pod is, from the scheduler's point of view."""
 
     PLACED = "Placed"
-    BINDING = "Binding"  # a node is decided and held for it; the cluster has not been told yet
+    BINDING = "Binding"  # a node is decided and held for it; the API server does not know it yet
     ACTIVE = "Active"  # it is tried as soon as its turn comes
     BACKOFF = "Backoff"
     UNSCHEDULABLE = "Unschedulable"
@@ -108,7 +108,7 @@ class Explanation(View, frozen=True):
     Attributes:
         state: how far the pod is.
         summary: the same in words: a predicate, as in "pod/x waits for its turn".
-        hint: what to do, where there is something that nobody else will do.
+        hint: what to do, where the user must act.
         node: where it is, will be, or is to be once room is made.
         waiting_since: when the scheduler first saw it.
         until: when it is tried again at the latest, unless something happens before.

@@ -1,4 +1,4 @@
-"""How a pod says which GPUs it shares: the resource that it asks for, and the annotation.
+"""How a pod requests shared GPUs: the resource that it asks for, and the annotation.
 
 A node offers ``grange.dev/gpu-milli``: a thousand for each of its devices. Which devices a pod holds is
 written in its annotation ``grange.dev/gpu-devices`` (``0`` or ``0,3``) when it is bound.

@@ -60,7 +60,7 @@ class Response:
         body: the whole body where ``chunks`` is None.
         content_type: its media type.
         headers: further headers.
-        chunks: an asynchronous generator of body pieces; whoever reads it must ``aclose()`` it.
+        chunks: an asynchronous generator of body pieces; the reader must ``aclose()`` it.
     """
 
     status: int

@@ -15,7 +15,7 @@ Document: TypeAlias = dict[str, Any]
 class View(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True, gc=False):
     """Base of all views: camelCase on the wire, unknown fields ignored, defaults left out.
 
-    Sequences are tuples, never lists: Python's cyclic garbage collector looks at a list for ever,
+    Sequences are tuples, never lists: Python's cyclic garbage collector visits a list forever,
     but forgets a tuple of views, which cannot be part of a cycle (nor can a dict of strings).
     """
 

@@ -1,6 +1,6 @@
 """Names: what may identify an object, a port, a label or a variable.
 
-Every check returns None when the value is fine and otherwise a message that says what would be,
+Every check returns None when the value is fine and otherwise a message that describes what would be,
 so that callers attach the field's path themselves.
 """
 

@@ -66,7 +66,7 @@ def _of_token(value: Any, mount: Document) -> bool:
 
 
 def _without_command(value: Any, container: Document) -> bool:
-    return not container.get("command")  # the node says so on the pod: ImageRuntimeUnavailable
+    return not container.get("command")  # the agent reports it on the pod: ImageRuntimeUnavailable
 
 
 _PROCESS = "pods run as processes of the node: "
@@ -245,7 +245,7 @@ _FIELDS = (
         "hostNetwork",
         "hostPID",
         "shareProcessNamespace",
-        note="always so, whatever it says: programs share the machine",
+        note="always true: programs share the machine",
     ),
     *_warned("hostUsers", note=_USER, quiet=(True,)),
     *_warned("hostname", "hostnameOverride", note="only the variable HOSTNAME has it"),

@@ -1,7 +1,7 @@
 """What a pod asks of a node, in whole units: milli-CPU, bytes, and integers for everything else.
 
 The rules are those of kube-scheduler: containers run together, init containers one after another
-beside the sidecars declared before them; amounts add exactly and the sum rounds up; what is left
+plus the sidecars declared before them; amounts add exactly and the sum rounds up; what is left
 unsaid counts as zero when fitting, and as a small default (the non-zero view) when scoring.
 """
 
@@ -134,9 +134,9 @@ def _offer(given: tuple[tuple[str, Scalar], ...]) -> Resources:
 
 
 def allocatable(given: Mapping[str, Scalar]) -> Resources:
-    """What a node offers; names that nobody accounts for are dropped.
+    """What a node offers; names that are not accounted for are dropped.
 
-    Nodes that say the same mostly share one object.
+    Nodes with equal values mostly share one object.
 
     Raises:
         quantity.QuantityError: an amount is no quantity.
@@ -208,7 +208,7 @@ def _of_one_container(given: tuple[tuple[str, Scalar], ...]) -> PodRequest:
 
 
 def pod_request(spec: PodSpec) -> PodRequest:
-    """What a pod of this spec needs. Pods that say the same mostly share one object.
+    """What a pod of this spec needs. Pods with equal values mostly share one object.
 
     Raises:
         quantity.QuantityError: an amount is no quantity.

@@ -1,4 +1,4 @@
-"""Words on ReplicationControllers by which orders survive those who gave them."""
+"""Annotations on ReplicationControllers: operations that outlive the process that requested them."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -18,7 +18,7 @@ PROTECT_REPLICAS = "replicas"
 REMOVE_ANNOTATION = "grange.dev/remove-pods"
 """Pods, by commas, that go although they are not surplus: put there with the decrement.
 
-Each is ``name/uid``. The uid says which is meant, the name only where to ask for it; a uid alone will do.
+Each is ``name/uid``. The uid decides, the name only locates the pod; a uid alone is accepted.
 """
 
 TRANSFER_ANNOTATION = "grange.dev/replica-transfer"
@@ -54,9 +54,9 @@ def is_count_after_transfer(controller: Resource, replicas: int) -> bool:
 
 
 class BadIntent(GrangeError):
-    """An order on a controller cannot be read: somebody's hand wrote it.
+    """An annotation of a controller is malformed (edited by a user).
 
-    The message says where, and how to be rid of it.
+    The message names the annotation, and how to remove it.
     """
 
 
@@ -121,7 +121,7 @@ def check_orders(controller: Resource) -> None:
 
 
 def ordered(controller: Resource) -> dict[str, str]:
-    """Uids of the pods that were ordered to go, with their names; empty where none is said."""
+    """Uids of the pods that are to be removed, with their names; an empty name where it is not known."""
     text = controller.metadata.annotations.get(REMOVE_ANNOTATION, "")
     entries = (entry.rpartition("/") for entry in text.split(",") if entry)
     return {uid: name for name, _, uid in entries}
@@ -132,7 +132,7 @@ def order_text(pods: Mapping[str, str]) -> str:
     return ",".join(sorted(f"{name}/{uid}" if name else uid for uid, name in pods.items()))
 
 
-def doomed(controller: Resource) -> frozenset[str]:
+def pods_to_remove(controller: Resource) -> frozenset[str]:
     """Uids of the pods that were ordered to go."""
     return frozenset(ordered(controller))
 

@@ -19,21 +19,21 @@ from grange.base.errors import GrangeError
 
 TYPES = ("RollingUpdate", "OnDelete")
 RESTARTED_AT = "grange.dev/restarted-at"
-"""Annotation of a template: a new value makes every pod anew without another change."""
+"""Annotation of a template: a new value replaces every pod without another change."""
 
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _PERCENT = re.compile(r"(100|[1-9]?[0-9])%", re.ASCII)
 
 
 class NoSuchRevision(GrangeError):
-    """The history holds no template to go back to; the message says which there are."""
+    """The history holds no template to go back to; the message lists the revisions."""
 
 
 class Rollout(View, frozen=True):
     """How a change of the template spreads; percentages are of ``replicas``.
 
     Attributes:
-        type: ``RollingUpdate``, or ``OnDelete`` (pods are made anew only when they are deleted).
+        type: ``RollingUpdate``, or ``OnDelete`` (pods are replaced only when they are deleted).
         max_unavailable: so many replicas may be missing; a percentage rounds down.
         max_surge: so many pods may be too many; a percentage rounds up.
         min_ready_seconds: how long a pod must be ready to count as available.
@@ -171,7 +171,7 @@ def pause_patch(*, paused: bool) -> Document:
 
 
 def restart_patch(now: str) -> Document:
-    """The merge patch that has every pod made anew.
+    """The merge patch that has every pod replaced.
 
     Args:
         now: RFC 3339; any value that differs from the last one.

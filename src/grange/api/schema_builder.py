@@ -10,7 +10,7 @@ META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
 RULED = "x-grange-ruled"
-"""Words of a schema that our own server leaves to a rule of the kind, which says them better; servers
+"""Keywords of a schema that our own server leaves to a rule of the kind, whose messages are better; servers
 that have nothing but the schema go by them."""
 
 
@@ -65,7 +65,7 @@ def conditions() -> Document:
     """``status.conditions``, merged by type."""
     return {
         "type": "array",
-        "description": "What is to be said about it.",
+        "description": "Details.",
         "items": {"$ref": f"#/definitions/{META}.Condition"},
         "x-kubernetes-list-map-keys": ["type"],
         "x-kubernetes-list-type": "map",

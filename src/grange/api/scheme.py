@@ -70,7 +70,7 @@ def _no_rules(document: Document, old: Document | None) -> list[Cause]:
 
 
 def _no_warnings(document: Document, old: Document | None, now: datetime) -> Iterable[str]:
-    """A kind of which everything that it says is done."""
+    """A kind with all its references resolved."""
     return ()
 
 

@@ -83,7 +83,7 @@ class ApiError(GrangeError):
         message: what happened, naming the thing, and what to do.
         kind, name, group: the object it is about, where there is one.
         causes: the faulty fields.
-        retry_after_s: how long to wait before asking again; zero says nothing.
+        retry_after_s: how long to wait before asking again; zero for not given.
     """
 
     code: ClassVar[int] = 500
@@ -271,7 +271,7 @@ def from_status(code: int, body: bytes) -> ApiError:
     """The error that a response with this code and body stands for.
 
     The reason decides; an unknown reason falls back on the code, and a body that is no ``Status``
-    (a proxy's page, say) on the code and the text.
+    (e.g. a proxy's page) on the code and the text.
     """
     try:
         status = msgspec.json.decode(body, type=APIStatus)

@@ -44,7 +44,7 @@ def table(
         documents: full documents, one row each.
         now: wall-clock seconds since the epoch, for ages.
         list_meta: metadata of the list: resourceVersion and where to go on.
-        include: what each row carries beside its cells: the object's metadata, all of it, or nothing.
+        include: what each row carries besides its cells: the object's metadata, all of it, or nothing.
     """
     columns = columns_of(info)
     return {

@@ -14,7 +14,7 @@ CONDITION = "grange.dev/UnsupportedFields"
 _PATHS_SHOWN = 4  # of one cause in a warning
 _LISTED = 16  # in the condition
 _REMEMBERED = 256
-_REMEMBERED_BYTES = 8_192  # with the number of specs: at most 2 MiB, and what is said of them
+_REMEMBERED_BYTES = 8_192  # with the number of specs: at most 2 MiB, and their reports
 
 _Node: TypeAlias = "dict[str, _Node] | Field"
 
@@ -118,7 +118,7 @@ def command_warnings(spec: Document, path: str) -> tuple[str, ...]:
 
 
 class FieldReport(NamedTuple):
-    """What is to be said of a pod.
+    """The unsupported fields of a pod.
 
     Attributes:
         warnings: one for each cause, and one about containers that need a command.

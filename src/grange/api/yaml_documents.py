@@ -176,7 +176,7 @@ def load(text: str | bytes) -> list[Any]:
 def _check_events(text: str | bytes) -> None:
     """Refuse deep nesting and too many nodes while they are still a flat run of events.
 
-    The C composer recurses without a limit of its own and would take the process with it.
+    The C composer recurses without a limit and would crash the process.
     """
     values = 0
     inside: list[int | None] = []  # the nodes so far of each open mapping; None for a sequence

@@ -18,7 +18,7 @@ def conform(
 ) -> tuple[str, ...]:
     """Fit the document, which has its envelope, to its schema; fill in defaults; returns warnings.
 
-    One that does not fit is refused with what the rules beyond the schema say of the rest of it, too.
+    One that does not fit is refused with what the causes found by the rules beyond the schema are included.
 
     Raises:
         BadRequest: it has unknown or duplicate fields, under strict field validation.
@@ -32,11 +32,11 @@ def conform(
         unknown += [duplicate_cause(path) for path in options.duplicates]
         warnings = tuple(cause.message for cause in unknown)
         if unknown and options.field_validation == STRICT:
-            # A misspelt field is often why another one is missing: tell both, the cause first.
-            told = [*warnings, *(f"{cause.field}: {cause.message}" for cause in others)]
+            # A misspelt field is often why another one is missing: report both, the cause first.
+            messages = [*warnings, *(f"{cause.field}: {cause.message}" for cause in others)]
             raise BadRequest(
                 f'{info.kind} in version "{info.version}" cannot be handled as a {info.kind}: '
-                f"strict decoding error: {', '.join(told)}",
+                f"strict decoding error: {', '.join(messages)}",
                 kind=info.plural,
                 group=info.group,
                 causes=[*unknown, *others],
@@ -73,12 +73,12 @@ def duplicate_cause(path: str) -> Cause:
 def completed(
     info: AnyKind, document: Document, old: Document | None, found: Sequence[Cause]
 ) -> list[Cause]:
-    """What the schema found, and what the rules say of the rest of a document that does not fit it.
+    """What the schema found, and what the rules find in the rest of a document that does not fit it.
 
-    Of what is missing the schema knows no more than that; where the rules have advice, theirs is told.
+    Of what is missing the schema knows no more than that; where the rules have advice, their message is used.
 
     Rules are written for documents that fit. So they get a copy without the fields at fault; where they
-    stumble all the same, what was found is all that can be said.
+    stumble all the same, what was found is all that is returned.
     """
     rest: Document = codec.clone(document)
     for cause in found:
@@ -90,10 +90,10 @@ def completed(
         return [*found]
     known = tuple(cause.field for cause in found)
     missing = {cause.field: cause for cause in causes if cause.reason == _MISSING}
-    told = [
+    advised = [
         missing.get(cause.field, cause) if cause.reason == _MISSING else cause for cause in found
     ]
-    return [*told, *(cause for cause in causes if not _concerns(cause.field, known))]
+    return [*advised, *(cause for cause in causes if not _concerns(cause.field, known))]
 
 
 def _drop(document: Document, path: str) -> None:

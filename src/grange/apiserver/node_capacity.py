@@ -199,7 +199,7 @@ class Occupancy:
             fits: decline a pod that comes to a node with it and does not fit there.
 
         Returns:
-            The value; it raises ``WriteDeclined``, saying what is short, to decline the write.
+            The value; it raises ``WriteDeclined``, naming what is short, to decline the write.
         """
         if info is POD:
             # Nothing holds the document until the write is accepted: groups would keep hundreds.
@@ -369,8 +369,8 @@ def _placed(pod: Document) -> tuple[str, Resources | None]:
     except QuantityError:
         return node, None  # schedulers leave it out as well
     if gpus.GPU_MILLI in need.scalars:
-        told = (pod["metadata"].get("annotations") or {}).get(gpus.ANNOTATION, "")
-        need = _with_devices(need, told)
+        annotation = (pod["metadata"].get("annotations") or {}).get(gpus.ANNOTATION, "")
+        need = _with_devices(need, annotation)
     return node, need
 
 
@@ -381,9 +381,9 @@ def _device(number: int) -> str:
     return f"{gpus.GPU_MILLI} of device {number}"
 
 
-def _with_devices(need: Resources, told: str) -> Resources:
+def _with_devices(need: Resources, annotation: str) -> Resources:
     want = need.scalars[gpus.GPU_MILLI]
-    held = gpus.parse(told, want) if want else ()
+    held = gpus.parse(annotation, want) if want else ()
     each = dict.fromkeys((_device(number) for number in held), min(want, gpus.WHOLE))
     return msgspec.structs.replace(need, scalars=MappingProxyType({**need.scalars, **each}))
 

@@ -132,7 +132,7 @@ class ControlPlane:
 
         Args:
             ready: called once, when the API is served and the kubeconfig is written.
-            stop: ends it in good order; cancellation does the same.
+            stop: ends it gracefully; cancellation does the same.
 
         Raises:
             GrangeError: it cannot start; the message names what is in the way and the remedy.

@@ -30,7 +30,7 @@ class Flag:
         type: converts the text; ``str`` of a value must be such a text.
         metavar: stands for the value in help texts.
         shown_default: what the option does when it is not given, where the field's default does
-            not say it.
+            not show it.
         aliases: further names.
         variable: an environment variable that holds it, too. A child process gets the value through
             it, because other users can read the words of a process.

@@ -160,7 +160,7 @@ class Manager:
         return service
 
     def _watch_rollouts(self, leader_elected: LeaderElectedServices, bears: ObjectKey) -> None:
-        """Tell of rollouts that failed, while we bear the service that carries them out."""
+        """Report rollouts that failed, while this member runs the service that carries them out."""
         farm, tools = leader_elected.farm, self._deps(ROLLOUTS)
         reporter = ConditionAlerts(
             self.member.alerts,

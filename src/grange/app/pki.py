@@ -76,7 +76,7 @@ async def in_process(directory: Path, names: Sequence[str], now: datetime) -> Ke
 
 
 async def in_child(directory: Path, names: Sequence[str], now: datetime) -> Keys:
-    """Make the keys in a process of their own, at that process's time.
+    """Make the keys in a separate process, in parallel.
 
     Raises:
         KeysUnusable: they cannot be made or read.

@@ -1,4 +1,4 @@
-"""The files that say which process serves a data directory, and how to end that process."""
+"""The files that record which process serves a data directory, and how to stop that process."""
 
 import os
 import signal

@@ -44,7 +44,7 @@ class TokenBucket:
 
     def __init__(self, *, rate_per_s: float, burst: int) -> None:
         if rate_per_s <= 0.0 or burst < 1:
-            raise ValueError(f"rate {rate_per_s}/s, burst {burst}: nobody would ever get a turn")
+            raise ValueError(f"rate {rate_per_s}/s, burst {burst}: both must be positive")
         self._rate = rate_per_s
         self._burst = float(burst)
         self._tokens = float(burst)

@@ -5,9 +5,9 @@ simulated trace depend on the allocator. A ``Nursery`` keeps insertion order and
 gives the same trace. Its laws are structured concurrency's: leaving the block waits for all
 children; the first failure cancels the rest, youngest first; nothing outlives its block.
 
-Cancellation in asyncio is an edge, not a level: it is delivered once, at one await. Whoever answers
-it with another error (a child that fails while it cleans up, for instance) would lose it, and a
-worker that survives errors would then never end. Here such a cancellation is delivered again.
+Cancellation in asyncio is an edge, not a level: it is delivered once, at one await. An
+await that raises another error (a child that fails while it cleans up, for instance) would lose it,
+and a worker that survives errors would then never end. Here such a cancellation is delivered again.
 """
 
 import asyncio

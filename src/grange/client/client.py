@@ -139,7 +139,7 @@ class Client:
 
         Yields:
             Events in the order of their versions, bookmarks included; returns when the server
-            ends the watch in good order.
+            ends the watch normally.
 
         Raises:
             Expired: the version is no longer (or not yet) known; list again.

@@ -55,7 +55,7 @@ def still_wanted(controller: ReplicationController) -> StillWanted:
     count = controller.spec.replicas
     return StillWanted(
         f"{controller.metadata.name} asks for {count} {'replica' if count == 1 else 'replicas'}: "
-        "scale it to zero first, or say --force to delete it all the same"
+        "scale it to zero first, or use --force to delete it anyway"
     )
 
 
@@ -125,7 +125,7 @@ class ReplicationControllers:
 
         Args:
             name: of it.
-            spec: all but ``replicas``, which is zero whatever it says.
+            spec: all but ``replicas``, which is always zero.
             labels: of the controller itself.
             protect: refuse to delete it, by any client, while it asks for replicas.
             dry_run: have the server judge it and keep nothing.

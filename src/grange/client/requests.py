@@ -40,7 +40,7 @@ class Listing(Generic[R]):
         items: the objects, as the server ordered them.
         resource_version: the state that the list shows; a watch may start from it.
         remaining: how many more objects follow; zero on the last page, and where the server
-            does not say.
+            does not count them.
         next: the token of the next page; empty on the last.
         undecodable: one message for each object that does not fit our view of its kind. They are
             left out of ``items``, so that one odd object does not hide all the others.

@@ -2,7 +2,7 @@
 
 There is no write on two objects, so the order is put down first, on the giver: nothing is changed
 yet. Then the receiver asks for more and remembers the transfer's id, in one write. Then the giver
-asks for less and forgets the order, in one write; at last the receiver forgets the id. Whoever finds
+asks for less and forgets the order, in one write; at last the receiver forgets the id. A client that finds
 an order, after a crash at any point, knows from these two objects what has been done and does the
 rest. On the way there are too many replicas for a moment, never too few.
 
@@ -173,7 +173,7 @@ def _way_is_free(source: ReplicationController) -> dict[str, str | None]:
 async def prune(client: Client, receiver: ReplicationController) -> ReplicationController | None:
     """Take the notes of transfers that are over away from a receiver.
 
-    Whoever carries a transfer out does it last, and may not live to.
+    The client that carries a transfer out does it last, and may crash before.
 
     Args:
         client: to the API.
@@ -216,7 +216,7 @@ async def _advance(client: Client, namespace: str, giver: str, order: Transfer) 
         kept = await _under_way(client, namespace, has)
         note = {RECEIVED_ANNOTATION: written({**kept, order.id: giver})}
         target = await _write(client, target, note, replicas=target.spec.replicas + order.add)
-    # Somebody may have scaled the giver meanwhile: it is the difference that was ordered.
+    # The giver may have been scaled meanwhile, so the difference is applied.
     left = max(0, source.spec.replicas - order.remove)
     done = {TRANSFER_ANNOTATION: None, **after_transfer(left)}
     await _write(client, source, done, replicas=left)

@@ -39,7 +39,7 @@ def _ours(obj: Resource) -> bool:
     return True
 
 
-def _nobody(obj: Resource) -> Iterable[ObjectKey]:
+def _no_candidates(obj: Resource) -> Iterable[ObjectKey]:
     return ()
 
 
@@ -67,7 +67,7 @@ class Dependents(Generic[R, O]):
         log: Logger,
         kind: str = "",
         accepts: Callable[[R], bool] = _ours,
-        candidates: Callable[[R], Iterable[ObjectKey]] = _nobody,
+        candidates: Callable[[R], Iterable[ObjectKey]] = _no_candidates,
     ) -> None:
         self._owner_kind = owner_kind
         self._owners = owners

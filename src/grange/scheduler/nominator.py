@@ -14,7 +14,7 @@ from grange.scheduler.changelog import ChangeLog
 from grange.scheduler.podinfo import PodInfo
 
 _Pods = tuple[PodInfo, ...]
-_NOBODY: Mapping[str, _Pods] = MappingProxyType({})
+_NO_PODS: Mapping[str, _Pods] = MappingProxyType({})
 _LEVELS_MAX = 64
 
 
@@ -33,7 +33,7 @@ class Nominated:
     def __init__(
         self,
         first: str = "",
-        level: Mapping[str, _Pods] = _NOBODY,
+        level: Mapping[str, _Pods] = _NO_PODS,
         uid: str = "",
         moves: ChangeLog[str] | None = None,
     ) -> None:

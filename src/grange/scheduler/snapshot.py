@@ -23,7 +23,7 @@ from grange.scheduler.nodetree import NodeTree
 from grange.scheduler.podindex import PodIndex
 from grange.scheduler.podinfo import PodInfo
 
-_NOBODY = NodeInfo("")
+_NO_NODE = NodeInfo("")
 
 TIE_BITS = 32
 TIE_MAX = (1 << TIE_BITS) - 1
@@ -199,11 +199,11 @@ class NodeInfoSnapshot:
 
     def _place(self, row: int, mine: NodeInfo) -> None:
         while row >= len(self.by_row):
-            self.by_row.append(_NOBODY)
+            self.by_row.append(_NO_NODE)
         self.by_row[row] = mine
 
     def _discard(self, name: str) -> None:
-        self.by_row[self.table.rows[name]] = _NOBODY
+        self.by_row[self.table.rows[name]] = _NO_NODE
         self.index.change(self.table.rows[name], self.node_info_map[name].pods, ())
         self.index.node_changed()
         self.table.remove(name)

@@ -71,7 +71,7 @@ class Compactor:
     Args:
         store: what to compact.
         clock: whose seconds the policy means.
-        log: hears of failures.
+        log: where failures are logged.
         retention: the policy.
     """
 

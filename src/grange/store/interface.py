@@ -30,7 +30,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         key: the key.
         value: the bytes.
         revision: when it was last written.
-        created: when it was created; a deleted and recreated key starts anew.
+        created: when it was created; a deleted and recreated key starts again.
     """
 
     key: str
@@ -146,7 +146,7 @@ class Store(Protocol):
     def setbacks(self) -> int:
         """How often accepted writes were undone since the store was opened.
 
-        Whoever keeps sums over what is accepted looks here before relying on them.
+        A caller that keeps sums over what is accepted checks this before relying on them.
         """
 
     def get(self, key: str) -> Entry | None:

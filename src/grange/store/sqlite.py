@@ -91,7 +91,7 @@ class SQLiteStore:
 
         Args:
             directory: holds ``store.db``, SQLite's companions of it, and ``store.lock``.
-            log: hears of refused commits.
+            log: where refused commits are logged.
             lanes: where blocking calls run; threads by default. The store closes them.
             settings: bounds.
 

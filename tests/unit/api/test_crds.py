@@ -31,7 +31,7 @@ from grange.api.scheme import AnyKind, Column, KindInfo, Scaling
 from grange.api.validation import validate
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "kubernetes.md").read_text()
-OURS = crds.told(BUILT_IN)
+OURS = crds.installable(BUILT_IN)
 APPLY_LIMIT_BYTES = 256 * 1024  # of annotations; kubectl apply keeps the whole object in one
 every_kind = pytest.mark.parametrize("info", OURS, ids=lambda info: info.kind)
 
@@ -82,7 +82,7 @@ def test_a_kind_that_is_added_later_needs_nothing_else() -> None:
         fields={"spec.size": lambda document: "", "metadata.name": lambda document: ""},
         scale=Scaling("spec.size", "status.size", lambda document: ""),
     )
-    assert crds.told([info]) == [info]
+    assert crds.installable([info]) == [info]
     made = crds.definition(info)
     assert made["metadata"]["name"] == "things.grange.dev"
     spec = made["spec"]

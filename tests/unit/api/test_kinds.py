@@ -595,8 +595,8 @@ PERCENT = "must be a number of pods, or a percentage like 25%"
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (controller(template={}), ("spec.template", "Required value: say what pod to run")),
-        (controller(template={"metadata": {}}), ("spec.template.spec", "Required value: say what the pod runs")),
+        (controller(template={}), ("spec.template", "Required value: set the pod to run")),
+        (controller(template={"metadata": {}}), ("spec.template.spec", "Required value: set what the pod runs")),
         (
             controller(template={"spec": {"containers": []}}),
             ("spec.template.spec.containers", "Required value: a pod needs at least one container"),

@@ -175,8 +175,8 @@ async def test_faults_of_one_sort_hide_none_of_another(
 @pytest.mark.parametrize(
     ("part", "told"),
     [
-        ({"replicas": None}, "spec.replicas: Required value: say how many pods are wanted"),
-        ({"template": None}, "spec.template: Required value: say what pod to run"),
+        ({"replicas": None}, "spec.replicas: Required value: set how many pods are wanted"),
+        ({"template": None}, "spec.template: Required value: set the pod to run"),
         (
             {"template": {"spec": {}}},
             "spec.template.spec.containers: Required value: a pod needs at least one container",

@@ -83,7 +83,7 @@ def test_what_others_need_comes_first() -> None:
 
 def test_the_kinds_are_those_that_kubernetes_does_not_know() -> None:
     names = [one["metadata"]["name"] for one in found("CustomResourceDefinition")]
-    assert names == [info.qualified for info in crds.told(BUILT_IN)]
+    assert names == [info.qualified for info in crds.installable(BUILT_IN)]
 
 
 def test_kinds_that_nobody_would_look_at_are_left_out() -> None:
@@ -93,7 +93,7 @@ def test_kinds_that_nobody_would_look_at_are_left_out() -> None:
     assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord"}
     assert "podgroups" not in str(documents(plan))
     assert InstallPlan(controllers=("scheduler",)).kinds == [PODGROUP, QUEUE]
-    assert InstallPlan().kinds == crds.told(BUILT_IN)
+    assert InstallPlan().kinds == crds.installable(BUILT_IN)
 
 
 def test_a_namespace_of_somebody_else_is_not_printed() -> None:
@@ -212,7 +212,7 @@ def test_the_farm_finds_its_leases_where_it_may() -> None:
 def test_cluster_users_may_use_kinds_and_not_forge_audit() -> None:
     view, edit = (one for one in found("ClusterRole") if "aggregate" in str(one["metadata"]))
     assert {rule["resources"][0] for rule in view["rules"]} == {
-        info.plural for info in crds.told(BUILT_IN)
+        info.plural for info in crds.installable(BUILT_IN)
     }
     written = {rule["resources"][0] for rule in edit["rules"]}
     assert not written & {AUDITRECORD.plural, QUEUE.plural, "replicationcontrollers/status"}

@@ -59,7 +59,7 @@ def test_alerts_are_shown_once_and_on_one_line(capsys: pytest.CaptureFixture[str
     lines = capsys.readouterr().out.splitlines()
     assert sum("no_objects_found" in line for line in lines) == 1
     assert "all gone" in lines[-1]
-    assert any(line.startswith("nobody") and " 2 " in line for line in lines)
+    assert any(line.startswith("unowned") and " 2 " in line for line in lines)
 
 
 def test_a_farm_without_members_says_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
 from grange.api.meta import Document
-from grange.api.replication import REMOVE_ANNOTATION, doomed
+from grange.api.replication import REMOVE_ANNOTATION, pods_to_remove
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -65,7 +65,7 @@ async def test_shrinking_counts_and_removes_no_pod_of_others(
     mine = await pod_on(there, "web-a")
     done = await ops.drain_node("web", "a", shrink=True)
     assert done.spec.replicas == 1
-    assert doomed(done) == {mine.metadata.uid}
+    assert pods_to_remove(done) == {mine.metadata.uid}
     there.held_watches.clear()
 
     async def left() -> bool:
@@ -88,9 +88,9 @@ async def test_shrinking_takes_a_pod_that_has_lost_its_labels(
     mine = await there.client.patch(POD, "web-a", "default", patch=bare)
     done = await ops.drain_node("web", "a", shrink=True)
     assert done.spec.replicas == 1
-    assert doomed(done) == {mine.metadata.uid}
+    assert pods_to_remove(done) == {mine.metadata.uid}
     again = await ops.remove_pod("web", "web-b")
-    assert mine.metadata.uid in doomed(again), "the first order is not forgotten"
+    assert mine.metadata.uid in pods_to_remove(again), "the first order is not forgotten"
 
 
 async def test_drain_counts_the_pods_of_the_controller(
@@ -129,8 +129,8 @@ async def test_done_order_is_forgotten_and_order_without_pod_is_kept(
     there.held_watches.add("/api/v1/pods")
     order = {"metadata": {"annotations": {REMOVE_ANNOTATION: "web-a/earlier,nameless"}}}
     await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=order)
-    assert doomed(await there.controller()) == {"earlier", "nameless"}
-    assert doomed(await ops.remove_pod("web", "web-a")) == {"nameless", mine.metadata.uid}
+    assert pods_to_remove(await there.controller()) == {"earlier", "nameless"}
+    assert pods_to_remove(await ops.remove_pod("web", "web-a")) == {"nameless", mine.metadata.uid}
 
 
 async def settled_on(there: World, *names: str) -> bool:

@@ -21,7 +21,7 @@ from grange.api.replication import (
     REMOVE_ANNOTATION,
     TRANSFER_ANNOTATION,
     BadIntent,
-    doomed,
+    pods_to_remove,
     received,
     transfer_of,
 )
@@ -296,7 +296,7 @@ async def test_remove_pod_holds_also_while_pods_are_missing(
     await there.settle(10)
     assert "web-a" in await there.names(), "node a is eligible and free again"
     pods = {item.metadata.name: item.metadata.uid for item in await there.pods()}
-    (going,) = doomed(await there.controller())
+    (going,) = pods_to_remove(await there.controller())
     assert pods["web-a"] != going, "but that is another pod"
 
 

@@ -25,7 +25,7 @@ from grange.sim.builders import pod_document
 
 def unruled(info: AnyKind) -> AnyKind:
     """A kind of ours as a server knows it that has its schema alone."""
-    if not crds.told([info]):
+    if not crds.installable([info]):
         return info
     return replace(
         info, validate=lambda document, old: [], default=lambda document: None, immutable=()

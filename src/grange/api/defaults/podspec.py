@@ -14,7 +14,7 @@ SCHEDULER = "default-scheduler"
 GRACE_S = 30
 DNS_POLICY = "ClusterFirst"
 SERVICE_ACCOUNT = "default"
-# How long a pod stays on a node that is gone from sight, unless the pod says otherwise.
+# How long a pod stays on a node that is not Ready, unless the pod tolerates more.
 UNREACHABLE_S = 300
 _UNREACHABLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _FILE_MODE = 0o644
@@ -144,7 +144,7 @@ def _default_field_refs(source: dict[str, Any] | None) -> None:
 
 
 def _default_tolerations(spec: dict[str, Any]) -> None:
-    """Let the pod outlive a short absence of its node, unless it says how long itself."""
+    """Let the pod outlive a short absence of its node, unless it sets the time itself."""
     tolerations = spec.get("tolerations") or ()
     missing = [key for key in _UNREACHABLE if not _tolerates(tolerations, key)]
     if missing:

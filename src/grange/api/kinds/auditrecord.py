@@ -67,7 +67,7 @@ class AuditRecord(Resource, frozen=True):
 
 
 def _default(document: Document) -> None:
-    # Whoever writes: the form is the one that this version has.
+    # By any client: the form is the one that this version has.
     document.setdefault("spec", {})["schemaVersion"] = SCHEMA_VERSION
 
 
@@ -82,7 +82,7 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     if event not in ACCEPTED_EVENTS:
         faults.not_supported("spec.event", event, EVENTS)
     if not spec.get("controller"):
-        faults.required("spec.controller", "say which ReplicationController it is about")
+        faults.required("spec.controller", "name the ReplicationController that it is about")
     return faults.causes
 
 

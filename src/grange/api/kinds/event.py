@@ -115,7 +115,7 @@ EVENT = KindInfo(
         Column(
             "Subobject", cells.text("involvedObject.fieldPath", ""), description="Part.", priority=1
         ),
-        Column("Source", _source, description="Who says so.", priority=1),
+        Column("Source", _source, description="The component that reports it.", priority=1),
         Column("Message", cells.text("message", ""), description="What happened."),
         Column("First Seen", _first_seen, description="When it happened first.", priority=1),
         Column("Count", _count, type="integer", description="How often.", priority=1),

@@ -29,7 +29,7 @@ class PodDisruptionBudgetSpec(View, frozen=True):
         max_unavailable: so many, or a percentage, may be missing.
         selector: of the pods; None covers none, the empty one all of the namespace.
         unhealthy_pod_eviction_policy: ``AlwaysAllow`` lets go of pods that are not ready whatever
-            the budget says; by default they are kept while the budget is broken.
+            the budget allows; by default they are kept while the budget is broken.
     """
 
     min_available: int | str | None = None
@@ -78,7 +78,7 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
         elif isinstance(value, int) and value < 0:
             faults.invalid(at, value, "must be greater than or equal to 0")
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        message = "may not be set beside minAvailable: say one of the two"
+        message = "may not be set together with minAvailable; set one of the two"
         faults.forbidden("spec.maxUnavailable", message)
     if selector := spec.get("selector"):
         check_label_selector(selector, "spec.selector", faults)

@@ -50,8 +50,8 @@ class PodGroupSpec(View, frozen=True):
     Attributes:
         min_member: so many members are placed together, or none.
         min_resources: what the nodes must have free before it is tried at all.
-        schedule_timeout_seconds: after so long without success it makes way for others, then
-            starts anew; None waits for ever.
+        schedule_timeout_seconds: after so long without success other gangs go first, and it
+            starts again; None waits forever.
         queue: whose quota it counts against; empty for none.
         priority_class_name: class of members that name none themselves; empty for none.
         topology: where its members should be together; None for anywhere.
@@ -90,11 +90,11 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     spec = document.get("spec") or {}
     members = spec.get("minMember")
     if members is None:
-        faults.required("spec.minMember", "say how many members are placed together")
+        faults.required("spec.minMember", "set how many members are placed together")
     check_amounts(spec.get("minResources") or {}, "spec.minResources", faults)
     timeout = spec.get("scheduleTimeoutSeconds")
     if timeout is not None and timeout < 1:
-        message = "must be greater than or equal to 1; leave it out to wait for ever"
+        message = "must be greater than or equal to 1; omit it to wait forever"
         faults.invalid("spec.scheduleTimeoutSeconds", timeout, message)
     queue = spec.get("queue") or ""
     if queue:
@@ -154,7 +154,7 @@ DEFINITIONS: dict[str, Document] = {
             ),
             "minResources": schema_builder.amounts("What must be free before it is tried at all."),
             "scheduleTimeoutSeconds": schema_builder.whole(
-                "After so long without success it makes way for others, then starts anew.",
+                "After so long without success other gangs go first, and it starts again.",
                 **{schema_builder.RULED: {"minimum": 1}},
             ),
             "queue": schema_builder.named("Whose quota it counts against; empty for none."),

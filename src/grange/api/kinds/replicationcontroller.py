@@ -97,7 +97,7 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     faults = Faults()
     spec = document.get("spec") or {}
     if spec.get("replicas") is None:
-        faults.required("spec.replicas", "say how many pods are wanted; zero is a number too")
+        faults.required("spec.replicas", "set how many pods are wanted; zero is allowed")
     for field, choices in (("placement", PLACEMENTS), ("strategy", STRATEGIES)):
         value = spec.get(field)
         if value is not None and value not in choices:
@@ -109,7 +109,7 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     rollouts.check(spec.get("rollout") or {}, faults)
     template = spec.get("template")
     if not template:
-        faults.required("spec.template", "say what pod to run")
+        faults.required("spec.template", "set the pod to run")
     # An unchanged template was judged when it was written.
     elif old is None or template != (old.get("spec") or {}).get("template"):
         _check_template(template, faults)
@@ -129,7 +129,7 @@ def _check_template(template: Document, faults: Faults) -> None:
         check_annotations(annotations, f"{path}.metadata.annotations", faults)
     spec = template.get("spec")
     if spec is None:
-        faults.required(f"{path}.spec", "say what the pod runs")
+        faults.required(f"{path}.spec", "set what the pod runs")
         return
     check_pod_spec(spec, f"{path}.spec", faults)
     if spec.get("nodeName"):
@@ -193,7 +193,7 @@ DEFINITIONS: dict[str, Document] = {
             ),
             "placement": schema_builder.text(
                 "Packed spreads pods softly over nodes and zones, and lets nodes take several; "
-                "OnePerNode puts every pod on a node of its own.",
+                "OnePerNode puts at most one pod on each node.",
                 enum=list(PLACEMENTS),
                 default="Packed",
             ),

@@ -13,7 +13,7 @@ from grange.api.scheme import Column, KindInfo
 from grange.api.status import Cause
 from grange.api.validation.causes import Faults
 
-DAY_S = 86_400  # so long a rollout that is over can be looked at: over a night, not for ever
+DAY_S = 86_400  # so long a rollout that is over can be looked at: over a night, not forever
 
 
 class Counts(View, frozen=True):
@@ -67,7 +67,7 @@ class RollingUpdateStatus(View, frozen=True):
         began: the counts that it began with.
         replicas: the counts that the controllers are to have now.
         going_back: it was turned round, by policy or by hand.
-        message: why it failed or goes back, in the words of a pod; empty where none said anything.
+        message: why it failed or goes back, from the status of a pod; empty where none reports anything.
         mark: the furthest that it got; only going further moves the deadline.
         started_at, progressed_at, finished_at: when it began, last got further, and was over; RFC
             3339.
@@ -107,7 +107,7 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
         if value := spec.get(field):
             faults.named(f"spec.{field}", value, names.check_dns_subdomain(value))
     if not spec.get("new"):
-        faults.required("spec.new", "say which controller shall have the replicas")
+        faults.required("spec.new", "name the controller that receives the replicas")
     elif spec["new"] == spec.get("old"):
         message = "must differ from spec.old: a rollout needs two controllers"
         faults.invalid("spec.new", spec["new"], message)

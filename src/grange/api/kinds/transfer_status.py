@@ -1,7 +1,7 @@
-"""How a ReplicationController's status tells of its members that move, and of changes to record.
+"""Parts of a ReplicationController's status: members that move, and changes to record.
 
-These are parts of its status, kept apart because both outlive the process that wrote them: whoever
-owns the controller next reads them and goes on.
+They are kept apart because they outlive the process that wrote them: the next owner of the controller
+reads them and goes on.
 """
 
 import msgspec
@@ -24,7 +24,7 @@ class NodeTransfer(View, frozen=True):
         new_pod: name of the pod there; empty while it is not known.
         allocated: the new node was allocated for this transfer, and is released if it fails.
         started_at: when it began, RFC 3339.
-        deadline: when to give up, RFC 3339; set once, so nothing that a pod says extends it.
+        deadline: when to give up, RFC 3339; set once, so no status of a pod extends it.
         reason: why it is being rolled back; empty otherwise.
     """
 

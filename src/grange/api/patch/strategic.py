@@ -1,6 +1,6 @@
 """Kubernetes' strategic merge patch: a merge patch that knows which lists are keyed.
 
-Theory of operation. The schema says of each list whether it is *atomic* (the patch's list replaces
+Theory of operation. The schema defines for each list whether it is *atomic* (the patch's list replaces
 it) or *merged*: a list of objects by a merge key, or a list of plain values as a set. Within a
 patch, members whose names begin with ``$`` direct the merge:
 
@@ -8,8 +8,8 @@ patch, members whose names begin with ``$`` direct the merge:
 ``$patch: delete``              in an object: it becomes empty; in an item of a keyed list: the item
                                 with its key goes
 ``$patch: replace``             the object, or the list that has such an item, is not merged but
-                                replaced by what else the patch says
-``$patch: merge``               the default, said aloud
+                                replaced by the rest of the patch
+``$patch: merge``               the default, stated explicitly
 ``$retainKeys: [k, …]``         members of the object that are not listed go
 ``$setElementOrder/f: […]``     the order of the merged list ``f``: keys, or plain values
 ``$deleteFromPrimitiveList/f``  values that go from the set ``f``
@@ -55,7 +55,7 @@ def apply(
     Args:
         document: as it is.
         patch: decoded by ``codec``, which bounds its depth.
-        schema_name: the definition that says which lists are keyed; one that is not known makes
+        schema_name: the definition of which lists are keyed; one that is not known makes
             every list atomic.
         definitions: where to look it up; the built-in ones unless given.
 
@@ -105,7 +105,7 @@ class _Rules:
         return self._items
 
     def member(self, name: str) -> "_Rules":
-        """The rules of a member, by the patch strategy that stands beside a reference."""
+        """The rules of a member, by the patch strategy next to a reference."""
         found = self._members.get(name)
         if found is not None:
             return found

@@ -62,7 +62,7 @@ def _check(document: Document, compiled: _Compiled) -> list[Cause]:
         try:
             msgspec.convert(document, compiled.type)
         except msgspec.ValidationError:
-            pass  # the reporter says all that is wrong, not only the first thing
+            pass  # the reporter lists every fault, not only the first
         else:
             return []
     reporter = Reporter(compiled.definitions)
@@ -77,7 +77,7 @@ def check(document: Document, info: AnyKind) -> list[Cause]:
 
     Args:
         document: decoded by ``codec``, which bounds its depth.
-        info: the kind that the request says it is.
+        info: the kind that the request names.
 
     Returns:
         Unknown fields, wrong types, missing required fields, unsupported values, at most a
@@ -87,7 +87,7 @@ def check(document: Document, info: AnyKind) -> list[Cause]:
 
 
 def check_definition(document: Document, name: str) -> list[Cause]:
-    """As ``check``, for a built-in definition that is no kind of its own (DeleteOptions, Binding).
+    """As ``check``, for a built-in definition that is not a kind (DeleteOptions, Binding).
 
     Args:
         document: decoded by ``codec``.

@@ -1,6 +1,6 @@
 """Schemas compiled to msgspec types, so that a document that is right is found right in C.
 
-The type says yes or no and nothing else: it accepts exactly the documents in which ``reporter``
+The type only accepts or rejects: it accepts exactly the documents in which ``reporter``
 finds no fault and no null, which a property test checks. Everything wrong is then described by
 the reporter, which is slow and thorough.
 """
@@ -31,9 +31,9 @@ class Compiler:
         self._types: dict[str, Any] = {}
         self._open: set[str] = set()
         self.exact = True
-        """Whether the types alone decide; false once one was met that says too little."""
+        """Whether the types alone decide; false once one was met that is not precise enough."""
 
-    def definition(self, name: str) -> Any:  # a type form, which has no type of its own
+    def definition(self, name: str) -> Any:  # a type form, which has no static type
         """The type of a definition."""
         found = self._types.get(name)
         if found is not None:

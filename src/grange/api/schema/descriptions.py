@@ -81,7 +81,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "ports": "Ports that the program listens on.",
         "readinessProbe": "How to find out that the program can serve.",
         "resources": "How much CPU and memory it asks for, and how much it may have.",
-        "restartPolicy": "Always, in an init container: it runs beside the containers.",
+        "restartPolicy": "Always, in an init container: it runs along with the containers.",
         "securityContext": "As whom, and with which rights, it runs.",
         "startupProbe": "How to find out that it has started; the other probes wait for it.",
         "terminationMessagePath": "File from which the last message is taken when it ends.",
@@ -134,7 +134,7 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
         "type": "What the values are for.",
     },
     f"{_CORE}.NodeSpec": {
-        "providerID": "Name of the machine at whoever provides it.",
+        "providerID": "Name of the machine at its provider.",
         "taints": "What keeps pods away that do not tolerate it.",
         "unschedulable": "Whether the node takes no new pods.",
     },

@@ -1,7 +1,7 @@
 """The kinds as OpenAPI documents, for clients that look before they write.
 
 kubectl reads version 3: ``explain`` the definitions, ``apply`` the merge keys, and every write looks
-at the PATCH operation of its kind for the ``fieldValidation`` parameter, which says that the server
+at the PATCH operation of its kind for the ``fieldValidation`` parameter, which shows that the server
 checks fields itself. Version 2 is for older tools.
 """
 
@@ -35,7 +35,7 @@ _Parameter = tuple[str, str, str]  # name, type, description
 _LIST: tuple[_Parameter, ...] = (
     ("labelSelector", "string", "Only objects with such labels."),
     ("fieldSelector", "string", "Only objects with such fields."),
-    ("limit", "integer", "At most so many; the answer says where to go on."),
+    ("limit", "integer", "At most so many; the response has the token to continue with."),
     ("continue", "string", "Go on from there."),
     ("resourceVersion", "string", "Not older than this revision."),
     ("resourceVersionMatch", "string", "How the revision is meant: NotOlderThan or Exact."),
@@ -279,7 +279,7 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def _plain(definition: str, schema: Any) -> Any:
-    """A definition with descriptions where it has none of its own."""
+    """A definition with descriptions where it has none."""
     copied = copy.deepcopy(schema)
     known = DESCRIPTIONS.get(definition, {})
     whole = KINDS.get(definition) or _list_description(copied)
@@ -316,10 +316,10 @@ def _rewritten(schema: Any) -> Any:
         return schema
     target = schema.get("$ref")
     if isinstance(target, str):
-        # Version 3 ignores what stands beside a reference, so the reference goes into an allOf.
-        beside = {key: _rewritten(value) for key, value in schema.items() if key != "$ref"}
+        # Version 3 ignores the siblings of a reference, so the reference goes into an allOf.
+        siblings = {key: _rewritten(value) for key, value in schema.items() if key != "$ref"}
         reference = {"$ref": _COMPONENTS + target.removeprefix(PREFIX)}
-        return {**beside, "allOf": [reference]} if beside else reference
+        return {**siblings, "allOf": [reference]} if siblings else reference
     written = {key: _rewritten(value) for key, value in schema.items()}
     match schema.get("format"):
         case "int-or-string":

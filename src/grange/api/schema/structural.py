@@ -1,6 +1,6 @@
 """A kind's schema as Kubernetes wants it in a CustomResourceDefinition: structural, and in one piece.
 
-Everything comes from the definitions that our own server checks by; nothing is said here about any
+Everything comes from the definitions that our own server checks by; nothing here is specific to any
 kind. What is left out, and why:
 
 - references: each is replaced by what it refers to;
@@ -25,7 +25,7 @@ from grange.api.schema.definitions import (
 from grange.api.schema_builder import RULED
 from grange.api.scheme import AnyKind
 
-_SAID = (
+_KEYWORDS = (
     "description",
     "type",
     "format",
@@ -84,10 +84,10 @@ class _Writer:
                 return dict(_ANYTHING)
             above |= {name}
             own = name in self._own
-            beside = {word: said for word, said in schema.items() if word != "$ref"}
-            schema = {**self._definitions.resolve(schema), **beside}
+            siblings = {word: value for word, value in schema.items() if word != "$ref"}
+            schema = {**self._definitions.resolve(schema), **siblings}
         schema = {**schema, **schema.get(RULED, {})}
-        result = {word: copy.deepcopy(schema[word]) for word in _SAID if word in schema}
+        result = {word: copy.deepcopy(schema[word]) for word in _KEYWORDS if word in schema}
         match schema.get("format"):
             case "quantity":
                 _make_int_or_string(result)
@@ -95,7 +95,7 @@ class _Writer:
             case "int-or-string":
                 _make_int_or_string(result)
         if takes_null(schema):
-            result[KEEPS_UNKNOWN] = True  # it says nothing of its type
+            result[KEEPS_UNKNOWN] = True  # its type is not given
         match result.get("type"):
             case "object":
                 result |= self._members(schema, above, own=own)
@@ -122,7 +122,7 @@ class _Writer:
 
 
 def _make_int_or_string(schema: Schema) -> None:
-    """Say it as Kubernetes does; ``type`` and ``format`` would say less."""
+    """Use the extension of Kubernetes, which ``type`` and ``format`` cannot express."""
     schema.pop("type", None)
     schema.pop("format", None)
     schema[INT_OR_STRING] = True

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from grange.api.status import Cause
 
 _VALUE_MAX = 200
-# A document can have a fault in each of a hundred thousand places; nobody reads on beyond this.
+# A document can have a fault in each of a hundred thousand places; more than this is not reported.
 CAUSES_MAX = 100
 _encoder = json.JSONEncoder(ensure_ascii=False, default=str)
 
@@ -26,7 +26,7 @@ class Faults:
         )
 
     def invalid(self, path: str, value: object, message: str) -> None:
-        """The field's value breaks a rule; the message says what would be right."""
+        """The field's value breaks a rule; the message describes a valid value."""
         if self._has_room:
             self._add("FieldValueInvalid", path, f"Invalid value: {shown(value)}: {message}")
 

@@ -15,7 +15,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _WEIGHT_MAX = 100
 _POLICIES = ("Honor", "Ignore")
-# Every term is looked at for every pod that is placed; nobody writes so many by hand.
+# Every term is looked at for every pod that is placed; so many are never written by hand.
 _TERMS_MAX = 256
 _SPREADS_MAX = 64
 _TOLERATIONS_MAX = 1024
@@ -152,7 +152,7 @@ def _check_pod_term(term: dict[str, Any], path: str, faults: Faults) -> None:
 
 
 def _check_label_keys(item: dict[str, Any], keys: Sequence[str], path: str, faults: Faults) -> None:
-    """Keys by which the pod's own labels narrow the selector beside them."""
+    """Keys by which the pod's own labels narrow their selector."""
     if keys and item.get("labelSelector") is None:
         faults.forbidden(path, "must not be specified when labelSelector is not set")
     for index, key in enumerate(keys):

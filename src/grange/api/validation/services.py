@@ -18,7 +18,7 @@ FAMILY_POLICIES = ("SingleStack", "PreferDualStack", "RequireDualStack")
 IPV4, IPV6 = "IPv4", "IPv6"
 CLUSTER_IP, CLUSTER_IPS = "clusterIP", "clusterIPs"
 HEADLESS = "None"
-"""The ``clusterIP`` of a service that has no address of its own."""
+"""The ``clusterIP`` of a service that has no address."""
 
 
 def is_externally_accessible(spec: Document) -> bool:

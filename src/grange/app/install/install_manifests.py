@@ -70,7 +70,7 @@ class InstallPlan:
         """Our kinds, but for those that only controllers which are left out would look at."""
         wanted = {permission.kind for permission in self.permissions}
         left_out = {permission.kind for permission in rbac.of(rbac.CONTROLLERS)} - wanted
-        return [info for info in crds.told(BUILT_IN) if info not in left_out]
+        return [info for info in crds.installable(BUILT_IN) if info not in left_out]
 
     @property
     def permissions(self) -> list[rbac.Permission]:

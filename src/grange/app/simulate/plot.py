@@ -7,7 +7,7 @@ from grange.api.gpus import GPU_MILLI
 from grange.app.simulate.replay import ReplayPoint, ReplayRun
 from grange.app.simulate.report import policies
 
-# Told apart also by those who do not see all colours (after Okabe and Ito, 2008).
+# Distinguishable with colour blindness (after Okabe and Ito, 2008).
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#888888")
 _WIDTH, _HEIGHT = 460, 340
 _LEFT, _TOP, _BOTTOM, _RIGHT = 62, 44, 52, 18

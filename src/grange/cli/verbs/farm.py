@@ -26,7 +26,7 @@ _SHARED: tuple[tuple[str, AnyKind, str], ...] = (
     ("replication", REPLICATIONCONTROLLER, ""),
     ("services", LEASE, farm_protocol.SERVICE_LABEL),
 )
-_UNOWNED = "nobody"
+_UNOWNED = "unowned"
 
 
 @click.group("farm", cls=Group)

@@ -3,7 +3,7 @@
 A fenced write may be under way for as long as its sender's session lasts. What the kernel of this
 machine still holds of it by then must not leave it: not when the sender is stopped, nor when it has
 ended. So the kernel gives up data that is not acknowledged when the session would be over
-(``TCP_USER_TIMEOUT``), and drops what it holds when the connection is closed, by whomever, also at
+(``TCP_USER_TIMEOUT``), and drops what it holds when the connection is closed by either side, also at
 the end of the process (``SO_LINGER`` of zero: an abortive close). What is on its way beyond this
 machine is refused by preconditions (ADR 10).
 """

@@ -153,13 +153,13 @@ class NodeLifecycle:
             if self._monitor.tick(self._nodes.store, now):
                 self._log.warning("heartbeats not watched for a while: nodes get a fresh grace")
             if was != self._monitor.disrupted:
-                self._tell_disruption()
+                self._report_disruption()
             for node in self._nodes.store.list():
                 if self._needs_judging(node):
                     self.judging.enqueue(node.key)
             await self._clock.sleep(self._config.period_s)
 
-    def _tell_disruption(self) -> None:
+    def _report_disruption(self) -> None:
         if self._monitor.disrupted:
             self._log.error("too many nodes are unhealthy at once: nothing is evicted")
         else:

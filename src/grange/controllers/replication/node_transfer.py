@@ -26,7 +26,7 @@ from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import NodeTransfer, TransferBackoff
-from grange.api.replication import doomed
+from grange.api.replication import pods_to_remove
 from grange.api.timestamps import TimestampError
 from grange.base.backoff import Exponential
 from grange.base.statemachine import diagram
@@ -240,7 +240,7 @@ def going(inputs: Inputs) -> frozenset[str]:
         surplus = max(0, len(group) - wanted)
         places = inputs.nodes_for(group[0] if group else None)
         excess += deletion_order.victims(group, places, inputs.down)[:surplus]
-    return frozenset(pod.metadata.uid for pod in excess) | doomed(controller)
+    return frozenset(pod.metadata.uid for pod in excess) | pods_to_remove(controller)
 
 
 def may_move(controller: ReplicationController, pod: Pod, drained: Collection[str]) -> bool:

@@ -11,7 +11,7 @@ from grange.api import conditions
 from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.replication import RECEIVED_ANNOTATION, BadIntent, doomed, transfer_of
+from grange.api.replication import RECEIVED_ANNOTATION, BadIntent, pods_to_remove, transfer_of
 from grange.api.status import Conflict, NotFound
 from grange.base.log import Logger
 from grange.client.client import Client
@@ -105,7 +105,7 @@ def marked_for_deletion(controller: ReplicationController, owned: Sequence[Pod])
     """The active pods that were ordered to go; none while it is paused or goes."""
     if controller.spec.paused or controller.metadata.deletion_timestamp:
         return []
-    going = doomed(controller)
+    going = pods_to_remove(controller)
     return [pod for pod in owned if pod.metadata.uid in going and pods.is_active(pod)]
 
 

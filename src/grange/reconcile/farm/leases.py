@@ -77,10 +77,10 @@ def spec_of(token: Token, config: FarmConfig, *, renewed: str, acquired: str = "
 
 def marks(config: FarmConfig, farms: Mapping[str, str], report: Document) -> Document:
     """Label and annotation by which members find each other, and the report for people."""
-    said = {FARMS_ANNOTATION: dict(farms), REPORT_ANNOTATION: report}
+    values = {FARMS_ANNOTATION: dict(farms), REPORT_ANNOTATION: report}
     return {
         "labels": {GROUP_LABEL: config.group},
-        "annotations": {key: msgspec.json.encode(value).decode() for key, value in said.items()},
+        "annotations": {key: msgspec.json.encode(value).decode() for key, value in values.items()},
     }
 
 

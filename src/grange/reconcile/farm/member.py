@@ -173,7 +173,7 @@ class Member:
 
     def _word(self, configmap: ConfigMap) -> None:
         """An operator's word for all members: any new value; what was there before we were is old."""
-        said = configmap.metadata.annotations.get(RESUME_ANNOTATION, "")
-        if said and said != self._resumed and self._resumes.has_synced:
+        requested = configmap.metadata.annotations.get(RESUME_ANNOTATION, "")
+        if requested and requested != self._resumed and self._resumes.has_synced:
             self.resume()
-        self._resumed = said
+        self._resumed = requested

@@ -207,7 +207,7 @@ class Members:
                 lease = await self._client.patch(LEASE, meta.name, meta.namespace, patch=patch)
         except NotFound:
             self._observations.forget(meta.name)
-            self._tell()
+            self._notify()
         except Conflict:
             await self._look_again(meta.name)
         except (ApiError, TimeoutError) as error:
@@ -255,13 +255,13 @@ class Members:
             changed = True
         self._moved.set()
         if changed:
-            self._tell()
+            self._notify()
 
     def _gone(self, lease: Lease) -> None:
         self._observations.forget(lease.metadata.name)
         self._moved.set()
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self._listeners:
             listener()

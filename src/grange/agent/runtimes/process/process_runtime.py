@@ -1,6 +1,6 @@
 """Pods as processes of this machine: the server's side.
 
-The idea to hold: the server owns no process. Shims do (see ``shim``), and a shim says that it has
+The idea to hold: the server owns no process. Shims do (see ``shim``), and a shim reports that it has
 ended by closing its connection. A server that starts over the same data connects to the shims that
 it finds and goes on as if it had started them.
 """
@@ -63,7 +63,7 @@ class ProcessConfig:
         log_files: how many files a container's log has at most.
         lock_limit_s: how long to wait for an earlier server's launcher to end.
         answer_limit_s: how long opening waits for the shims that it finds, all together.
-        kill_limit_s: how long SIGKILL may take before a shim that does not obey is killed as well;
+        kill_limit_s: how long SIGKILL may take before a shim that does not react is killed as well;
             longer than a shim waits for a process that is stuck in the kernel.
         command_output_bytes: how much of a command's output (exec probes) is kept.
     """
@@ -529,13 +529,13 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             changed()
 
     async def _kill(self, pods: list[_Pod]) -> None:
-        """SIGKILL whatever runs, and then shims that do not obey: stopped, they never would."""
+        """SIGKILL whatever runs, and then shims that do not react, as stopped processes cannot."""
         await self._end(pods, signal.SIGKILL, self._config.kill_limit_s)
         left = [item for pod in pods for item in pod.all_attempts() if not item.ended.is_set()]
         for attempt in left:
             if kill_exact(*attempt.shim):
                 self._log.warning(
-                    "killed a supervisor that did not obey", target=str(attempt.target)
+                    "killed a supervisor that did not react", target=str(attempt.target)
                 )
         if left:
             await self._end(pods, signal.SIGKILL, self._config.kill_limit_s)

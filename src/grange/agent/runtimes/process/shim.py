@@ -5,7 +5,7 @@ Run by ``launcher.Launcher`` with the interpreter's site packages off; it must i
 
 Theory of operation. The *launcher* is one process next to the server. For each run it forks a
 *shim* (a fork shares the interpreter's memory, so a shim costs a megabyte or two and starts in a
-millisecond). The shim leads a session of its own, so nothing that happens to the server or its
+millisecond). The shim leads its own session, so nothing that happens to the server or its
 terminal reaches it, and is a *child subreaper*: whatever the program leaves behind becomes a child
 of the shim instead of the machine's first process. The program gets a session and process group of
 its own. Its output comes to the shim through pipes and goes to log files with rotation; because
@@ -111,7 +111,7 @@ def _become(uid: int, gid: int, pod: str) -> None:
     """Change to another user, who can reach the pod's directory whatever it lies in."""
     closed = [place for place in _above(pod) if not _is_open(place, uid, gid)]
     if closed:
-        # In a view of its own, the pod's directory alone stands in the place of what is closed.
+        # In its own mount namespace, only the pod's directory is mounted over what is closed.
         _check(_libc.unshare(_CLONE_NEWNS))
         directory = os.open(pod, os.O_PATH | os.O_CLOEXEC)  # a mount of the new view
         _mount("none", "/", None, _MS_REC | _MS_PRIVATE)

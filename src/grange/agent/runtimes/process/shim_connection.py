@@ -252,7 +252,7 @@ class ContainerRun:
         self.changed.set()
 
     def disconnect(self) -> None:
-        """Hear no more of it; what runs goes on."""
+        """Stop listening; the container goes on."""
         if self.connection is not None:
             self.connection.close()
         if self.reconnect is not None:
