@@ -54,7 +54,7 @@ class JobProgress(View, frozen=True):
 
     Attributes:
         percent: 0 to 100.
-        message: what the pod wrote beside it.
+        message: what the pod wrote with it.
         updated_at: RFC 3339.
     """
 

@@ -40,7 +40,7 @@ class ConditionAlerts(Generic[R]):
         find: the conditions of an object that need an operator. Pure.
         owns: whether this process owns an object.
         about: names an object in its alerts.
-        clock: tells how long conditions have lasted.
+        clock: measures how long conditions last.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The controller loop: keys in, one reconcile at a time for each, retries with growing delays.
 
-A reconcile looks at the world and moves it one step towards what is wanted; it is told a key,
+A reconcile looks at the world and moves it one step towards what is wanted; it gets a key,
 never what happened to it. It answers ``Done`` or ``Requeue``; it raises ``Terminal`` when trying
 again cannot help until something changes; anything else it raises is tried again later. This loop
 is the one layer that retries.
@@ -104,7 +104,7 @@ class Controller:
             [Callable[[ObjectKey], Awaitable[Result]]], Callable[[ObjectKey], Awaitable[Result]]
         ],
     ) -> None:
-        """Put something around every reconcile (the guard of a farm, say); before ``run``."""
+        """Put something around every reconcile (e.g. the guard of a farm); before ``run``."""
         self._reconcile = around(self._reconcile)
 
     def enqueue(self, key: ObjectKey) -> None:
@@ -145,7 +145,7 @@ class Controller:
             try:
                 await self._one(key)
             except asyncio.CancelledError:
-                self.queue.add(key)  # whoever runs this loop again must look at it again
+                self.queue.add(key)  # to be reconciled when this loop runs again
                 raise
             finally:
                 self._active -= 1
@@ -180,7 +180,7 @@ class Controller:
     def _report(
         self, key: ObjectKey, outcome: str, elapsed: float, error: Exception | None
     ) -> None:
-        """The one line of a reconcile; its level says whether a person should look."""
+        """The one line of a reconcile; its level shows whether an operator should look."""
         facts: dict[str, object] = {
             "key": str(key),
             "outcome": outcome,
@@ -193,7 +193,7 @@ class Controller:
         if outcome == "error":
             facts["attempt"] = self.queue.failures(key)
         if isinstance(error, Conflict):
-            self._log.debug("reconciled", **facts)  # somebody else wrote first: the normal race
+            self._log.debug("reconciled", **facts)  # another client wrote first: the normal race
         elif isinstance(error, (ApiError, Terminal)):
             self._log.warning("reconciled", **facts)
         else:

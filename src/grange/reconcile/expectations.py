@@ -6,7 +6,7 @@ Without this, a reconcile that runs before its own pods come back through the wa
 them again.
 
 The notes are names (creations) and UIDs (deletions) kept for the UID of the owner, not counters:
-an observation counts once however often it is delivered, somebody else's object never satisfies
+an observation counts once however often it is delivered, another client's object never satisfies
 ours, and an owner that was deleted and created again starts clean.
 
 Each expectation has a time from which the server is to be asked about it (``unanswered`` does
@@ -26,7 +26,7 @@ TIMEOUT_S = 300.0
 OVERDUE_S = 5.0
 """The cache shows a write much sooner; after so long the server is asked."""
 # Who asks again after ``remaining_s`` must not be a rounding error too early: where time does not
-# move by itself (virtual time) it would ask for ever.
+# move by itself (virtual time) it would ask forever.
 _RESOLUTION_S = 1e-3
 
 

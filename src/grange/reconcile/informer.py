@@ -1,4 +1,4 @@
-"""Informers: a local, always converging copy of a collection, and who wants to hear of changes.
+"""Informers: a local, always converging copy of a collection, with handlers of its changes.
 
 Theory of operation. A list gives a state and its version; a watch from that version gives every
 change after it. A watch that ends is resumed from the last version seen, so nothing is listed
@@ -12,7 +12,7 @@ logged and changes nothing for the others.
 
 Versions are opaque, but where they are whole numbers (every known server) they are compared: an
 event that is not newer than what we have is a duplicate and is dropped; one that comes out of
-order says that the stream broke its promise, and the collection is listed again.
+order shows that the stream broke its promise, and the collection is listed again.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class InformerSettings:
             decoding one never holds the loop for long.
         stale_after_s: with neither events nor bookmarks for so long, the watch is taken for dead
             and resumed. Servers send a bookmark about once a minute.
-        watch_s: how long a watch lasts before the server ends it and it is resumed; drawn anew
+        watch_s: how long a watch lasts before the server ends it and it is resumed; drawn again
             for every watch from [watch_s, 2·watch_s], so that many do not end at once.
         backoff: delays after consecutive failures.
         share_from: from so many objects on they are stored with shared parts (see ``sharing``);
@@ -119,11 +119,11 @@ class Informer(Generic[R]):
         rng: jitter.
         log: where failures go.
         settings: paging, staleness, backoff.
-        metrics: where objects that cannot be read are counted; a registry of its own by default.
+        metrics: where objects that cannot be read are counted; a private registry by default.
 
     Attributes:
         store: the copy; read it at any time.
-        synced: set when the first list is in the store and the handlers have been told, or when
+        synced: set when the first list is in the store and the handlers have been called, or when
             the server turned out not to serve the kind (yet).
     """
 
@@ -162,7 +162,7 @@ class Informer(Generic[R]):
         self._handlers: list[_Handler[R]] = []
         self._version = ""  # resume from here; empty means list first
         self._seen = 0  # the same as a number, where it is one
-        self._heard = 0.0  # when the watch last said anything
+        self._heard = 0.0  # when the watch last delivered anything
         self._attempt = 0  # consecutive failures
         self._relisting = False  # the last trouble of this series was a history that was gone
         self._listed = False
@@ -190,9 +190,9 @@ class Informer(Generic[R]):
         on_update: Callable[[R, R], object] | None = None,
         on_delete: Callable[[R], object] | None = None,
     ) -> None:
-        """Hear of changes: ``on_add(new)``, ``on_update(old, new)``, ``on_delete(last)``.
+        """Register handlers: ``on_add(new)``, ``on_update(old, new)``, ``on_delete(last)``.
 
-        What is in the store already is told as adds, at once. ``on_delete`` is also called for
+        What is in the store already is delivered as adds, at once. ``on_delete`` is also called for
         objects that a list shows to be gone; it gets the last state that we saw. An object that
         was deleted and created again under its name is a delete and an add, never an update.
         """
@@ -216,7 +216,7 @@ class Informer(Generic[R]):
         )
 
     async def run(self) -> None:
-        """Keep the copy up to date until cancelled; failures of the API are retried for ever."""
+        """Keep the copy up to date until cancelled; failures of the API are retried forever."""
         while True:
             asked_s, cap_s = 0.0, math.inf
             try:
@@ -291,7 +291,7 @@ class Informer(Generic[R]):
                     for obj in page.items:
                         many = len(listed) >= self._share_from
                         listed[obj.key] = self._sharing.slim(obj) if many else obj
-                    # The first page's: should later ones be newer, the watch tells it again.
+                    # The first page's: should later ones be newer, the watch delivers it again.
                     version = version or page.resource_version
                     token = page.next
                     if not token:
@@ -303,7 +303,7 @@ class Informer(Generic[R]):
                 limit = 0
 
     def _replace(self, listed: dict[ObjectKey, R]) -> None:
-        """Make the store equal to a list and tell the difference."""
+        """Make the store equal to a list and deliver the differences."""
         for key in [obj.key for obj in self.store if obj.key not in listed]:
             self._forget(key)
         for key, obj in listed.items():
@@ -316,7 +316,7 @@ class Informer(Generic[R]):
         self._watches += 1
         started = self._heard = self._clock.monotonic()
         failure: Exception | None = None
-        # A guard beside the reader costs nothing for an event; a timeout around each would.
+        # A separate guard task costs nothing for an event; a timeout around each would.
         async with Nursery("watch") as nursery:
             nursery.start(self._guard(nursery), name=f"guard {self._kind.qualified}")
             failure = await self._read()
@@ -329,7 +329,7 @@ class Informer(Generic[R]):
             raise failure
 
     async def _guard(self, nursery: Nursery) -> None:
-        """End the watch when nothing has been heard for too long."""
+        """End the watch when nothing has arrived for too long."""
         limit = self._settings.stale_after_s
         while (idle := self._clock.monotonic() - self._heard) < limit:
             await self._clock.sleep(max(_TICK_S, limit - idle))
@@ -383,7 +383,7 @@ class Informer(Generic[R]):
                 self._version = version
 
     def _is_known(self, event: WatchEvent[R], number: int) -> bool:
-        """Whether an event that is not new tells nothing new either."""
+        """Whether an event of a known version brings no change either."""
         old = self.store.get(event.object.key)
         if old is None:
             return event.type == "DELETED"
@@ -446,14 +446,14 @@ class Informer(Generic[R]):
 
 
 def _is_future(error: ApiError) -> bool:
-    """Whether the server says that it has not reached our version (it was restored)."""
+    """Whether the server reports that it has not reached our version (it was restored)."""
     return isinstance(error, Timeout) and any(
         cause.reason == "ResourceVersionTooLarge" for cause in error.causes
     )
 
 
 class InformerFactory:
-    """Shared informers: one for each selection, whoever asks.
+    """Shared informers: one for each selection.
 
     Args:
         client: where from.
@@ -461,7 +461,7 @@ class InformerFactory:
         rng: each informer draws from its own stream.
         log: where failures go.
         settings: for all informers.
-        metrics: where unreadable objects and crashes are counted; a registry of its own by default.
+        metrics: where unreadable objects and crashes are counted; a private registry by default.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """One copy of what objects that are alike have in common.
 
-Half a million pods seldom come from more than some hundred templates, and what a container says is
+Half a million pods seldom come from more than some hundred templates, and the status of a container is
 most of a pod's view; a hundred thousand nodes are of a few sizes. Informers of many objects therefore
-store views whose parts are shared. Views are immutable, so nobody can tell.
+store views whose parts are shared. Views are immutable, so sharing is not visible.
 """
 
 from collections.abc import Hashable, Mapping
@@ -77,7 +77,7 @@ class Sharing:
     def _alike(self, containers: tuple[Container, ...]) -> tuple[Container, ...]:
         self.searches += 1
         first = containers[0]
-        # What tells most templates apart; the comparison tells the rest.
+        # Distinguishes most templates; the comparison does the rest.
         key = (first.name, first.image, first.args, *first.resources.requests.items())
         known = _kept(self._containers, key, containers)
         return known if known == containers else containers

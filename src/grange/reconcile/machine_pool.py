@@ -1,7 +1,7 @@
 """A pool of machines: what a holder is given belongs to it until it gives it back.
 
 ``MachinePool`` is the least that a pool must do, so that controllers can ask for machines without
-knowing who provides them. The contract suite in ``tests/contract`` says what that means, and every
+knowing who provides them. The contract suite in ``tests/contract`` defines what that means, and every
 implementation passes it.
 """
 
@@ -17,17 +17,17 @@ class PoolExhausted(GrangeError):
 
 
 class StaleRequest(GrangeError):
-    """The pool has heard from a later owner of the holder: whoever asks owns it no more."""
+    """The pool has a request from a later owner of the holder: the caller no longer owns it."""
 
 
 class MachinePool(Protocol):
     """Lends machines, which are known by the names of their nodes.
 
-    Every request carries an id. What was lent under an id stays lent under it until it is released,
+    Every request carries an id. What was allocated under an id stays allocated until it is released,
     and asking again under the same id gives the same machines.
 
     Every request that changes something carries an epoch, too. The pool remembers the highest that it
-    has heard for each holder and refuses lower ones: a request of an owner that is no longer the
+    has seen for each holder and refuses lower ones: a request of an owner that is no longer the
     owner, or that was long on its way, changes nothing once its successor has spoken.
     """
 
@@ -47,14 +47,14 @@ class MachinePool(Protocol):
             holder: uid of who gets them.
             demand: whose node selector and template they must fit.
             count: how many; all or none.
-            epoch: of whoever asks on the holder's behalf.
+            epoch: of the owner that acts for the holder.
 
         Returns:
             Names of the nodes, sorted.
 
         Raises:
-            PoolExhausted: not so many can be lent; nothing is.
-            StaleRequest: the epoch is over; nothing is lent.
+            PoolExhausted: fewer machines are free; none is allocated.
+            StaleRequest: the epoch is over; none is allocated.
         """
 
     async def release(self, names: Collection[str], *, holder: str, epoch: int) -> None:

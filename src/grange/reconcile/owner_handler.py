@@ -1,7 +1,7 @@
 """Handlers for the objects that a controller owns: tick off expectations, wake the owner.
 
 The rules of the field (spec of job controllers), with its known gaps closed: owners are matched by
-UID, orphans wake whoever might adopt them, and an object on its way out counts as deleted at once
+UID, orphans enqueue the owners that might adopt them, and an object on its way out counts as deleted at once
 and only once.
 """
 
@@ -53,7 +53,7 @@ class Dependents(Generic[R, O]):
         enqueue: wakes an owner.
         log: where deletions go that cannot be read.
         kind: the qualifier that ``expect_creations`` is called with, if any.
-        accepts: whether an object counts at all, e.g. by a label that says which role it plays.
+        accepts: whether an object counts at all, e.g. by a label for its role.
         candidates: who might adopt an orphan.
     """
 
@@ -142,7 +142,7 @@ class Dependents(Generic[R, O]):
         if owner is not None:
             uid = owner.metadata.uid
             self._expectations.deletion_observed(uid, obj.metadata.uid)
-            # Whoever is gone before it was seen will never be seen.
+            # An owner that was deleted before it was seen will never be seen.
             self._expectations.creation_observed(uid, obj.metadata.name, kind=self._kind)
             self._enqueue(owner.key)
 

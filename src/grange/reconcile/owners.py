@@ -2,7 +2,7 @@
 
 An object has at most one controlling owner. A controller claims its own objects and the orphans
 that match its selector (*adopts*), and lets go of its own that no longer match (*releases*). Both
-are patches fenced by the object's UID and version, so a namesake is never touched, nor an object that
+are patches fenced by the object's UID and version, so another object of the name is never touched, nor an object that
 has changed since it was judged; the server refuses a second controller.
 """
 
@@ -221,11 +221,11 @@ class RefManager(Generic[R]):
         change: list[Document],
         labels: Mapping[str, str] | None = None,
     ) -> R:
-        """Write owner references, and labels with them, so that nobody else's change is lost.
+        """Write owner references, and labels with them, so that no other client's change is lost.
 
         Built-in kinds merge the list by UID, so naming our entry is enough. The others know only
         the merge patch, which replaces the list: there the whole list is written. Both are fenced by
-        the version that was judged: a late one must not undo what somebody has decided since.
+        the version that was judged: a late one must not undo a later decision.
         """
         meta = obj.metadata
         fence: Document = preconditions(meta)

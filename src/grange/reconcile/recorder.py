@@ -1,9 +1,9 @@
-"""The event recorder: tells the owner of an object what happened to it, and never gets in the way.
+"""The event recorder: writes Events about objects, and never blocks its caller.
 
-``event`` only notes; ``run`` sends. Events that say the same about the same object become one
+``event`` only notes; ``run`` sends. Equal Events about the same object become one
 Event whose ``count`` and ``lastTimestamp`` grow, also while it still waits to be sent. The queue
 is bounded: when the server is slow or away, further events are dropped and counted, and the caller
-never notices. So is what is said about one object (25 at once, then one in five minutes, as in the
+never notices. So are the Events about one object (25 at once, then one in five minutes, as in the
 field): a message that changes with every failure must not fill the store.
 """
 
@@ -52,7 +52,7 @@ class RecorderStatistics:
 
 @dataclass(slots=True)
 class _Series:
-    """One Event object: what it says, how often, and what of that the server knows."""
+    """One Event object: its content, its count, and how much of that the server has."""
 
     document: Document
     namespace: str
@@ -69,7 +69,7 @@ class Recorder:
 
     Args:
         client: where to.
-        component: who says so, e.g. ``replication-controller``.
+        component: the reporting component, e.g. ``replication-controller``.
         clock: for timestamps and freshness.
         rng: for names.
         log: for events that could not be sent.
@@ -121,7 +121,7 @@ class Recorder:
             type: ``Normal`` or ``Warning``.
             reason: one CamelCase word, stable, for programs.
             message: one sentence for people.
-            kind: the object's kind, where it is not built in and the object itself may not say
+            kind: the object's kind, where it is not built in and the object may not have it
                 (items of lists).
         """
         message = message[:_MESSAGE_CHARS]
@@ -160,7 +160,7 @@ class Recorder:
 
     @property
     def full(self) -> bool:
-        """Whether an event that says something new would be dropped now."""
+        """Whether a new event would be dropped now."""
         return len(self._queue) >= self._limit
 
     def drop(self, number: int = 1) -> None:
@@ -209,7 +209,7 @@ class Recorder:
         return _Series(document, namespace, name, 1, stamp, 0.0)
 
     def _admits(self, about: tuple[str, ...], now: float) -> bool:
-        """Whether one more Event may wait, and may be said about this object."""
+        """Whether one more Event may wait, and is allowed for this object."""
         if self.full:
             return False
         bucket = self._buckets.get(about)
@@ -224,7 +224,7 @@ class Recorder:
                 change = {"count": series.count, "lastTimestamp": series.last}
                 try:
                     await self._client.patch(_EVENTS, series.name, series.namespace, patch=change)
-                except NotFound:  # expired or deleted: say it anew, with the whole count
+                except NotFound:  # expired or deleted: create it again, with the whole count
                     series.known = False
             if not series.known:
                 document = {**series.document, "count": series.count, "lastTimestamp": series.last}

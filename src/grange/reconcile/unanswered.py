@@ -1,4 +1,4 @@
-"""Reads what became of writes that had no answer, so that nobody waits for what never happened.
+"""Reads what became of writes that had no answer, so that expectations do not wait for what never happened.
 
 A write whose outcome is unknown is settled by the object itself: a creation by its name, which is
 deterministic, a deletion by its UID. The same is asked about a write that the cache does not show

@@ -1,6 +1,6 @@
 """The work queue: every key at most once in the queue and at most once at work.
 
-Theory of operation. A key is *dirty* while somebody wants it looked at, and *processing* while a
+Theory of operation. A key is *dirty* while it has to be processed, and *processing* while a
 worker looks at it. Adding a clean key makes it dirty and queues it, unless it is processing: then
 it only becomes dirty, and ``done`` queues it again. So adds during processing collapse into
 exactly one more run, nothing is lost, and no key is ever with two workers.
@@ -238,7 +238,7 @@ class WorkQueue(Generic[T]):
             try:
                 await waiter
             except asyncio.CancelledError:
-                # Woken and cancelled in one turn: the wake-up belongs to somebody else.
+                # Woken and cancelled in one turn: the wake-up belongs to another worker.
                 if waiter.done() and not waiter.cancelled():
                     self._wake(1)
                 raise

@@ -698,7 +698,7 @@ def test_replicas_are_required_without_asking_the_schema() -> None:
     [
         ({"minMember": 1, "minResources": {"cpu": "-1"}}, "spec.minResources.cpu", "or equal to 0"),
         ({"minMember": 1, "minResources": {"cpu": "x"}}, "spec.minResources.cpu", "x"),
-        ({"minMember": 1, "scheduleTimeoutSeconds": 0}, "spec.scheduleTimeoutSeconds", "for ever"),
+        ({"minMember": 1, "scheduleTimeoutSeconds": 0}, "spec.scheduleTimeoutSeconds", "forever"),
         ({"minMember": 1, "queue": "A_b"}, "spec.queue", "A_b"),
         ({"minMember": 1, "topology": {"key": ""}}, "spec.topology.key", "name a label of nodes"),
         ({"minMember": 1, "topology": {"key": "a b"}}, "spec.topology.key", "a b"),

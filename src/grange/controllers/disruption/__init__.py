@@ -6,6 +6,6 @@ Never: evicts anything, and never adds to ``disruptedPods``; the eviction subres
 Flow: budget, pods and the scales of their owners → ``logic`` → status, written only on the version
     that was read, so that an allowance that was spent meanwhile is not given out again.
 Concurrency: one budget is worked on once at a time, several side by side. Without a budget there is
-    nothing to hear: it listens to pods from the first budget on.
+    nothing to watch: it watches pods from the first budget on.
 Start reading at: ``logic``, then ``controller``.
 """

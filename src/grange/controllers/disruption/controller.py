@@ -122,7 +122,7 @@ class DisruptionController:
                 continue
             kind = _KINDS.get((owner.api_version, owner.kind))
             if kind is None or kind.scale is None:
-                raise _NoScale(f"{owner.kind} {owner.name} does not say how many pods it wants")
+                raise _NoScale(f"{owner.kind} {owner.name} has no number of replicas")
             try:
                 scale = await self._client.get_document(
                     kind, owner.name, pod.metadata.namespace, subresource="scale"

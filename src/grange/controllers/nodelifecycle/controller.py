@@ -193,7 +193,7 @@ class NodeLifecycle:
         return Done() if wait_s is None else Requeue(wait_s)
 
     async def _is_silent(self, node: Node) -> bool:
-        """Whether the server, too, has heard nothing of the node: a cache may lag."""
+        """Whether the server has no newer heartbeat of the node either: a cache may lag."""
         try:
             self._beat(await self._client.get(LEASE, node.metadata.name, NODE_LEASES))
         except NotFound:

@@ -2,7 +2,7 @@
 
 Nothing on a pod changes when the taint that evicts it goes. A deletion that something holds on its way
 would therefore still apply when the reason for it is gone. So the pod is marked first, by
-compare-and-set, and the deletion names a version that has the mark. Whoever finds a mark whose reason
+compare-and-set, and the deletion names a version that has the mark. A controller that finds a mark whose reason
 is gone takes it off, which is a write: every deletion that was sent under the mark is refused from then
 on, however late it arrives (ADR 10).
 """

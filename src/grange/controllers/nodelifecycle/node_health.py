@@ -24,9 +24,9 @@ class NodeHealth(Enum):
     """How a node is."""
 
     HEALTHY = "healthy"
-    NOT_READY = "says that it is not ready"
+    NOT_READY = "is not ready"
     SILENT = "has stopped sending heartbeats"
-    NEW = "has said nothing yet"
+    NEW = "has sent no heartbeat yet"
 
 
 @dataclass(slots=True)

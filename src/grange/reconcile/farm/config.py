@@ -36,7 +36,7 @@ class FarmConfig:
         claimers: claims and releases under way at once.
         workers: passes under way at once, where the farm runs them itself.
         forget_s: the Lease of a session that ended is deleted after so long.
-        sole_bearer: something outside (a lock on a directory, say) makes sure that no other process
+        sole_bearer: something outside (e.g. a lock on a directory) makes sure that no other process
             bears this name: a Lease that an earlier life left behind is taken over at once, and the
             work with it.
     """

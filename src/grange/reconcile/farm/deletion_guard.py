@@ -138,7 +138,7 @@ class DeletionGuard:
         Args:
             now: monotonic seconds.
             objects: how many there are.
-            weight: what they ask for together (replicas, say); None where that has no meaning.
+            weight: what they ask for together (e.g. replicas); None where that has no meaning.
             version: the store's version, where it is a whole number.
         """
         if version.isdecimal():
@@ -181,7 +181,7 @@ class DeletionGuard:
         self._forget_changes(now)
         budget = max(self._config.deletions, int(self._config.deletion_share * self._population()))
         if self._lost[resource] >= budget or Trigger.TOO_MANY in self._triggers:
-            # Also what is refused keeps the alarm up: as long as somebody insists, it is not calm.
+            # Refused deletions keep the guard active: as long as they are repeated, it is not calm.
             self._trigger(Trigger.TOO_MANY, now)
         if self._triggers:
             names = ", ".join(self._triggers)
@@ -213,7 +213,7 @@ class DeletionGuard:
             self.cancel_deletion(self._changes.popleft())  # not any more
 
     def resume(self, now: float) -> None:
-        """An operator says that all is well: what we see now is what is meant."""
+        """An operator confirms the present state: what the cache shows is intended."""
         self._resumed_until = now + self._config.resume_s
         while self._changes:
             self.cancel_deletion(self._changes.popleft())
@@ -262,7 +262,7 @@ class DeletionGuard:
     def _is_made_for_nothing(self) -> bool:
         """Whether, at the first look, nothing is asked for while much lives that was made for it.
 
-        No earlier view of ours could tell. A new cluster has nothing that lives.
+        No earlier view of this process can show it. A new cluster has nothing that runs.
         """
         if self._has_looked or (owned := self._owned()) is None:
             return False

@@ -20,4 +20,4 @@ class ClaimNotHeld(Fenced):
 
 
 class DeletionsHeld(TooManyRequests):
-    """The deletion guard holds back deletions: the message says why and how to resume."""
+    """The deletion guard holds back deletions: the message gives the reason and how to resume."""

@@ -1,10 +1,10 @@
 """One farm: the objects of a kind, those that are this member's, and the passes over them.
 
-Theory of operation. A plan says whose each object should be; it is computed from the caches whenever
+Theory of operation. A plan assigns each object to a member; it is computed from the caches whenever
 members, objects or labels have changed. It is only a wish. An object becomes ours by a compare and
-set on the object itself, which is tried when the object is nobody's, or was a session's that is
+set on the object itself, which is tried when the object is unowned, or was a session's that is
 over; it stops being ours by a release, after the last pass has ended, or with the session. So two
-members with different ideas of the world may both try, but only one of them succeeds, and whoever
+members with different views may both try, but only one of them succeeds, and the one that
 acts has the object's own word for it.
 """
 
@@ -92,9 +92,9 @@ class Farm(Generic[R]):
         keeper, members: the member's session and its peers.
         informer: the objects.
         selector: which objects this member wants, by their labels; empty means all.
-        reconcile: run for each object that is ours; None where somebody else runs passes, through
+        reconcile: run for each object that is ours; None where another component reconciles, through
             ``guard``.
-        weight: what an object asks for (replicas, say), for the deletion guard.
+        weight: what an object asks for (e.g. replicas), for the deletion guard.
         deletion guard: asked before deletions.
         workers: passes at once, where the farm runs them; the member's setting by default.
 
@@ -133,7 +133,7 @@ class Farm(Generic[R]):
         self._session: Session | None = None
         self._claims: dict[ObjectKey, Claim] = {}
         self._target: dict[ObjectKey, str] = {}
-        self._stripped: dict[ObjectKey, Token] = {}  # owners whose names somebody removed
+        self._stripped: dict[ObjectKey, Token] = {}  # owners whose annotation a user removed
         self._uneven_since: float | None = None
         self._versions = [0, 0]
         self._quiet_until = 0.0
@@ -232,11 +232,11 @@ class Farm(Generic[R]):
         self.on_gain(loop.enqueue)
 
     def on_gain(self, listener: Callable[[ObjectKey], object]) -> None:
-        """Be told of each object that becomes ours: look at it then, whatever was said before."""
+        """Register a handler for each object that becomes ours; reconcile it then in any case."""
         self._gained.append(listener)
 
     def on_loss(self, listener: Callable[[ObjectKey], object]) -> None:
-        """Be told of each object that is not ours any more, whatever became of it."""
+        """Register a handler for each object that is no longer ours, for any reason."""
         self._left.append(listener)
 
     def enqueue(self, key: ObjectKey) -> None:
@@ -277,7 +277,7 @@ class Farm(Generic[R]):
                 await self._clock.sleep(self._config.gather_s)
                 await self._keep_planning(session)
         finally:
-            # Writes are refused from here on, whoever is still at it. The objects keep our name:
+            # Writes are refused from here on, also those under way. The objects keep our name:
             # it means nothing without the session.
             for claim in list(self._claims.values()):
                 self._lose(claim)
@@ -373,7 +373,7 @@ class Farm(Generic[R]):
         return target
 
     def _place(self, key: ObjectKey) -> None:
-        """Say at once whose a new object should be, as the next plan will: it need not wait for it."""
+        """Assign a new object at once, as the next plan will, which it need not wait for."""
         if self._session is None or not self._loads or key in self._target:
             return
         least = min(self._loads.values())
@@ -385,7 +385,7 @@ class Farm(Generic[R]):
             self._settling.enqueue(key)
 
     def _owner(self, obj: R) -> Token | None:
-        """Whose the object is by its own word, or was before somebody removed that word."""
+        """The owner by the object's annotation, or before a user removed the annotation."""
         if owner_text(obj) is None:
             return self._stripped.get(obj.key)
         return ownership(obj)
@@ -537,7 +537,7 @@ class Farm(Generic[R]):
             self._versions[place] = int(version)
 
     def resume(self) -> None:
-        """An operator says that all is well."""
+        """An operator confirms the present state."""
         self.deletion_guard.resume(self._clock.monotonic())
         self._wake.set()
 

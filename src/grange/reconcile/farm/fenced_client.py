@@ -7,7 +7,7 @@ called back, which is why sessions end a margin before anybody can take their pl
 deterministic names, deletions carry UIDs, and intent goes through ``compare_and_set`` first.
 
 Whose pass a write belongs to is a property of the task that writes (and of its children), as its
-cancellation is. The farm sets it where it starts a pass; nobody else does.
+cancellation is. The farm sets it where it starts a pass; nothing else does.
 """
 
 import asyncio
@@ -50,10 +50,10 @@ class Fence(Protocol):
 
 
 class DeletionGate(Protocol):
-    """Who is asked before something is destroyed, and told of what is made."""
+    """Checked before deletions, and notified of creations."""
 
     def permit_deletion(self, resource: str) -> Callable[[], object]:
-        """Something of this resource (``pods``, say) is about to be deleted.
+        """Something of this resource (e.g. ``pods``) is about to be deleted.
 
         Returns:
             To be called if the API refuses to delete it.
@@ -70,7 +70,7 @@ class PassFence:
     """The fence of whatever pass the writing task belongs to.
 
     Args:
-        otherwise: for tasks outside of any pass (those that send Events, say).
+        otherwise: for tasks outside of any pass (e.g. those that send Events).
     """
 
     def __init__(self, otherwise: Fence) -> None:
@@ -140,7 +140,7 @@ class _FencedTransport:
             raise
 
     async def close(self) -> None:
-        """Nothing: the inner client belongs to whoever made it."""
+        """Nothing: the inner client belongs to its creator."""
 
 
 def _nothing() -> None:
@@ -166,7 +166,7 @@ class FencedClient(Client):
         inner: the way to the API.
         fence: asked before every write.
         clock: the member's own.
-        deletion guard: asked before every deletion; None asks nobody.
+        deletion guard: asked before every deletion; None for no check.
         refused: called for every write that was refused.
     """
 
@@ -188,7 +188,7 @@ class FencedClient(Client):
     ) -> R:
         """Write on the claimed object itself, if nothing has happened to it since it was read.
 
-        This is how intent is put down before its consequences are set in motion. Whoever takes the
+        This is how intent is put down before its consequences are set in motion. A member that takes the
         object over writes on it first, so a pass of an earlier session loses here, however late its
         request arrives.
 

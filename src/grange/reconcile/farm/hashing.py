@@ -22,7 +22,7 @@ def assign(holders: Mapping[K, str], members: Iterable[str]) -> dict[K, str]:
     """Give every item a member: loads differ by one at most, and as few items move as possible.
 
     Args:
-        holders: each item with its present holder; one that is not among the members is nobody.
+        holders: each item with its present holder; one that is not among the members is ignored.
         members: who takes part.
 
     Returns:

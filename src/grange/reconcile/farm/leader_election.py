@@ -1,7 +1,7 @@
 """Services that one member at a time runs: whole, because their work is not that of single objects.
 
-Each is an object of a farm of its own: a Lease named ``grange-service-NAME``, claimed, released and
-handed over like any other object. Whoever has the claim runs the service as one long pass under it,
+Each is an object of a separate farm: a Lease named ``grange-service-NAME``, claimed, released and
+handed over like any other object. The member that has the claim runs the service as one long pass under it,
 so that its writes are fenced and it ends before another member's begins.
 """
 
@@ -24,7 +24,7 @@ from grange.reconcile.farm.member import Member
 FARM = "services"
 PREFIX = "grange-service-"
 
-_AGAIN_S = 30.0  # an object that somebody deleted is made anew after so long at most
+_AGAIN_S = 30.0  # an object that was deleted is recreated after so long at most
 
 
 class ElectedService(Protocol):

@@ -1,4 +1,4 @@
-"""The words on a Lease, and how long it has said them: pure values, ``now`` is an argument.
+"""The fields of a Lease, and how long they are unchanged: pure values, ``now`` is an argument.
 
 A peer's clock is never read. A Lease is judged by how long *we* have seen it unchanged, by our own
 monotonic clock; the times written on it are for people.
@@ -21,7 +21,7 @@ class Token:
 
     Attributes:
         member: its name.
-        nonce: drawn anew for every acquisition.
+        nonce: drawn for every acquisition.
         epoch: rises with every acquisition of the member's Lease.
     """
 
@@ -31,7 +31,7 @@ class Token:
 
     @property
     def holder(self) -> str:
-        """What the Lease says about who holds it."""
+        """The holder of the Lease."""
         return f"{self.member}_{self.nonce}"
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Token:
 
 
 def token_of(lease: Lease) -> Token | None:
-    """The session that holds the Lease; None when nobody does."""
+    """The session that holds the Lease; None when it is free."""
     holder = lease.spec.holder_identity or ""
     return Token.parse(f"{holder}/{lease.spec.lease_transitions or 0}") if holder else None
 
@@ -59,7 +59,7 @@ def farms_of(lease: Lease) -> Mapping[str, str]:
     try:
         return msgspec.json.decode(text, type=dict[str, str]) if text else {}
     except msgspec.MsgspecError:
-        return {}  # somebody's hand: the member's next renewal puts it right
+        return {}  # edited by a user: the member's next renewal corrects it
 
 
 def spec_of(token: Token, config: FarmConfig, *, renewed: str, acquired: str = "") -> Document:
@@ -90,7 +90,7 @@ class Observation:
 
     Attributes:
         lease: the object.
-        since: when we first saw it say this, on our own monotonic clock.
+        since: when we first saw it in this state, on our own monotonic clock.
     """
 
     lease: Lease

@@ -151,7 +151,7 @@ class Member:
                     farms.start(farm.run(), name=f"farm {farm.name}")
 
     def resume(self) -> None:
-        """An operator says that all is well, here: deletions go on."""
+        """An operator confirms the present state, here: deletions go on."""
         for farm in self._farms.values():
             farm.resume()
 
@@ -162,7 +162,7 @@ class Member:
         self.session.request_renewal()
 
     def _report(self) -> Document:
-        """What this member says of itself: what it owns, and what troubles it, newest last."""
+        """The report of this member: what it owns, and its alerts, newest last."""
         active = self.alerts.active()
         farms = [alert for alert in active if alert.about.startswith(_FARM)]
         objects = [alert for alert in active if not alert.about.startswith(_FARM)]

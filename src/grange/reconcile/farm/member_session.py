@@ -98,7 +98,7 @@ class Session:
 
 
 class _Lost(Exception):
-    """Somebody else has the Lease, or nobody."""
+    """Another member has the Lease, or none."""
 
 
 class SessionKeeper:
@@ -108,12 +108,12 @@ class SessionKeeper:
         client: to the API, not fenced.
         config: of the member.
         farms: what the member takes part in: name and label selector; asked at every renewal.
-        report: what the member says of itself on its Lease; asked at every renewal.
-        clock, rng, log: as everywhere.
+        report: the member's report on its Lease; read at every renewal.
+        clock, rng, log: of the process.
         metrics: where writes of the Lease are counted.
     """
 
-    def __init__(  # noqa: PLR0913  the tools are handed in, and two things the Lease says
+    def __init__(  # noqa: PLR0913  the tools are handed in, and two values on the Lease
         self,
         client: Client,
         config: FarmConfig,
@@ -158,7 +158,7 @@ class SessionKeeper:
         self._urged.set()
 
     async def run(self) -> None:
-        """Keep a session until cancelled; then give the Lease back, so that nobody need wait."""
+        """Keep a session until cancelled; then give the Lease back, so that no other member need wait."""
         while True:
             session = await self._acquire()
             self._log.info("session begins", epoch=session.token.epoch)
@@ -224,7 +224,7 @@ class SessionKeeper:
         """Write ourselves as the holder: a new Lease, or in the place of what was read.
 
         Raises:
-            ApiError: somebody was faster, or the outcome is not known.
+            ApiError: another member was faster, or the outcome is not known.
         """
         sent = self._clock.elapsed()
         stamp = timestamps.rfc3339_micro(self._clock.now())
@@ -298,7 +298,7 @@ class SessionKeeper:
         except NotFound as error:
             raise _Lost from error
         except Conflict:
-            # Somebody took it, or only wrote something else on it, or an answer of ours was lost.
+            # Another client took it, or wrote something else on it, or a response was lost.
             found = await self._read()
             if found is None or leases.token_of(found) != session.token:
                 raise _Lost from None
@@ -308,7 +308,7 @@ class SessionKeeper:
         session.extend(sent + self._config.valid_s)
 
     async def _release(self, token: Token) -> None:
-        """Say that nobody holds the Lease; the epoch stays, so that the next one is higher."""
+        """Clear the holder of the Lease; the epoch stays, so that the next one is higher."""
         try:
             lease = await self._read()
             if lease is None or leases.token_of(lease) != token:

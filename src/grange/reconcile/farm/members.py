@@ -1,9 +1,9 @@
 """Who takes part, and which sessions are over for good.
 
 A session that has been silent for its whole term is *ended* by a write on its Lease, fenced by the
-version at which it was last seen: a renewal that we have not heard of makes that write fail. From
+version at which it was last seen: a renewal that we have not seen makes that write fail. From
 then on its claims are void, which everybody can read from the Lease. Nothing is concluded from a
-cache alone: a session counts as over when the server's own, present Lease says so.
+cache alone: a session counts as over when the server's present Lease shows it.
 """
 
 import asyncio
@@ -50,9 +50,9 @@ class Members:
 
     Args:
         client: to the API, not fenced.
-        informer: of the group's Leases; ``lease_selection`` says which.
+        informer: of the group's Leases; see ``lease_selection``.
         config: of the member that looks.
-        clock, log: as everywhere.
+        clock, log: of the process.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Members:
         return self._informer.resource_version
 
     def add_listener(self, listener: Callable[[], object]) -> None:
-        """Be told when a member joins, leaves, or takes part in something else."""
+        """Register a handler for when a member joins, leaves, or takes part in something else."""
         self._listeners.append(listener)
 
     def peers(self, farm: str) -> list[Peer]:
@@ -111,7 +111,7 @@ class Members:
             try:
                 found.append(Peer(token, Labels.parse(selector)))
             except SelectorError:
-                continue  # it says so itself; nobody else can know what it wants
+                continue  # it publishes that itself; no other member knows what it wants
         return sorted(found, key=lambda peer: peer.name)
 
     def is_live(self, token: Token) -> bool:
@@ -152,7 +152,7 @@ class Members:
         if epoch > token.epoch or (epoch == token.epoch and present is None):
             self._forget_member(token)
             return True
-        # An epoch that is too low: the Lease was deleted and made anew. As good as missing.
+        # An epoch that is too low: the Lease was deleted and recreated. As good as missing.
         return self._has_no_lease(token, now)
 
     async def run(self) -> None:
@@ -188,7 +188,7 @@ class Members:
         return observation.due(self._config.ttl_s)
 
     async def _end(self, observation: Observation) -> None:
-        """End a silent session, or delete a Lease that nobody has held for long."""
+        """End a silent session, or delete a Lease that has been free for long."""
         meta = observation.lease.metadata
         token = leases.token_of(observation.lease)
         fence = preconditions(meta)
@@ -232,7 +232,7 @@ class Members:
         return True
 
     def _has_no_lease(self, token: Token, now: float) -> bool:
-        """A session without its Lease cannot have been renewed since the server said so."""
+        """A session without its Lease cannot have been renewed since the server's answer."""
         self._missing.setdefault(token, now)
         return self._missing_long(token, now)
 

@@ -1,7 +1,7 @@
-"""A claim: the object says which session owns it, and the session knows that it does.
+"""A claim: an annotation of the object names the session that owns it, and the session knows it.
 
 The object bears its owner in one annotation, written only by compare and set. Absent means that
-nobody ever had it, or that somebody's hand removed the annotation; empty means released.
+it was never owned, or that a user removed the annotation; empty means released.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ RELEASED = ""
 
 
 def owner_text(obj: Resource) -> str | None:
-    """What the object says about its owner; None when it says nothing at all."""
+    """The owner by the object's annotation; None without one."""
     return obj.metadata.annotations.get(OWNER_ANNOTATION)
 
 
@@ -73,7 +73,7 @@ class Claim:
         """Seconds for which a write may be under way.
 
         Raises:
-            ClaimNotHeld: the object was released, deleted, or claimed by somebody else.
+            ClaimNotHeld: the object was released, deleted, or claimed by another session.
             SessionLost: the session has ended.
         """
         if not self._open:
