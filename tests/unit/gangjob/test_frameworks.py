@@ -1,6 +1,5 @@
 """What each framework's plugin writes into pods: checks 40 to 42."""
 
-import itertools
 from typing import Any
 
 import pytest
@@ -312,7 +311,10 @@ def test_unknown_framework_is_named() -> None:
 def test_wiring_is_deterministic_and_members_agree(
     framework: str, sizes: list[int], *, addressed: bool
 ) -> None:
-    roles = [role(name, count) for name, count in zip(("master", "worker", "eval"), sizes)]  # noqa: B905  # fewer sizes
+    names = ("master", "worker", "eval")[: len(sizes)]
+    roles = [
+        role(name, count, leader=name == "master") for name, count in zip(names, sizes, strict=True)
+    ]
     job = model(*roles, framework=framework)
     one, other = (context(job, blocks=blocks() if addressed else None) for _ in range(2))
     members = [(item.name, index) for item in roles for index in range(item.replicas)]
@@ -330,5 +332,4 @@ def test_wiring_is_deterministic_and_members_agree(
     for name in ("RANK", "PROCESS_ID"):
         numbers = [int(values[name]) for values in shared if name in values]
         assert sorted(numbers) == list(range(len(numbers)))
-    names = list(itertools.chain.from_iterable(item["metadata"]["name"].split() for item in found))
-    assert len(set(names)) == len(members)
+    assert len({item["metadata"]["name"] for item in found}) == len(members)

@@ -172,8 +172,9 @@ def _add(
         if own and additions.directory:
             mount = {"name": FILES_VOLUME, "mountPath": additions.directory, "readOnly": True}
             item["volumeMounts"] = [*(item.get("volumeMounts") or []), mount]
-        if own and additions.command and not item.get("command"):
-            item["command"] = list(additions.command)
+        if own and (additions.command or additions.wrapper):
+            command = item.get("command") or additions.command
+            item["command"] = [*additions.wrapper, *command]
     if additions.directory:
         keys = [{"key": key, "path": key} for key in additions.files]
         source = {"name": member.files, "items": keys, "defaultMode": _MODE}

@@ -1,7 +1,7 @@
 """Frameworks: how the members of a job are wired together. One module and one line each."""
 
 from grange.controllers.gangjob.errors import InvalidJob
-from grange.controllers.gangjob.frameworks import generic, jax, pytorch, tensorflow, xgboost
+from grange.controllers.gangjob.frameworks import generic, jax, mpi, pytorch, tensorflow, xgboost
 from grange.controllers.gangjob.frameworks.framework import Framework, PodAdditions, with_port
 from grange.controllers.gangjob.model import JobModel
 
@@ -15,6 +15,7 @@ FRAMEWORKS: dict[str, Framework] = {
         generic.FRAMEWORK,
         tensorflow.FRAMEWORK,
         pytorch.FRAMEWORK,
+        mpi.FRAMEWORK,
         jax.FRAMEWORK,
         xgboost.FRAMEWORK,
     )

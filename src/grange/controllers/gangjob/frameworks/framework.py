@@ -43,6 +43,7 @@ class PodAdditions:
         files: keys of the job's files that appear in it.
         init_containers: run before those of the template.
         command: of the framework's container where the template has none.
+        wrapper: precedes the command of the framework's container.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class PodAdditions:
     files: tuple[str, ...] = ()
     init_containers: tuple[Document, ...] = ()
     command: tuple[str, ...] = ()
+    wrapper: tuple[str, ...] = ()
 
 
 Running = frozenset[tuple[str, int]]
