@@ -129,7 +129,7 @@ class Wishes:
         with suppress(ApiError):
             name = f"grange-{self._draw.choice(self._names)}"
             await self._client.delete(LEASE, name, "kube-system")
-            self._world.network.note("somebody", f"deletes the lease {name}")
+            self._world.network.note("user", f"deletes the lease {name}")
 
     async def _any(self) -> str:
         items = (await self._client.list(REPLICATIONCONTROLLER)).items

@@ -66,7 +66,7 @@ class Users:
             found = await self._client.get(REPLICATIONCONTROLLER, name, NAMESPACE)
             wanted = found.status.rollout.spec_hash if found.status.rollout else ""
             revision = revision_to_undo(found.status.history, wanted)
-            self._world.network.note("somebody", f"undoes {name} to {revision.revision}")
+            self._world.network.note("user", f"undoes {name} to {revision.revision}")
             await objects.set_template(self._session, found, revision.template)
 
     async def create_again(self) -> None:
@@ -85,14 +85,14 @@ class Users:
             )
         except ApiError:
             return
-        self._world.network.note("somebody", f"deletes {name} but not its pods")
+        self._world.network.note("user", f"deletes {name} but not its pods")
         again: Document = {
             "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": was["spec"],
         }
         while not await self._created(again, uid):
             await self._world.clock.sleep(0.5)
-        self._world.network.note("somebody", f"creates {name} again")
+        self._world.network.note("user", f"creates {name} again")
 
     async def _created(self, document: Document, before: str) -> bool:
         """Whether there is another of the name than the one before."""
@@ -111,4 +111,4 @@ class Users:
     async def _patch(self, name: str, patch: Document) -> None:
         with suppress(ApiError):  # the server is away: the wish stays what it was
             await self._client.patch(REPLICATIONCONTROLLER, name, NAMESPACE, patch=patch)
-            self._world.network.note("somebody", f"wants of {name}: {patch['spec']}")
+            self._world.network.note("user", f"wants of {name}: {patch['spec']}")

@@ -1,6 +1,6 @@
 """Tokens of service accounts: signed, limited in time, and good only while what they name is there.
 
-A token is a JSON Web Token (RFC 7519) with an HMAC, in the shape of Kubernetes': whoever holds one
+A token is a JSON Web Token (RFC 7519) with an HMAC, in the shape of Kubernetes': the holder of one
 can read whom it stands for, and only this server can make one. Nothing of a token is stored. It ends
 with its time, with its account, and with the pod that it was made for.
 """
@@ -69,7 +69,7 @@ class AccountTokens:
     """Makes tokens, and turns them into users.
 
     Args:
-        key: what tokens are signed with; whoever has it can be every account.
+        key: what tokens are signed with; its holder can act as every account.
         store: where accounts and pods are.
         clock: wall time.
     """

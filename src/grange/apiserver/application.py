@@ -103,15 +103,15 @@ class Application:
     Args:
         store: where objects are kept; closed by its owner, not here.
         scheme: the kinds that are served.
-        clock, rng, log: as everywhere.
+        clock, rng, log: of the process.
         authn: turns the credentials of requests that come without a user into one; None trusts
             the transport alone.
         logs: the output of pods; None when no agent is connected.
-        explainer: says why pods wait; None when no scheduler runs here.
-        metrics: where requests are counted; a registry of its own by default.
+        explainer: explains why pods wait; None when no scheduler runs here.
+        metrics: where requests are counted; a private registry by default.
         offload: where large documents are prepared; closed by its owner, not here.
         service_network: the range of the addresses of Services.
-        accounts: makes the tokens of service accounts; of a key of its own by default.
+        accounts: makes the tokens of service accounts; of a private key by default.
         ca_pem: the certificate of the authority, for pods; empty where nothing is served over TLS.
 
     Attributes:
@@ -274,7 +274,7 @@ class Application:
             self._errors.error(
                 "request failed", method=request.method, path=request.path, error=error
             )
-            response = failure(InternalError("the server failed on this request; its log says why"))
+            response = failure(InternalError("the server failed on this request; see its log"))
         render(request, response)
         elapsed = self._clock.monotonic() - started
         self._metrics.observe(verb, resource, response.status, elapsed)

@@ -37,7 +37,7 @@ class StaticTokens:
         )
 
     def authenticate(self, headers: Mapping[str, str]) -> User | None:
-        """The token's user; every known token is compared, in time that says nothing about it."""
+        """The token's user; every known token is compared, in constant time."""
         # A header may hold any bytes; those that are no text arrive as lone surrogates.
         given = bearer_token(headers).encode(errors="surrogateescape")
         found: User | None = None

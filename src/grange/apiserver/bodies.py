@@ -55,7 +55,7 @@ class Body:
         budget: what all bodies share.
         limit: most bytes of one body.
         within_s: seconds until it must be complete.
-        clock: tells the seconds.
+        clock: measures the seconds.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Which connections stay when there are many: bounds in total, and for those without a credential.
 
 Pure bookkeeping. A connection is *unauthenticated* until a request on it has shown a credential that is
-known. Beyond a bound the oldest unauthenticated connection makes room for the newest: who holds
-connections and says nothing is the one who loses them, and a client with a credential shows it within
+known. Beyond a bound the oldest unauthenticated connection is closed for the newest: a client
+that holds idle connections loses them, and a client with a credential shows it within
 milliseconds.
 """
 

@@ -1,10 +1,10 @@
 """What a delete does to an object: a pure decision.
 
 Theory of operation. An object is *removed* when nothing holds it: no finalizer, no agent that still
-runs it. Otherwise it is *marked*: ``deletionTimestamp`` says until when it has time, and
+runs it. Otherwise it is *marked*: ``deletionTimestamp`` is when its grace ends, and
 ``deletionGracePeriodSeconds`` how long that is. A marked object goes when its last finalizer is
 taken away and its grace is down to zero; a later delete can shorten the grace, never lengthen it.
-Namespaces have finalizers of their own, in ``spec``, which the namespace controller takes away
+Namespaces have other finalizers, in ``spec``, which the namespace controller takes away
 through ``/finalize`` when the namespace is empty.
 """
 

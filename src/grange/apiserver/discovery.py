@@ -1,4 +1,4 @@
-"""What the server serves, told to clients: groups, versions and resources, plain and aggregated."""
+"""What the server serves, for discovery by clients: groups, versions and resources, plain and aggregated."""
 
 from collections.abc import Mapping
 

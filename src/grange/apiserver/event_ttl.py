@@ -38,7 +38,7 @@ class _Event(msgspec.Struct, rename="camel"):
     series: _Series | None = None
 
     def news(self) -> list[str]:
-        """Every instant at which something was heard of it."""
+        """Every time at which the event was observed."""
         observed = self.series.last_observed_time if self.series else None
         instants = (self.metadata.creation_timestamp, self.last_timestamp, self.event_time)
         return [instant for instant in (*instants, observed) if instant]
@@ -52,9 +52,9 @@ class Expiry:
 
     Args:
         registry: where they are.
-        clock: says how old they are.
+        clock: for their age.
         log: where failed sweeps and unreadable events are logged.
-        metrics: where unreadable events are counted; a registry of its own by default.
+        metrics: where unreadable events are counted; a private registry by default.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Expiry:
                 self._log.warning("events not expired", error=error)
 
     async def sweep(self) -> int:
-        """Delete the events that nothing was heard of for too long; returns how many.
+        """Delete the events that were not observed for too long; returns how many.
 
         Raises:
             StoreError: the store refused.
@@ -97,7 +97,7 @@ class Expiry:
                 try:
                     last = _last_news(entry.value)
                 except (msgspec.MsgspecError, TimestampError) as error:
-                    # It stays: nobody knows how old it is, and a person may want to look at it.
+                    # It stays: its age is not known, and an operator may want to look at it.
                     self._skipped.skip(entry.key, entry.revision, error)
                     continue
                 if last < oldest:

@@ -1,4 +1,4 @@
-"""Who says why a pod is where it is: the seam that ``app`` fills with the schedulers it runs."""
+"""Explains why a pod is where it is: the seam that ``app`` fills with the schedulers it runs."""
 
 from typing import Protocol
 
@@ -13,5 +13,5 @@ class Explainer(Protocol):
         """Why the pod is where it is, or why it still waits.
 
         Raises:
-            ApiError: nobody can say; the message names the remedy.
+            ApiError: there is no explanation; the message names the remedy.
         """

@@ -87,7 +87,7 @@ class Listener:
         port: 0 takes a free one; see ``port``.
         drain: called when closing begins, to end streams in order.
         admit: decides on a request's head, raising ``ApiError``, before a body is waited for.
-        clock, log: as everywhere.
+        clock, log: of the process.
         limits: what a connection may take.
 
     Attributes:
@@ -314,7 +314,7 @@ class Listener:
                     await outgoing.write(chunk)
             await outgoing.write_eof()
         except ApiError as error:
-            # The head is out: all that can be done is to end the stream short, and say so here.
+            # The head is out: all that can be done is to truncate the stream, and log it here.
             self._errors.warning("stream broke off", path=incoming.path, error=error)
             if incoming.transport is not None:
                 incoming.transport.abort()

@@ -20,7 +20,7 @@ _SELECTING_PAGE = 500
 
 
 class _Token(msgspec.Struct, frozen=True):
-    """What a continue token says: the state that is listed, and the last key that was given."""
+    """The content of a continue token: the state that is listed, and the last key that was given."""
 
     revision: int
     after: str

@@ -27,7 +27,7 @@ _SUFFIX = 5
 
 
 def envelope(info: AnyKind, document: Document, namespace: str, name: str = "") -> Document:
-    """Check that a document is of the kind and place that the path says, and fill in what it omits.
+    """Check that a document is of the kind and place of the path, and fill in what it omits.
 
     Args:
         info: the kind of the path.

@@ -44,7 +44,7 @@ class ServerMetrics:
         histogram.observe(seconds)
 
     def count(self, verb: str, resource: str, code: int, number: int = 1) -> None:
-        """So many requests, or parts of one that have answers of their own, were answered."""
+        """So many requests, or parts of one that have their own responses, were answered."""
         counter = self._counters.get((verb, resource, code))
         if counter is None:
             counter = self._requests.labels(verb, resource, str(code))

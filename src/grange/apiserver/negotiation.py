@@ -71,7 +71,7 @@ def object_form(accept: str) -> Form:
                 return Form.PARTIAL
     remedy = ""
     if any(media.type == PROTOBUF for media in clauses):
-        # Typed Go clients take both where their configuration does not say otherwise.
+        # Typed Go clients take both unless configured otherwise.
         remedy = f"; send Accept: {PROTOBUF},application/json"
     raise NotAcceptable(f"only application/json and {YAML} are served here, not {accept}{remedy}")
 

@@ -1,21 +1,20 @@
 """What the pods of each node ask for together, so that no binding gives a node more than it has.
 
 Theory of operation. Whether a pod fits is decided where its write is *accepted*: there all writes
-have one order, whoever makes them, so of two bindings that compete for the last place the later one
+of all clients have one order, so of two bindings that compete for the last place the later one
 sees the earlier one, also within one group. For that the registry lets the books note each write of a
 pod or a node as part of the write's value, which the store asks for at acceptance and not otherwise.
 A binding that does not fit is declined in the same place.
 
 What counts is what a scheduler's cache counts: every pod that has a node and has not ended, also one
 that is on its way out, with the requests that kube-scheduler's rules give it. So what fits for a
-scheduler that knows the newest state fits here. A node that is not there or does not say what it
-offers sets no limit, and neither does an extended resource that it does not name. Of CPU, memory,
-ephemeral storage and places for pods a node that names anything has what it says, and none of what it
+scheduler that knows the newest state fits here. A node that is not there or has no
+allocatable sets no limit, and neither does an extended resource that it does not name. Of CPU, memory,
+ephemeral storage and places for pods a node that names any of them has the named amounts, and none of what it
 leaves out.
 
-If the disk refuses, all writes that were accepted and not acknowledged are undone, without a word to
-the books. They ask the store before each step whether that has happened, and only then read again what
-they noted and nobody acknowledged.
+If the disk refuses, all writes that were accepted and not acknowledged are undone without notice. The
+books check that in the store before each step, and only then read again what was not acknowledged.
 """
 
 from collections import deque
@@ -226,7 +225,7 @@ class Occupancy:
         return None if found is None else Shortage(node, *found)
 
     def sums(self) -> Iterator[tuple[str, int, Resources]]:
-        """By node how many pods there are and what they ask for together, for whoever compares."""
+        """By node how many pods there are and what they ask for together, for comparisons."""
         self._confirm()
         for name, books in self._books.items():
             total = Resources(

@@ -36,10 +36,10 @@ class LogSource(Protocol):
     """Reads the output of pods."""
 
     def read(self, pod: Document, options: PodLogOptions) -> AsyncGenerator[bytes, None]:
-        """The output in pieces; whoever iterates must ``aclose()``.
+        """The output in pieces; the caller must ``aclose()``.
 
         A source that follows should first yield an empty piece once the log is open, so that the
-        caller can tell a silent log from one that cannot be read.
+        caller can distinguish a silent log from one that cannot be read.
 
         Raises:
             ApiError: on the first step, when the output cannot be had.

@@ -180,7 +180,7 @@ class _Reader:
         return self._special(kind, body) if kind in _SPECIAL else self.message(kind, body)
 
     def _special(self, kind: str, body: bytes) -> Any:
-        """A message that JSON has in a form of its own."""
+        """A message that has another form in JSON."""
         match kind:
             case "quantity":
                 return self.message("Quantity", body).get("string", "0")

@@ -92,7 +92,7 @@ class Protocol(RequestHandler):
             error = BadRequest(f"cannot read the request: {text[:500]}")
         else:
             self._errors.error("request failed", error=exc)
-            error = InternalError("the server failed on this request; its log says why")
+            error = InternalError("the server failed on this request; see its log")
         if request.writer.output_size > 0:
             raise ConnectionError("the response was begun already")
         answer = failure(error)

@@ -372,7 +372,7 @@ class Registry:
         if deletion.is_complete(info, candidate):
             return await self._remove(place, entry, candidate, dry_run=options.dry_run)
         if candidate == old and entry.revision <= self.store.revision:
-            # Only what is on disk may be vouched for; an unacknowledged twin is written again.
+            # Only what is on disk may be confirmed; an unacknowledged twin is written again.
             return Written(entry.value, warnings)
         return await self._replace(place, entry, candidate, options, warnings)
 

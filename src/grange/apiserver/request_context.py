@@ -59,8 +59,8 @@ class Call:
         registry: reads and writes.
         watches: streams of changes.
         logs: the output of pods; None when no agent is connected.
-        metrics: counts the parts of a request that have answers of their own.
-        explainer: says why pods wait; None when no scheduler runs here.
+        metrics: counts the parts of a request that have their own responses.
+        explainer: explains why pods wait; None when no scheduler runs here.
         accounts: makes the tokens of service accounts.
         warnings: about the body of a request that is no stored object; the answer carries them.
     """
@@ -101,17 +101,17 @@ class Call:
         return await self.registry.offload.run(work) if self.is_large else work()
 
     def small_document(self) -> Document:
-        """The body of a request that says something about an object and is none.
+        """The body of a request that refers to an object and is none.
 
         Raises:
-            BadRequest: it is no JSON or YAML object; the message says where.
+            BadRequest: it is no JSON or YAML object; the message gives the position.
             UnsupportedMediaType: its format is not read here, or not for this kind.
             TooLarge: it has more than ``LARGE_BYTES``.
         """
         return read_small_document(self.request)
 
     def request_object(self, definition: str) -> Document:
-        """The body of a request that is an object of its own, e.g. an Eviction (``read_request_object``).
+        """The body of a request that is an object itself, e.g. an Eviction (``read_request_object``).
 
         Raises:
             BadRequest, UnsupportedMediaType, TooLarge: as there.
@@ -138,7 +138,7 @@ class Call:
         """The body.
 
         Raises:
-            BadRequest: it is no JSON or YAML object; the message says where.
+            BadRequest: it is no JSON or YAML object; the message gives the position.
             UnsupportedMediaType: its format is not read here, or not for this kind.
         """
         self.registry.work.decodes += 1
@@ -182,7 +182,7 @@ class Call:
         warnings: Sequence[str] = (),
         info: AnyKind | None = None,
     ) -> Response:
-        """An object, of the target's kind unless said, in the form that the caller wants."""
+        """An object, of the target's kind by default, in the form that the caller wants."""
         request = self.request
         view = representation.negotiate(info or self.target.info, request.headers, request.query)
         if view.form is not Form.OBJECT:
@@ -195,10 +195,10 @@ class Call:
 
 
 def read_small_document(request: Request) -> Document:
-    """The object in the body of a request that says something about an object and is none.
+    """The object in the body of a request that refers to an object and is none.
 
     Raises:
-        BadRequest: it cannot be read; the message says where.
+        BadRequest: it cannot be read; the message gives the position.
         UnsupportedMediaType: its format is not read here, or not for this kind.
         TooLarge: it has more than ``LARGE_BYTES``.
     """
@@ -211,7 +211,7 @@ def read_small_document(request: Request) -> Document:
 
 
 def read_request_object(request: Request, definition: str) -> tuple[Document, Sequence[str]]:
-    """The body of a request that is an object of its own and is not stored.
+    """The body of a request that is an object itself and is not stored.
 
     Unknown and duplicate fields follow ``fieldValidation`` as those of stored objects do. Wrong types
     and missing fields are left to the caller.
@@ -256,10 +256,10 @@ def _field_warnings(request: Request, kind: str, causes: Sequence[Cause]) -> Seq
 
 
 def read_document(body: bytes, headers: Mapping[str, str]) -> Document:
-    """The object in a body, in the format that the content type says.
+    """The object in a body, in the format of the content type.
 
     Raises:
-        BadRequest: it cannot be read; the message says where.
+        BadRequest: it cannot be read; the message gives the position.
         UnsupportedMediaType: its format is not read here, or not for this kind.
     """
     media = headers.get("content-type") or JSON
@@ -310,12 +310,12 @@ _identified = msgspec.json.Decoder(_Identified)
 
 
 def success(place: Place, body: bytes, *, code: int = 200) -> Response:
-    """The ``Status`` that says that something was done to the object with these bytes."""
+    """The ``Status`` of a successful operation on the object with these bytes."""
     uid = _identified.decode(body).metadata.uid
     details = Details(name=place.name, group=place.info.group, kind=place.info.plural, uid=uid)
     status = APIStatus(code=code, status="Success", details=details)
     document = status.document()
-    if code == 200:  # only what was created says its code
+    if code == 200:  # only 201 has its code in the body
         del document["code"]
     return Response(code, codec.encode_any(document))
 

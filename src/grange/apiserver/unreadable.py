@@ -86,6 +86,6 @@ class UnreadableObjects:
             name = storage.names_of(entry.key, info)[1]
             raise InternalError(
                 f'{info.qualified} "{name}" cannot be read from the store: its bytes are no '
-                f"{info.kind}, the log of the server says why; to remove it, delete it with "
+                f"{info.kind}, see the log of the server; to remove it, delete it with "
                 "ignoreStoreReadErrorWithClusterBreakingPotential=true"
             )

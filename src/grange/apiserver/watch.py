@@ -4,7 +4,7 @@ Theory of operation. A watch is *initial* events (the state, as ADDED, when the 
 then *live* ones from a store subscription. A selector turns changes into ADDED, MODIFIED or DELETED
 by comparing whether the object was and is in the selection. Every event is made into bytes once and
 the bytes are shared by all watchers that see it the same way; so is what selectors look at. The
-stream is pulled: a caller that does not read fills its subscription's buffer and is told at last, by
+stream is pulled: a caller that does not read fills its subscription's buffer and gets at last
 a 410 ERROR event, to list again. Nothing is ever skipped silently.
 """
 
@@ -86,7 +86,7 @@ class WatchOptions:
 
     Attributes:
         after: the revision to go on from; 0 begins with the state.
-        send_initial: begin with the state although ``after`` is set, and say when it ends.
+        send_initial: begin with the state although ``after`` is set, and mark its end.
         bookmarks: send BOOKMARK events while nothing happens.
         lifetime_s: end after so many seconds.
     """
@@ -217,7 +217,7 @@ class Watches:
         return line
 
     def change(self, view: Representation, chosen: Selection, event: StoreEvent) -> bytes:
-        """What a watcher is told of a change; nothing if it is outside the selection."""
+        """The event for a watcher of a change; none if it is outside the selection."""
         previous = event.previous
         if previous is not None and self.unreadable.holds(event.key, previous):
             previous = None  # it was not shown

@@ -24,7 +24,7 @@ def node_document(
     taints: Sequence[Mapping[str, str]] = (),
     unschedulable: bool = False,
 ) -> Document:
-    """A node; 4 CPUs, 32Gi and 110 pods unless said otherwise, with its hostname as a label."""
+    """A node; 4 CPUs, 32Gi and 110 pods by default, with its hostname as a label."""
     marks = {"kubernetes.io/hostname": name, **(labels or {})}
     if zone:
         marks["topology.kubernetes.io/zone"] = zone

@@ -31,7 +31,7 @@ class Chaos:
 
     Attributes:
         disturbances: what is drawn from.
-        respite_s: between two disturbances that keep everybody from telling anything.
+        respite_s: between two disturbances of the network.
         rare: disturbances for ``add_some``.
     """
 
@@ -78,7 +78,7 @@ class Chaos:
 
     @property
     def deaf_s(self) -> float:
-        """So long after ``restore`` somebody may still read a watch that hangs."""
+        """So long after ``restore`` a component may still read a watch that hangs."""
         return _NOTICED_S if self.hang_watches in self.disturbances else 0.0
 
     async def run(self, seconds: float) -> None:
@@ -127,7 +127,7 @@ class Chaos:
         self._world.network.pass_writes(name)
 
     async def hang_watches(self) -> None:
-        """Some watches of a component say nothing for a while, longer perhaps than it may believe."""
+        """Some watches of a component deliver nothing for a while, perhaps longer than its timeout."""
         self._world.network.hang(self._rng.choice(self._victims), self._rng.uniform(0.0, 300.0))
 
     async def suspend(self) -> None:
@@ -151,7 +151,7 @@ class Chaos:
                 await self._world.clock.sleep(1.0)
 
     async def lose_history(self) -> None:
-        """The store forgets all history: whoever resumes must list again."""
+        """The store forgets all history: a client that resumes must list again."""
         self._world.network.note("store", f"compacts to {self._world.store.revision}")
         await self._world.store.compact(self._world.store.revision)
 
@@ -166,7 +166,7 @@ class Chaos:
         self._world.network.note("disk", "has room")
 
     async def end_program(self) -> None:
-        """A program on some machine dies of its own."""
+        """A program on some machine crashes."""
         name = self._rng.choice(list(self._machines))
         machine = self._machines[name]
         live = [
@@ -207,14 +207,14 @@ class Chaos:
         self._world.restart(f"agent-{name}")
 
     async def delete_pod(self) -> None:
-        """Somebody deletes a pod, sometimes without grace."""
+        """A user deletes a pod, sometimes without grace."""
         try:
             pods = (await self._world.client.list(POD)).items
             if not pods:
                 return
             pod = self._rng.choice(pods)
             grace_period_s = self._rng.choice([None, None, 0])
-            self._world.network.note("somebody", f"deletes {pod.key} (grace {grace_period_s})")
+            self._world.network.note("user", f"deletes {pod.key} (grace {grace_period_s})")
             await self._world.client.delete(
                 POD,
                 pod.metadata.name,

@@ -3,7 +3,7 @@
 A component meets the world at its requests only: those of its transport and those to a pool of
 machines. Between two of them nothing that it does is seen by anybody, so a crash at any await is the
 same as a crash just before the next request takes effect, or just after the last one did and before
-its answer arrived. Here the requests of a story are counted, and in a second telling of the same
+its answer arrived. Here the requests of a story are counted, and in a second run of the same
 story the component dies at one of them.
 """
 
@@ -74,7 +74,7 @@ def every_point(requests: int) -> Sequence[CrashPoint]:
 
 
 class CrashPoints:
-    """Counts requests between ``begin`` and ``end``, and kills whoever makes a certain one.
+    """Counts requests between ``begin`` and ``end``, and kills the process that makes a certain one.
 
     Made before the components are added whose requests are to be counted. Who was killed may be
     started again: it has a new life then.
@@ -82,12 +82,12 @@ class CrashPoints:
     Args:
         world: whose components.
         actors: whose requests count; None counts everybody's.
-        point: where to kill; None kills nobody.
+        point: where to kill; None kills none.
         instead: what happens there instead of a death; the request and its answer are not harmed.
 
     Attributes:
         asked: the requests that counted, in order.
-        struck: the request at which somebody was killed, or that had ``instead`` happen; None so far.
+        struck: the request at which a process was killed, or that had ``instead`` happen; None so far.
     """
 
     def __init__(

@@ -100,7 +100,7 @@ class Network:
 
     Args:
         clock: whose seconds the latencies are.
-        rng: forked once a component, so that one component's traffic does not move another's luck.
+        rng: forked once a component, so that one component's traffic does not change another's faults.
         faults: how bad it is.
 
     Attributes:
@@ -129,7 +129,7 @@ class Network:
         Args:
             inner: the good way.
             component: who.
-            life: which of its lives, if it has several; each has luck of its own.
+            life: which of its lives, if it has several; each has its own stream of faults.
         """
         return FaultyTransport(inner, component, life or component, self)
 
@@ -148,7 +148,7 @@ class Network:
             self.trouble.end("network", after_s=faults.answer_timeout_s)
 
     def stream(self, life: str) -> Stream:
-        """The luck of one life of a component."""
+        """The faults of one life of a component."""
         return self._rng.fork(life)
 
     def partition(self, component: str) -> None:
@@ -169,7 +169,7 @@ class Network:
         now = self.clock.monotonic()
         self._hangs[component] = _Hang(now, now + seconds)
         self.trouble.happened("hanging watches", lasts_s=seconds)
-        self.note(component, f"hears nothing on some watches for {seconds:.1f} s")
+        self.note(component, f"gets nothing on some watches for {seconds:.1f} s")
 
     def hanging(self, component: str) -> _Hang | None:
         """The last time that its streams hung, or hang."""
@@ -232,7 +232,7 @@ class Network:
         return self._holding.get(component)
 
     def deliver(self, inner: Transport, request: Request, component: str, wait_s: float) -> None:
-        """Deliver a write after a while; what becomes of it reaches nobody.
+        """Deliver a write after a while; its outcome is not reported.
 
         Args:
             inner: the way to the server.
@@ -301,7 +301,7 @@ class FaultyTransport:
         Raises:
             ServiceUnavailable: a read was lost on the way there, or the component is cut off.
             Timeout: a write was lost on the way there, an answer on the way back, or it is held
-                and may arrive later; who wrote cannot tell the one from the other.
+                and may arrive later; the writer cannot distinguish the two.
         """
         await self._network.running(self._component, sends=True)
         try:

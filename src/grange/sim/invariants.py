@@ -90,7 +90,7 @@ class RevisionsRise:
 
 
 class IdentityIsUnique:
-    """A UID belongs to one object for ever, and a deleted object does not come back under it."""
+    """A UID belongs to one object forever, and a deleted object does not come back under it."""
 
     def __init__(self) -> None:
         self._keys: dict[str, str] = {}
@@ -196,7 +196,7 @@ class NoOvercommit:
             name = node.metadata.name
             silent = not (node.status.allocatable or node.status.capacity)
             other = self._first.setdefault(name, change.uid) != change.uid
-            # Until it says what it has, a binding to the one before it of that name is not wrong.
+            # Until its capacity is known, a binding to the one before it of that name is not wrong.
             if change.deleted or (silent and other):
                 self._nodes.pop(name, None)
             else:
@@ -204,7 +204,7 @@ class NoOvercommit:
         elif change.concerns(POD) and (pod := self._pods.note(change)) is not None:
             name = pod.spec.node_name
             if name not in self._nodes:
-                return  # the node is gone; whoever bound to it could not know yet
+                return  # the node is gone; the binder could not know yet
             has, there = self._nodes[name], self._pods.by_node[name]
             for resource in ("cpu_milli", "memory_bytes", "pods"):
                 used = sum(getattr(_needs(other), resource) for other in there.values())
@@ -280,7 +280,7 @@ class DevicesHeldOnce:
                     used[device] += min(want, _WHOLE)
                     invariant(used[device] <= _WHOLE, "no device is promised twice", **facts)
             has = self._nodes.get(pod.spec.node_name)
-            if has:  # unless the node is gone; whoever bound to it could not know yet
+            if has:  # unless the node is gone; the binder could not know yet
                 invariant(max(used) < has, "a device exists", node=pod.spec.node_name, used=used)
 
 

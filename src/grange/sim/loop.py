@@ -36,7 +36,7 @@ _FOREIGN_THREADS_S = 5.0  # real seconds for threads that the loop did not start
 
 
 class Deadlock(GrangeError):
-    """Nothing is runnable, no timer is set: the waiting tasks would wait for ever."""
+    """Nothing is runnable, no timer is set: the waiting tasks would wait forever."""
 
 
 class Livelock(GrangeError):
@@ -127,7 +127,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual_now
 
     def _idle(self) -> float | None:
-        """Nothing is ready: move time, or say how long to wait for the real world (None: for ever)."""
+        """Nothing is ready: move time, or return how long to wait for the real world (None: forever)."""
         if self._threads:
             return None
         if self._scheduled:
@@ -161,7 +161,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if not self._ready:
             raise Deadlock(
                 f"nothing is runnable and no timer is set, at virtual second "
-                f"{self._virtual_now:g}; these tasks wait for ever:{self.describe_tasks()}"
+                f"{self._virtual_now:g}; these tasks wait forever:{self.describe_tasks()}"
             )
 
     def call_at(
@@ -221,7 +221,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._threads -= 1
 
     def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[object, None]) -> None:
-        # Whoever leaves a generator to the collector leaves its cleanup to chance.
+        # A generator that is left to the collector is cleaned up at a random time.
         self.call_exception_handler(
             {
                 "message": f"{agen!r} was dropped before its end: use contextlib.aclosing()",

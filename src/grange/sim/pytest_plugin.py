@@ -3,10 +3,10 @@
 A test marked ``e2e`` runs on a real loop (uvloop) instead and may open sockets; every other test is
 refused them. Asynchronous fixtures, also with ``yield``, live on the loop of their test. After each
 test there must be no task, thread or descriptor that was not there before it, and no error that
-nobody looked at.
+was not retrieved.
 
 Fixtures: ``clock``, ``rng``, ``log``, ``records``, and ``seed``: a test that takes it runs once for
-each of ``--seeds N`` seeds; without the option for as many as ``@pytest.mark.seeds(N)`` says, or
+each of ``--seeds N`` seeds; without the option for as many as ``@pytest.mark.seeds(N)`` gives, or
 for ten. ``--seed N`` replays one, and is the seed of ``rng``.
 """
 
@@ -37,7 +37,7 @@ Records = list[tuple[str, dict[str, object]]]
 
 SEEDS = 10
 LAST_RECORDS = 2000
-_THREAD_GRACE_S = 2.0  # real seconds for a thread that was told to end
+_THREAD_GRACE_S = 2.0  # real seconds for a thread that was asked to end
 _TOLERATED = (".hypothesis", ".pytest_cache", "/dev/urandom", "/dev/null", "anon_inode:[pidfd]")
 
 _runner = pytest.StashKey[Runner]()
@@ -89,7 +89,7 @@ _guard = _SocketGuard()
 
 
 def _descriptors() -> dict[int, str]:
-    """Open descriptors and what they point to; empty where the system cannot say."""
+    """Open descriptors and what they point to; empty where the system does not list them."""
     found: dict[int, str] = {}
     try:
         names = os.listdir("/proc/self/fd")
@@ -280,7 +280,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
         @functools.wraps(inner)
         def example(*positional: object, **arguments: object) -> None:
-            # Each example has a loop of its own, so that it starts at time zero when replayed.
+            # Each example has its own loop, so that it starts at time zero when replayed.
             runner = Runner(_new_loop(pyfuncitem))
             try:
                 runner.run(inner(*positional, **arguments), name="example")
@@ -327,7 +327,7 @@ def rng(request: pytest.FixtureRequest) -> Stream:
 
 
 class _Recorder(logging.Handler):
-    """Keeps what ``Logger`` says, as values."""
+    """Keeps the records of ``Logger``, as values."""
 
     def __init__(self, records: Records, lines: list[tuple[str, logging.LogRecord]]) -> None:
         super().__init__(logging.DEBUG)

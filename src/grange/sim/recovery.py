@@ -4,7 +4,7 @@ A simulation that ends well may still have lost minutes on the way: everybody wa
 a resync repairs it. ``ServicesRecover`` bounds that.
 
 A service is *short* while fewer of its pods are ready than it can have. It can have ``replicas`` (while
-a rollout is under way: ``replicas`` less ``maxUnavailable``), but for those that nobody can give it: pods
+a rollout is under way: ``replicas`` less ``maxUnavailable``), except those that cannot be there: pods
 whose program has ended (restart backoff), pods that no node has room for, pods on nodes that are not
 Ready, and, with ``OnePerNode``, those for which no eligible node is free (one that a terminating pod
 still holds is not). Time counts from when it became short, from the last trouble, from the last change
@@ -39,8 +39,8 @@ class ServicesRecover:
 
     Attributes:
         allowances: what else may take time in this world: seconds by what it is; all are added to
-            ``BOUND_S``. Each names something that nobody can hurry.
-        judges: whether anything is judged; a world without agents has nobody to run pods.
+            ``BOUND_S``. Each names something that cannot be sped up.
+        judges: whether anything is judged; a world without agents runs no pods.
         longest_s: the longest that a service was short so far, with nothing broken.
     """
 
@@ -170,7 +170,7 @@ class ServicesRecover:
         return node is not None and nodes.is_ready(node)
 
     def _is_helpless(self, pod: Pod) -> bool:
-        """Whether nobody but time, its program or its node can make it ready."""
+        """Whether only time, its program or its node can make it ready."""
         if pod.status.phase in _FINISHED:
             return True
         if not pod.spec.node_name:

@@ -1,4 +1,4 @@
-"""Runs coroutines on one loop from outside of it, and says what they left behind."""
+"""Runs coroutines on one loop from outside of it, and reports what they left behind."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Leak(GrangeError):
-    """Something outlived its owner: tasks, threads, descriptors, or errors nobody looked at."""
+    """Something outlived its owner: tasks, threads, descriptors, or errors that were not retrieved."""
 
 
 class Runner:
@@ -31,8 +31,8 @@ class Runner:
     def _complain(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if error is not None and not isinstance(error, Exception):
-            # An alarm (a test's real-time limit, say) went off inside a callback: the loop would
-            # only tell the handler and go on.
+            # An alarm (e.g. a test's real-time limit) went off inside a callback: the loop would
+            # only call the handler and go on.
             self._alarm = error
             self.loop.stop()
         detail = f": {type(error).__name__}: {error}" if error is not None else ""
@@ -57,7 +57,7 @@ class Runner:
             raise
 
     def open(self, generator: AsyncGenerator[T, None], *, name: str) -> "OpenGenerator[T]":
-        """Run an asynchronous generator to its only ``yield``, in a task of its own.
+        """Run an asynchronous generator to its only ``yield``, in a separate task.
 
         The task lives until the block is finished, so that a nursery around the ``yield`` has one
         owner from beginning to end.
@@ -87,7 +87,7 @@ class Runner:
         """Cancel what is left, close the loop.
 
         Raises:
-            Leak: tasks were left, or errors that nobody looked at.
+            Leak: tasks were left, or errors that were not retrieved.
         """
         if self.loop.is_closed():
             return
@@ -116,7 +116,7 @@ class Runner:
         try:
             for task in reversed(tasks):
                 self.loop.run_until_complete(_ended(task))
-        except GrangeError as stuck:  # a task that answers cancellation by waiting for ever
+        except GrangeError as stuck:  # a task that answers cancellation by waiting forever
             self._complaints.append(f"does not end when cancelled: {stuck}")
 
 
@@ -153,7 +153,7 @@ async def _hold(
     try:
         await finish.wait()
     except asyncio.CancelledError as cancelled:
-        # Whoever owns this task now (a nursery around the yield) must see the cancellation there.
+        # The present owner of this task (a nursery around the yield) must see the cancellation there.
         try:
             await generator.athrow(cancelled)
         except StopAsyncIteration:
@@ -190,7 +190,7 @@ def run(coroutine: Coroutine[Any, Any, T], *, horizon_s: float = HORIZON_S) -> T
     try:
         result = runner.run(coroutine)
     except BaseException:
-        with contextlib.suppress(Leak):  # the first error says more
+        with contextlib.suppress(Leak):  # the first error is more specific
             runner.close()
         raise
     runner.close()

@@ -17,8 +17,8 @@ from grange.sim.world import World
 
 CAPACITY: Mapping[str, str] = {"cpu": "4", "memory": "8Gi", "pods": "110"}
 SCRIPTS: Mapping[str, Script] = {
-    "serve": Script(term_s=0.5),  # runs until it is told to stop, and then takes its time
-    "stubborn": Script(term_s=None),  # does not stop when told to
+    "serve": Script(term_s=0.5),  # runs until SIGTERM, and then takes its time
+    "stubborn": Script(term_s=None),  # ignores SIGTERM
     "job": Script(duration_s=5.0),
     "crash": Script(duration_s=3.0, exit_code=1),
     "flicker": Script(duration_s=20.0, exit_code=1),
@@ -39,7 +39,7 @@ def add_node(
     Args:
         world: where to.
         name: of the node; its agent is the component ``agent-<name>``.
-        capacity: what the node says it has.
+        capacity: the capacity that the node reports.
         labels: of the node.
         clock: the machine's own; the true one by default.
 
@@ -58,7 +58,7 @@ def add_node(
 
 
 async def registered(world: World, count: int, *, limit_s: float = 300.0) -> None:
-    """Wait until so many nodes have said what they have.
+    """Wait until so many nodes have reported their capacity.
 
     Raises:
         TimeoutError: they have not after ``limit_s`` virtual seconds.
@@ -72,7 +72,7 @@ async def registered(world: World, count: int, *, limit_s: float = 300.0) -> Non
 
 
 def add_controllers(world: World, *, besides: str = "") -> None:
-    """Add every controller, each as a component of its own, but not the one that is named."""
+    """Add every controller, each as a separate component, but not the one that is named."""
     sharded = ((name, controller.create) for name, controller in SHARDED.items())
     for name, factory in (*sharded, *TABLE):
         if name != besides:

@@ -12,7 +12,7 @@ def _anything(demand: ReplicationController, name: str) -> bool:
 
 
 class SimulatedPool:
-    """Machines that are always there; they become eligible for whoever they are lent to.
+    """Machines that are always there; they become eligible for the controller that holds them.
 
     Args:
         names: of the machines, which are the names of their nodes.
@@ -20,7 +20,7 @@ class SimulatedPool:
 
     Attributes:
         gate: called before every request with its name; raises what the pool is to answer.
-        requests: request ids and the machines lent under them.
+        requests: request ids and the machines allocated under them.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class SimulatedPool:
         free = [n for n, held in self._holders.items() if not held and self._fits(demand, n)]
         if len(free) < count:
             raise PoolExhausted(f"{count} machines wanted, {len(free)} can be had: add machines")
-        lent = tuple(free[:count])
-        for name in lent:
+        allocated = tuple(free[:count])
+        for name in allocated:
             self._holders[name] = holder
-        self.requests[request_id] = lent
-        return lent
+        self.requests[request_id] = allocated
+        return allocated
 
     async def release(self, names: Collection[str], *, holder: str, epoch: int) -> None:
         """Take machines back that the holder has.
@@ -81,9 +81,9 @@ class SimulatedPool:
             if self._holders.get(name) == holder:
                 self._holders[name] = ""
         self.requests = {
-            request: lent
-            for request, lent in self.requests.items()
-            if any(self._holders[name] for name in lent)
+            request: allocated
+            for request, allocated in self.requests.items()
+            if any(self._holders[name] for name in allocated)
         }
 
     async def holders(self) -> Mapping[str, str]:

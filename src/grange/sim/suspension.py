@@ -1,9 +1,9 @@
 """A clock whose process can be made to stand still, as a stopped process or a sleeping machine does.
 
 Nothing of a suspended process runs: its sleeps do not end and its timeouts do not fire before it goes
-on. What it then finds depends on who slept. A *process* that was stopped finds every timer of its own
+on. What it then finds depends on what was suspended. A *process* that was stopped finds every one of its timers
 overdue. A *machine* that slept took its monotonic clock with it: timers go on with what was left of
-them, and only ``elapsed`` and wall time say that time has passed.
+them, and only ``elapsed`` and wall time show that time has passed.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from types import TracebackType
 
 from grange.base.clock import Clock
 
-_TICK_S = 1e-3  # as everywhere: well above the resolution of a loop
+_TICK_S = 1e-3  # as in all loops: well above the resolution of a loop
 
 
 class SuspendableClock:
@@ -32,7 +32,7 @@ class SuspendableClock:
         self._timeouts: dict[_Timeout, None] = {}
 
     def now(self) -> datetime:
-        """Wall-clock time: it is right again as soon as somebody looks."""
+        """Wall-clock time: it is correct at the next reading."""
         return self._inner.now()
 
     def monotonic(self) -> float:
@@ -40,7 +40,7 @@ class SuspendableClock:
         return (self._inner.monotonic() if self._since is None else self._since) - self._stood_s
 
     def elapsed(self) -> float:
-        """Seconds that go on, whoever sleeps."""
+        """Seconds that go on during a suspension."""
         return self._inner.elapsed()
 
     async def sleep(self, seconds: float) -> None:

@@ -34,7 +34,7 @@ from grange.sim.suspension import SuspendableClock
 from grange.store.interface import Store
 from grange.store.memory import MemoryStore
 
-# What goes on for ever in a world at rest: signs of life, and the news that nothing is new.
+# Requests that never end in a world at rest: heartbeats, and bookmarks.
 HEARTBEATS = ("/coordination.k8s.io/leases/", "/core/events/")
 
 _RESTART = Exponential(initial_s=0.2, cap_s=5.0)

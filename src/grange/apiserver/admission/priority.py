@@ -1,4 +1,4 @@
-"""A pod's priority comes from its class: nobody outranks others by writing a number.
+"""A pod's priority comes from its class: a number in the spec does not raise it.
 
 Classes are read from the newest *accepted* state, so a class counts from the moment its write is
 taken in. Which classes may be the default is remembered from their writes, all of which pass here;
@@ -80,7 +80,7 @@ class Priority:
         """Find a new pod's priority; check which class is the default.
 
         Raises:
-            Forbidden: no such class, the pod names a priority of its own, there is another default
+            Forbidden: no such class, the pod names a different priority, there is another default
                 already, or the class is one that the system needs.
         """
         document = attempt.document

@@ -1,7 +1,7 @@
 """Objects that ask for replicas can be protected from deletion, whatever client asks for it.
 
-An object with copies whose annotation ``grange.dev/protect`` says ``replicas`` is not deleted while it
-asks for any. In a namespace that is going it is: whoever deleted that meant everything in it.
+An object with copies with the annotation ``grange.dev/protect: replicas`` is not deleted while it
+asks for any. In a namespace that is going it is: deleting a namespace means everything in it.
 """
 
 from typing import Any

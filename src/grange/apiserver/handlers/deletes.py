@@ -42,7 +42,7 @@ async def delete_collection(call: Call) -> Response:
         try:
             outcome = await registry.delete(Place(info, namespace, name), asked)
         except NotFound:
-            continue  # somebody else was quicker, which is what was wanted
+            continue  # another client deleted it first
         left.append(outcome.value)
     body = await representation.many(view, left, listed.meta, clock=call.clock, work=registry.work)
     return Response(200, body)

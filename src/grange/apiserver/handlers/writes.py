@@ -60,7 +60,7 @@ def change_of(call: Call, info: AnyKind) -> tuple[Change, WriteOptions]:
     """What the patch in the body does to a document of the kind, and the options of the write.
 
     Raises:
-        BadRequest: it is no patch; the message says where.
+        BadRequest: it is no patch; the message gives the position.
         UnsupportedMediaType: of a type that is not served.
     """
     media = _media(call)

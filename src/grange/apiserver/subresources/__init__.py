@@ -1,4 +1,4 @@
-"""Parts of objects with a path of their own: one module a subresource, one line in ``TABLE``.
+"""Parts of objects with their own path: one module a subresource, one line in ``TABLE``.
 
 A kind names the ones it has (``KindInfo.parts``).
 """

@@ -1,6 +1,6 @@
 """``binding``: a scheduler gives a pod its node.
 
-Atomic: the node, and the condition that says so, are one write, made only if the pod has no node
+Atomic: the node, and the condition for it, are one write, made only if the pod has no node
 yet and is not on its way out. A binding that names the pod's uid binds that pod and no other. Many
 bindings may come in one request (``api.bindings``): each of them goes this same way.
 """
@@ -126,7 +126,7 @@ def _place(info: AnyKind, binding: Any) -> Place:
     """The pod that a binding of a list is for.
 
     Raises:
-        BadRequest: it does not say.
+        BadRequest: it is missing.
     """
     meta = binding.get("metadata") if isinstance(binding, dict) else None
     if isinstance(meta, dict):

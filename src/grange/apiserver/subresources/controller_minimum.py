@@ -30,7 +30,7 @@ _ATTEMPTS = 5
 
 
 class EvictionRefused(Exception):
-    """The minimum does not allow the eviction; the message says why."""
+    """The minimum does not allow the eviction; the message gives the reason."""
 
 
 async def charge(registry: Registry, document: Document, *, dry_run: bool) -> bool:

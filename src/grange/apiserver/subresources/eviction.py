@@ -1,6 +1,6 @@
 """``eviction``: a delete that asks first, as ``kubectl drain`` does.
 
-What may say no is the pod's disruption budget or, where there is none, the minimum of its
+What may refuse it is the pod's disruption budget or, where there is none, the minimum of its
 ReplicationController (``controller_minimum``). Granting an eviction is one write of the budget's
 status, which takes one from what it allows and notes the pod; the write is made on the newest
 accepted state, so two evictions never spend the same allowance. The disruption controller gives it
@@ -244,7 +244,7 @@ def _too_many(message: str) -> TooManyRequests:
 
 
 async def _mark(call: Call, pod: Document, asked: DeleteOptions, *, fenced: bool) -> str:
-    """Set the condition on the pod that says why it will end.
+    """Set the condition on the pod for the reason of its disruption.
 
     Args:
         call: the eviction.

@@ -1,4 +1,4 @@
-"""``finalize``: how the namespace controller says that a namespace is empty.
+"""``finalize``: how the namespace controller reports that a namespace is empty.
 
 Only ``spec.finalizers`` counts; when it and the finalizers in the metadata are empty, a namespace
 that is terminating is removed by the same write.

@@ -11,8 +11,8 @@ async def _get(call: Call) -> Response:
     pod = codec.decode_view(call.registry.get(call.place).value, call.target.info.view)
     if call.explainer is None:
         raise ServiceUnavailable(
-            "no scheduler runs beside this API server, so nobody can say why; the pod's condition "
-            "PodScheduled and its events tell what its scheduler said last"
+            "no scheduler runs with this API server, so there is no explanation; see the pod's condition "
+            "PodScheduled and its events"
         )
     return Response(200, codec.encode(explanation.document(await call.explainer.explain(pod))))
 

@@ -4,8 +4,8 @@ Theory of operation. A renewal is trusted from the moment it was *sent*, for the
 less a margin, by the member's own clock, which goes on while its machine is suspended. Others may
 end the session only after they have seen the Lease unchanged for its whole duration, which begins
 when the server took the renewal or later, and only by a write on the Lease that any renewal in
-between would make fail. So the member has stopped before anybody can take its place, whatever the
-wall clocks say.
+between would make fail. So the member has stopped before another member can take its place, independent
+of wall clocks.
 """
 
 import asyncio
