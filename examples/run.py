@@ -24,11 +24,11 @@ INTERRUPTED = 130
 
 
 class ExampleFailed(RuntimeError):
-    """An example did not do what it promises; the message says what was seen instead."""
+    """An example did not do what it promises; the message describes what was seen instead."""
 
 
 class Stage:
-    """What an example works with: the command line, and a place to say what it does.
+    """What an example works with: the command line, and a place to print what it does.
 
     Args:
         directory: scratch directory of the control plane.

@@ -1,7 +1,7 @@
 """A rolling update of the quickstart service under constant HTTP requests, without one that fails.
 
 Clients follow the pods by a watch and ask only replicas that are Ready and not on their way out. A
-replica that is told to end goes on answering for a moment, because a client may just have chosen it.
+replica that gets SIGTERM goes on answering for a moment, because a client may just have chosen it.
 """
 
 import json
