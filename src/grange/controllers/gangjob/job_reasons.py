@@ -1,0 +1,16 @@
+"""Reasons of a job's conditions and events that do not begin with its kind."""
+
+from enum import StrEnum
+
+
+class JobReason(StrEnum):
+    """Why a job failed, or lost an index."""
+
+    BACKOFF_LIMIT = "BackoffLimitExceeded"
+    DEADLINE = "DeadlineExceeded"
+    MAX_RESTARTS = "ReachedMaxRestarts"
+    MAX_FAILED_INDEXES = "MaxFailedIndexesExceeded"
+    FAILED_INDEXES = "FailedIndexes"
+    POD_FAILURE_POLICY = "PodFailurePolicy"
+    FAILED_INDEX = "FailedIndex"
+    INVALID = "InvalidJobSpec"

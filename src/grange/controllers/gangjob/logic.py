@@ -1,0 +1,263 @@
+"""Decides what a job needs: pure, and deterministic in its inputs.
+
+Theory of operation. A pass counts what ended, lets the success rules and then the failure policy
+decide, and compares the pods that there are with those that the roles need. Whatever cannot be
+derived from pods again is in the status, which is written before anything that depends on it:
+
+1. A pod that ended is counted in the status; its finalizer is removed afterwards, and only then can
+   it be deleted or replaced. A crash in between repeats steps that change nothing.
+2. A restart raises the attempt of its roles. Pods of an earlier attempt are deleted, and how they
+   end means nothing.
+3. A job that is finished is never taken up again; its pods are cleaned up in the passes after the one
+   that wrote its end.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from grange.api import timestamps
+from grange.api.job_status import JobStatus
+from grange.controllers.gangjob import (
+    failure_handling,
+    job_cleanup,
+    job_counts,
+    job_members,
+    pod_counting,
+    pod_creation,
+    success_policy,
+)
+from grange.controllers.gangjob.job_conditions import JobStatusWriter, is_finished
+from grange.controllers.gangjob.job_phase import JobPhase, JobStep
+from grange.controllers.gangjob.job_reasons import JobReason
+from grange.controllers.gangjob.model import GangBackend, JobInputs, JobPlan
+from grange.controllers.gangjob.plan_draft import JobEnd, PlanDraft
+from grange.controllers.gangjob.pod_outcomes import PodOutcome
+
+SUSPENDED = "the job is suspended"
+_NAMED = 3  # restarts that a message lists
+
+
+def plan(inputs: JobInputs) -> JobPlan:
+    """What to do now; without effect where another controller manages the job."""
+    model = inputs.model
+    if not model.managed:
+        return JobPlan(inputs.status)
+    if model.deleting:
+        tracked = tuple(pod for pod in inputs.pods if pod.tracked)
+        return JobPlan(inputs.status, release=tracked, gang=False)
+    counts = job_counts.load(model, inputs.status, inputs.pods)
+    draft = PlanDraft(inputs, counts, job_members.assign(counts, inputs.pods, inputs.now))
+    writer = JobStatusWriter(inputs.status, model.kind, inputs.now)
+    if is_finished(inputs.status):
+        return _after_the_end(draft, writer)
+    writer.create()
+    failed, disrupted = pod_counting.count_ended(draft)
+    end = _success(draft)
+    if end is None and model.suspend:
+        failure_handling.count_failed_pods(draft, failed)
+        return _suspended(draft, writer)
+    writer.resume()
+    writer.start()
+    if end is not None:
+        failure_handling.count_failed_pods(draft, failed)
+    elif success_policy.is_draining(draft):
+        failure_handling.give_up_all(draft, [*failed, *disrupted])
+        end = _success(draft)
+    else:
+        end = (
+            failure_handling.handle_failures(draft, failed, disrupted)
+            or failure_handling.check_in_place(draft)
+            or _success(draft)
+            or _settled(draft)
+        )
+    end = end or _deadline(draft, writer.status)
+    return _ended(draft, writer, end) if end else _at_work(draft, writer)
+
+
+def reject(status: JobStatus, kind: str, message: str, now: datetime) -> JobPlan:
+    """The plan for a job whose spec cannot be acted on: it fails, if it has not ended before."""
+    writer = JobStatusWriter(status, kind, now)
+    if not is_finished(status):
+        writer.create()
+        writer.finish(JobStep.FAIL, JobReason.INVALID, message)
+    return JobPlan(writer.status, events=tuple(writer.events))
+
+
+def _success(draft: PlanDraft) -> JobEnd | None:
+    rule = success_policy.met(draft)
+    if rule is None:
+        return None
+    return JobEnd(succeeded=True, reason="", message=success_policy.describe(draft, rule))
+
+
+def _settled(draft: PlanDraft) -> JobEnd | None:
+    if not success_policy.is_settled(draft):
+        return None
+    lost = {
+        item.role.name: sorted(item.given_up)
+        for item in draft.counts.roles.values()
+        if item.given_up
+    }
+    if not lost:
+        return JobEnd(succeeded=True, reason="", message="all indexes are complete")
+    text = "; ".join(f"{name}: {len(indexes)}" for name, indexes in lost.items())
+    return JobEnd(
+        succeeded=False,
+        reason=JobReason.FAILED_INDEXES,
+        message=f"all indexes have ended, and some are given up ({text})",
+    )
+
+
+def _deadline(draft: PlanDraft, status: JobStatus) -> JobEnd | None:
+    left = job_cleanup.deadline_in(draft.inputs, status)
+    if left is None:
+        return None
+    if left > 0:
+        draft.requeue(left)
+        return None
+    return JobEnd(
+        succeeded=False,
+        reason=JobReason.DEADLINE,
+        message=f"it was active longer than {draft.model.active_deadline_s} s",
+    )
+
+
+def _at_work(draft: PlanDraft, writer: JobStatusWriter) -> JobPlan:
+    pod_creation.plan_pods(draft)
+    active = draft.active_pods()
+    _take_steps(draft, writer, {name: len(pods) for name, pods in active.items()})
+    wanted = job_cleanup.wanted_services(draft.model)
+    present = draft.inputs.services
+    return _plan(
+        draft,
+        writer,
+        gang=draft.model.scheduling.backend is not GangBackend.NONE,
+        create_services=tuple(name for name in wanted if name not in present),
+        delete_services=tuple(sorted(present.difference(wanted))),
+    )
+
+
+def _take_steps(draft: PlanDraft, writer: JobStatusWriter, active: Mapping[str, int]) -> None:
+    """Lead the phase to what the pods show."""
+    gang, backend = draft.inputs.gang, draft.model.scheduling.backend
+    waits = not gang.admitted or bool(gang.reason and not gang.scheduled)
+    if backend is not GangBackend.NONE and waits and not any(active.values()):
+        writer.wait(gang.reason, gang.message or "its gang is not admitted yet")
+    else:
+        writer.admit()
+    deciding = success_policy.deciding_roles(draft.model)
+    runs = any(active[role.name.lower()] for role in deciding)
+    lost = [
+        f"no pod of role {members.counts.role.name} runs any more"
+        for name, members in draft.members.roles.items()
+        if _has_lost_all(draft, name, active[name])
+    ]
+    if draft.restarts or (lost and writer.phase is JobPhase.RUNNING):
+        writer.restart(_listed(draft.restarts or lost))
+    elif runs and (writer.phase is not JobPhase.RESTARTING or _is_whole(draft, active)):
+        writer.run()
+
+
+def _has_lost_all(draft: PlanDraft, name: str, active: int) -> bool:
+    """Whether the pods of a role are gone without one that ended."""
+    members = draft.members.roles[name]
+    before = draft.inputs.status.replica_statuses.get(members.counts.role.name)
+    if active or before is None or not before.active or name in draft.completions:
+        return False
+    return pod_creation.needed(draft, members) > 0
+
+
+def _is_whole(draft: PlanDraft, active: Mapping[str, int]) -> bool:
+    return all(
+        active[name] >= pod_creation.needed(draft, members)
+        for name, members in draft.members.roles.items()
+    )
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f" (and {len(texts) - _NAMED} more)" if len(texts) > _NAMED else ""
+    return "; ".join(texts[:_NAMED]) + more
+
+
+def _suspended(draft: PlanDraft, writer: JobStatusWriter) -> JobPlan:
+    """No pods, no Services, no gang; what is complete stays complete."""
+    if draft.inputs.status.start_time:
+        # The pods that stop now belong to an attempt that is over, also after the job is resumed.
+        for members in draft.members.roles.values():
+            members.counts.attempt += 1
+            members.retire()
+    for pod in draft.inputs.pods:
+        draft.delete(pod, SUSPENDED)
+    writer.suspend()
+    services = tuple(sorted(draft.inputs.services))
+    return _plan(draft, writer, gang=False, delete_services=services)
+
+
+def _ended(draft: PlanDraft, writer: JobStatusWriter, end: JobEnd) -> JobPlan:
+    """Write the end; pods and everything else are cleaned up by the next pass."""
+    step = JobStep.SUCCEED if end.succeeded else JobStep.FAIL
+    writer.finish(step, end.reason, end.message)
+    draft.counts.counted.clear()  # nothing is charged any more
+    draft.deletions.clear()
+    draft.requeue(0.0)
+    return _plan(draft, writer, gang=None)
+
+
+def _after_the_end(draft: PlanDraft, writer: JobStatusWriter) -> JobPlan:
+    model, now = draft.model, draft.inputs.now
+    writer.repair_end()
+    for members in draft.members.roles.values():
+        ended = {pod.index for pod in members.having(PodOutcome.COMPLETE)}
+        members.counts.completed |= ended - members.counts.given_up
+    draft.counts.counted.clear()
+    draft.release(*draft.inputs.pods)
+    end = timestamps.parse_or(writer.status.completion_time, now)
+    kept = tuple(
+        pod
+        for pod in draft.inputs.pods
+        if not pod.deleting and job_cleanup.is_kept(pod, model.clean_pod_policy, end)
+    )
+    staying = {pod.uid for pod in kept}
+    for pod in draft.inputs.pods:
+        if pod.uid not in staying:
+            draft.delete(pod, job_cleanup.CLEANED_UP)
+    left = job_cleanup.time_to_live(model, writer.status, now)
+    if left is not None and left > 0:
+        draft.requeue(left)
+    return _plan(
+        draft,
+        writer,
+        gang=False,
+        delete_services=tuple(
+            sorted(draft.inputs.services - job_cleanup.kept_services(model, kept))
+        ),
+        delete_job=left is not None and left <= 0,
+    )
+
+
+def _plan(draft: PlanDraft, writer: JobStatusWriter, **parts: Any) -> JobPlan:
+    active = draft.active_pods()
+    gang = draft.inputs.gang
+    status = replace(
+        job_counts.write(
+            writer.status,
+            draft.counts,
+            active={name: len(pods) for name, pods in active.items()},
+            ready={name: sum(pod.ready for pod in pods) for name, pods in active.items()},
+        ),
+        observed_generation=draft.model.generation,
+        pod_group=gang.name if gang.exists else "",
+        queue=draft.model.scheduling.queue,
+    )
+    return JobPlan(
+        status,
+        delete=tuple(draft.deletions.values()),
+        release=tuple(draft.releases.values()),
+        create=tuple(draft.creations),
+        events=(*draft.notices, *writer.events),
+        requeue_s=draft.requeue_s,
+        **parts,
+    )

@@ -1,0 +1,98 @@
+"""Which pods are counted in this pass, and which failures the failure policy decides about."""
+
+from grange.controllers.gangjob import job_counts
+from grange.controllers.gangjob.job_members import RoleMembers
+from grange.controllers.gangjob.model import JobPod, RestartPolicy
+from grange.controllers.gangjob.plan_draft import PlanDraft
+from grange.controllers.gangjob.pod_outcomes import (
+    ENDED,
+    PodOutcome,
+    outcome,
+    report_overdue_in,
+)
+
+REPLACED = "it is replaced"
+
+
+def count_ended(draft: PlanDraft) -> tuple[list[JobPod], list[JobPod]]:
+    """Count completed indexes and surplus pods that ended.
+
+    Returns:
+        The failed and the disrupted pods that are not counted yet, by role and index.
+    """
+    failed: list[JobPod] = []
+    disrupted: list[JobPod] = []
+    for members in draft.members.roles.values():
+        _count_completed(draft, members)
+        for pod in members.having(PodOutcome.FAILED, PodOutcome.DISRUPTED):
+            if pod.index in members.counts.given_up:
+                draft.release(pod)
+            elif pod.uid in draft.counts.counted:
+                replace(draft, pod)
+            elif members.outcomes[pod.index] is PodOutcome.FAILED:
+                failed.append(pod)
+            else:
+                disrupted.append(pod)
+        for pod in members.having(PodOutcome.STOPPING):
+            _wait_for_report(draft, pod)
+        for pod, _ in members.surplus:
+            _count_surplus(draft, pod, members)
+    draft.release(*(pod for pod in draft.members.strays if _has_ended(draft, pod)))
+    return failed, disrupted
+
+
+def replace(draft: PlanDraft, pod: JobPod) -> None:
+    """Give up a counted pod, so that another one can take its name."""
+    draft.delete(pod, REPLACED)
+    draft.release(pod)
+
+
+def _count_completed(draft: PlanDraft, members: RoleMembers) -> None:
+    counts = members.counts
+    for pod in members.having(PodOutcome.COMPLETE):
+        draft.release(pod)
+        if pod.index in counts.completed or pod.index in counts.given_up:
+            continue
+        if not counts.role.completes and counts.role.restart_policy is RestartPolicy.ALWAYS:
+            _count_once(draft, pod, members)
+            replace(draft, pod)
+            continue
+        counts.completed.add(pod.index)
+        if pod.uid not in draft.counts.counted:
+            draft.counts.charge_in_place(counts, pod)
+        draft.completions.add(pod.role)
+
+
+def _count_surplus(draft: PlanDraft, pod: JobPod, members: RoleMembers) -> None:
+    """The end of a surplus pod triggers nothing, but restarts inside of it happened."""
+    if not _has_ended(draft, pod):
+        _wait_for_report(draft, pod)
+        return
+    if pod.index < members.counts.role.replicas:
+        _count_once(draft, pod, members)
+    draft.release(pod)
+
+
+def _count_once(draft: PlanDraft, pod: JobPod, members: RoleMembers) -> None:
+    if pod.uid not in draft.counts.counted and draft.counts.charge_in_place(members.counts, pod):
+        draft.counts.counted.add(pod.uid)
+
+
+def _has_ended(draft: PlanDraft, pod: JobPod) -> bool:
+    return outcome(pod, draft.inputs.now) in ENDED
+
+
+def _wait_for_report(draft: PlanDraft, pod: JobPod) -> None:
+    """A pod whose node is lost is let go of at the latest when its end is overdue."""
+    if pod.deleting and pod.tracked:
+        draft.requeue(report_overdue_in(pod, draft.inputs.now))
+
+
+def live_in_place_restarts(draft: PlanDraft) -> int:
+    """Restarts inside of pods that are at work and not counted yet."""
+    return sum(
+        job_counts.in_place_restarts(members.counts.role, pod)
+        for members in draft.members.roles.values()
+        for pod in members.having(PodOutcome.LIVE, PodOutcome.STOPPING)
+        if pod.uid not in draft.counts.counted
+    )
