@@ -20,6 +20,7 @@ from grange.api.meta import Document
 from grange.api.pod_fields import FIELDS, Support
 from grange.api.schema.definitions import PREFIX, Definitions, builtin
 from grange.api.scheme import AnyKind
+from grange.controllers.gangjob import job_phase
 from grange.controllers.replication import node_transfer
 from grange.controllers.shared import rollout_phase
 
@@ -175,6 +176,7 @@ PAGES: dict[str, Callable[[], str]] = {
     ),
     "docs/reference/kinds.md": kinds_page,
     "docs/reference/agent.md": lambda: drawn("docs/reference/agent.md", transitions.diagrams()),
+    "docs/explanation/jobs.md": lambda: drawn("docs/explanation/jobs.md", job_phase.diagrams()),
     "docs/reference/replication.md": lambda: drawn(
         "docs/reference/replication.md", {**rollout_phase.diagrams(), **node_transfer.diagrams()}
     ),
