@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import grange
+import grange.jobs
 from grange.app import controllers, flags, up
 from grange.app.main import VERBS as APP_VERBS
 from grange.app.settings import Settings
@@ -152,6 +153,9 @@ def python_page() -> str:
         parts.append(f"## {title}\n")
         for name in names:
             parts += _name(name, getattr(grange, name))
+    parts += ["## Jobs\n", "These names are in `grange.jobs`, not in `grange`.\n"]
+    for name in grange.jobs.__all__:
+        parts += _name(name, getattr(grange.jobs, name))
     return "\n".join(parts)
 
 
@@ -177,11 +181,11 @@ def _groups() -> dict[str, list[str]]:
 def _name(name: str, value: Any) -> Iterator[str]:
     yield f"### {name}\n"
     if inspect.isclass(value):
-        if not issubclass(value, Exception):
+        if not issubclass(value, Exception) and not getattr(value, "_is_protocol", False):
             yield f"```python\n{name}{_signature(value)}\n```\n"
         yield from _documented(value)
         for member, function in inspect.getmembers(value, inspect.isfunction):
-            if member.startswith("_") or value.__name__ not in function.__qualname__:
+            if member.startswith("_") or not _defined_in(value, function):
                 continue
             words = "async " if inspect.iscoroutinefunction(function) else ""
             yield f"#### {name}.{member}\n"
@@ -195,6 +199,13 @@ def _name(name: str, value: Any) -> Iterator[str]:
         yield f"The kind {value.kind}, `{value.api_version}`; its view is `{view}`.\n"
     else:
         yield f"`{value}`\n".replace("grange.reconcile.controller.", "")
+
+
+def _defined_in(owner: type, function: Any) -> bool:
+    """Whether a method is the class's own, or inherited from another class that is no error."""
+    bases = (owner,) if issubclass(owner, Exception) else owner.__mro__
+    classes = {one.__name__ for one in bases if one.__module__.startswith("grange")}
+    return function.__qualname__.partition(".")[0] in classes
 
 
 def _signature(value: Any) -> str:

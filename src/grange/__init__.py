@@ -61,8 +61,11 @@ PUBLIC = {
     "SERVICE": "grange.api.kinds.service",
     "Service": "grange.api.kinds.service",
     "KindInfo": "grange.api.scheme",
+    "Condition": "grange.api.meta",
     "ObjectKey": "grange.api.meta",
     "ObjectMeta": "grange.api.meta",
+    "Resource": "grange.api.meta",
+    "View": "grange.api.meta",
     # Errors.
     "GrangeError": "grange.base.errors",
     "ApiError": "grange.api.status",

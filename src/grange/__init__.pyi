@@ -34,8 +34,11 @@ from grange.api.kinds.service import (
     Service as Service,
 )
 from grange.api.meta import (
+    Condition as Condition,
     ObjectKey as ObjectKey,
     ObjectMeta as ObjectMeta,
+    Resource as Resource,
+    View as View,
 )
 from grange.api.scheme import (
     KindInfo as KindInfo,

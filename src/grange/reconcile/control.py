@@ -92,6 +92,15 @@ async def find_owned(client: Client, kind: KindInfo[R], name: str, owner: Resour
     return live
 
 
+def covers(live: object, want: object) -> bool:
+    """Whether what is there has all that is wanted; the server may have added defaults."""
+    if isinstance(want, dict) and isinstance(live, dict):
+        return all(covers(live.get(key), value) for key, value in want.items())
+    if isinstance(want, list | tuple) and isinstance(live, list | tuple):
+        return len(live) == len(want) and all(map(covers, live, want))
+    return live == want
+
+
 async def sync_owned(
     client: Client,
     kind: KindInfo[R],
@@ -131,7 +140,7 @@ async def sync_owned(
         raise Conflict(_leaving(name))
     spec = live.get("spec") or {}
     change = {
-        key: want for key, want in document["spec"].items() if not _covers(spec.get(key), want)
+        key: want for key, want in document["spec"].items() if not covers(spec.get(key), want)
     }
     if not change:
         return found
@@ -184,13 +193,6 @@ def _leaving(name: str) -> str:
 
 def _without_nulls(spec: Document) -> Document:
     return {key: value for key, value in spec.items() if value is not None}
-
-
-def _covers(live: object, want: object) -> bool:
-    """Whether what is there has all that is wanted; the server may have added defaults."""
-    if isinstance(want, dict) and isinstance(live, dict):
-        return all(_covers(live.get(key), value) for key, value in want.items())
-    return live == want
 
 
 def _copy(value: object) -> object:

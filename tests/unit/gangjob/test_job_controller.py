@@ -7,7 +7,7 @@ from msgspec import structs
 from tests.support.render_operator import RENDERJOB, RenderWorld, render_world
 
 from grange.api.kinds import POD, SERVICE
-from grange.api.meta import Document, controller_of
+from grange.api.meta import Condition, Document, controller_of
 from grange.api.scheme import AnyKind, KindInfo
 from grange.api.status import InternalError
 from grange.base.clock import Clock
@@ -283,6 +283,23 @@ async def test_pass_waits_for_the_echo_of_its_status(
         live = await world.jobs.get_job_from_api_client("default", "film")
         assert known == live
         assert live.status.succeeded == 1
+
+
+async def test_status_that_is_there_is_not_written_again(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with render_world(clock, rng, log, run=False) as world:
+        job = await world.add_job(frames=0)
+        done = Condition(type="Succeeded", status="True", reason="Done", message="all")
+        for _ in range(2):
+            conditions = world.jobs.updated_conditions(job.status.conditions, done)
+            job = await world.jobs.update_job_status(
+                job, {"succeeded": 1, "conditions": conditions}
+            )
+            await clock.sleep(5)
+        assert len(world.requests) == 1
+        (found,) = job.status.conditions
+        assert (found.type, found.reason, job.status.succeeded) == ("Succeeded", "Done", 1)
 
 
 async def test_sync_loop_period_repeats_passes(clock: Clock, rng: Stream, log: Logger) -> None:

@@ -11,6 +11,7 @@ from grange.api.status import Conflict
 from grange.client.client import Client
 from grange.reconcile.control import (
     NoLabels,
+    covers,
     create_owned,
     delete_object,
     find_owned,
@@ -128,3 +129,19 @@ async def test_taken_name_is_ours_another_s_or_free_soon(client: Client) -> None
     for name in ("a", "none"):
         with pytest.raises(Conflict, match=f"the name {name} is held"):
             await find_owned(client, POD, name, owner)
+
+
+@pytest.mark.parametrize(
+    ("live", "want", "covered"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1}, True),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}, True),
+        ({"a": ({"b": 1, "default": 0},)}, {"a": [{"b": 1}]}, True),
+        ({"a": [1, 2]}, {"a": [1]}, False),
+        ({"a": 1}, {"a": 2}, False),
+        ({"a": 1}, {"b": None}, True),
+        (None, {"a": 1}, False),
+    ],
+)
+def test_document_covers_what_is_wanted_of_it(live: object, want: object, covered: bool) -> None:
+    assert covers(live, want) is covered

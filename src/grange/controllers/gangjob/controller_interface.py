@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from grange.api.kinds import PODGROUP
 from grange.api.meta import Resource
 from grange.api.scheme import AnyKind, KindInfo
 from grange.controllers.gangjob.adapter import JobLabels
@@ -48,7 +47,7 @@ class JobControllerConfiguration:
         reconciler_sync_loop_period_s: look at each job again after so many seconds, for an operator
             that depends on what no watch shows; None: only when something changes.
         enable_gang_scheduling: make pods members of the job's PodGroup (``sync_pod_group``).
-        pod_group_kind: the kind of that group.
+        pod_group_kind: the kind of that group; None: ``PodGroup`` of ``scheduling.x-k8s.io``.
         scheduler_name: who schedules the gang's pods, where the template names none.
         workers: how many jobs are reconciled at once.
         cache_sync_timeout_s: ``run`` fails when the caches are not filled after so long.
@@ -56,7 +55,7 @@ class JobControllerConfiguration:
 
     reconciler_sync_loop_period_s: float | None = None
     enable_gang_scheduling: bool = False
-    pod_group_kind: AnyKind = PODGROUP
+    pod_group_kind: AnyKind | None = None
     scheduler_name: str = "grange"
     workers: int = 1
     cache_sync_timeout_s: float = 120.0

@@ -5,12 +5,17 @@ UID, claims what belongs to a job, and calls the operator's ``reconcile_job`` wh
 all that was written for it. The operator decides; its writes go through the methods here.
 """
 
+from collections.abc import Sequence
 from typing import TypeVar
 
+import msgspec
+
+from grange.api import timestamps
+from grange.api.conditions import set_condition
 from grange.api.kinds import POD, SERVICE
 from grange.api.kinds.pod import Pod, is_ready
 from grange.api.kinds.service import Service
-from grange.api.meta import Document, ObjectKey, Resource, preconditions
+from grange.api.meta import Condition, Document, ObjectKey, Resource, preconditions
 from grange.api.scheme import AnyKind
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
@@ -23,6 +28,7 @@ from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.gangjob.job_operations import JobOperations
 from grange.controllers.gangjob.owned_replicas import OwnedReplicas
 from grange.reconcile import unanswered
+from grange.reconcile.control import covers
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.expectations import Expectations
@@ -49,7 +55,14 @@ class JobController(JobOperations[J]):
         config: settings.
 
     Attributes:
+        controller: the operator.
+        config: settings.
+        client: to the API.
         jobs: informer of the jobs.
+        pods: informer of pods.
+        services: informer of Services.
+        pod_control: creates and deletes pods of jobs.
+        service_control: creates and deletes Services of jobs.
         expectations: what each job waits to see in the caches, by the job's UID.
         recorder: of events on the jobs.
         loop: the queue of the jobs' keys and the workers over it.
@@ -155,12 +168,15 @@ class JobController(JobOperations[J]):
     async def update_job_status(self, job: J, status: Document) -> J:
         """Merge fields into the job's status, if the job is as it was read.
 
-        The next reconcile of the job starts when the cache has what is written here.
+        Nothing is sent where the status has all of them. The next reconcile of the job starts when
+        the cache has what is written here.
 
         Raises:
             Conflict: the job has changed; try again with what it is now.
         """
         meta, kind = job.metadata, self.controller.kind
+        if covers(msgspec.to_builtins(job).get("status"), status):
+            return job
         patch: Document = {"metadata": preconditions(meta), "status": status}
         subresource = "status" if kind.has_status else ""
         written = await self.client.patch(
@@ -168,6 +184,18 @@ class JobController(JobOperations[J]):
         )
         self._written.wrote(written)
         return written
+
+    def updated_conditions(
+        self, conditions: Sequence[Condition], *new: Condition
+    ) -> list[Document]:
+        """Conditions of a job with some set, for ``update_job_status``.
+
+        ``lastTransitionTime`` is now where the status of a condition is another than before.
+        """
+        now = timestamps.rfc3339(self._clock.now())
+        for condition in new:
+            conditions = set_condition(conditions, condition, now)
+        return [msgspec.to_builtins(condition) for condition in conditions]
 
     # --- events -------------------------------------------------------------------------------
 

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from grange.api.kinds import PODDISRUPTIONBUDGET
+from grange.api.kinds import PODDISRUPTIONBUDGET, PODGROUP
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.service import Service
 from grange.api.meta import Document, OwnerReference, Resource
+from grange.api.scheme import AnyKind
 from grange.base.log import Logger
 from grange.client.client import Client
 from grange.controllers.gangjob import job_names, replica_slices
@@ -242,12 +243,13 @@ class JobOperations(Generic[J]):
         """
         labels = self.gen_labels(job.metadata.name)
         document = {"metadata": {"name": job.metadata.name, "labels": labels}, "spec": spec}
-        reference = self.gen_owner_reference(job)
-        group: Resource = await sync_owned(
-            self.client, self.config.pod_group_kind, document, job, reference
-        )
+        reference, kind = self.gen_owner_reference(job), self._pod_group_kind()
+        group: Resource = await sync_owned(self.client, kind, document, job, reference)
         return group
 
     async def delete_pod_group(self, job: J) -> bool:
         """Delete the job's PodGroup; whether there was one."""
-        return await delete_owned(self.client, self.config.pod_group_kind, job.metadata.name, job)
+        return await delete_owned(self.client, self._pod_group_kind(), job.metadata.name, job)
+
+    def _pod_group_kind(self) -> AnyKind:
+        return self.config.pod_group_kind or PODGROUP
