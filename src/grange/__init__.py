@@ -50,6 +50,8 @@ PUBLIC = {
     "Container": "grange.api.kinds.pod",
     "Pod": "grange.api.kinds.pod",
     "PodSpec": "grange.api.kinds.pod",
+    "GANGJOB": "grange.api.kinds.gangjob",
+    "GangJob": "grange.api.kinds.gangjob",
     "PODGROUP": "grange.api.kinds.podgroup",
     "PodGroup": "grange.api.kinds.podgroup",
     "QUEUE": "grange.api.kinds.queue",

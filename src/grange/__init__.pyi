@@ -3,6 +3,10 @@ from grange.api.kinds.configmap import (
     CONFIGMAP as CONFIGMAP,
     ConfigMap as ConfigMap,
 )
+from grange.api.kinds.gangjob import (
+    GANGJOB as GANGJOB,
+    GangJob as GangJob,
+)
 from grange.api.kinds.node import (
     NODE as NODE,
     Node as Node,

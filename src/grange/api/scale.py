@@ -119,6 +119,7 @@ SCALE = KindInfo(
 def shown(scaling: Scaling, document: Document) -> Document:
     """The Scale of an object, which shares nothing with it that could be changed."""
     meta = document["metadata"]
+    scaling = scaling.of(document)
     return {
         "apiVersion": SCALE.api_version,
         "kind": SCALE.kind,
@@ -134,7 +135,7 @@ def shown(scaling: Scaling, document: Document) -> Document:
 def scaled(scaling: Scaling, document: Document, replicas: int) -> Document:
     """The object with another number of copies wanted; the given one is not changed."""
     result = dict(document)
-    *parents, last = scaling.replicas.split(".")
+    *parents, last = scaling.of(document).replicas.split(".")
     inner = result
     for part in parents:
         value = inner.get(part)

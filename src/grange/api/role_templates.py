@@ -1,0 +1,93 @@
+"""What kinds with several roles of pods have in common: names, templates and their rules."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from grange.api import names, unsupported
+from grange.api.fields import entry
+from grange.api.meta import Document
+from grange.api.validation.causes import Faults
+from grange.api.validation.metadata import check_annotations, check_labels
+from grange.api.validation.podspec import check_pod_spec
+
+REPLICAS_MAX = 100_000
+"""Pods that a role may have, and all roles of a job together."""
+
+
+def pod_name(job: str, role: str, index: int) -> str:
+    """The name of a pod: the same in every attempt, so that no index runs twice at a time."""
+    parts = (job, role.lower(), str(index)) if role else (job, str(index))
+    return "-".join(parts)
+
+
+def check_pod_name(job: str, role: str, replicas: int, faults: Faults) -> None:
+    """The name of the pod with the largest index is one that a Service or host may have."""
+    largest = pod_name(job, role, max(replicas, 1) - 1)
+    fault = names.check_dns_1035_label(largest)
+    if not job or fault is None:
+        return
+    if len(largest) > names.DNS_LABEL_MAX:
+        excess = len(largest) - names.DNS_LABEL_MAX
+        fault = (
+            f'the pod "{largest}" would have a name of {len(largest)} characters, and a name of a '
+            f"host has {names.DNS_LABEL_MAX} at most; shorten the name by {excess}"
+        )
+    faults.invalid("metadata.name", job, fault)
+
+
+def check_replicas(replicas: int, path: str, faults: Faults) -> bool:
+    """A number of pods; whether it is one."""
+    if 0 <= replicas <= REPLICAS_MAX:
+        return True
+    faults.invalid(path, replicas, f"must be between 0 and {REPLICAS_MAX}, inclusive")
+    return False
+
+
+def check_total(total: int, path: str, faults: Faults) -> None:
+    """The number of pods of all roles together."""
+    if total > REPLICAS_MAX:
+        faults.invalid(path, total, f"a job may have {REPLICAS_MAX} pods in all roles together")
+
+
+def check_template(template: Document, path: str, faults: Faults) -> None:
+    """A template of pods; its own name and other identity have no meaning and are accepted."""
+    meta = template.get("metadata") or {}
+    if labels := meta.get("labels"):
+        check_labels(labels, f"{path}.metadata.labels", faults)
+    if annotations := meta.get("annotations"):
+        check_annotations(annotations, f"{path}.metadata.annotations", faults)
+    spec = template.get("spec")
+    if spec is None:
+        faults.required(f"{path}.spec", "say what the pods run")
+        return
+    check_pod_spec(spec, f"{path}.spec", faults)
+
+
+def warnings(
+    path: str, roles: Mapping[str, Document], old: Mapping[str, Document]
+) -> Iterator[str]:
+    """What has no effect in the templates of the roles.
+
+    Args:
+        path: of the mapping of roles.
+        roles: by name.
+        old: the same before the update; their templates were reviewed then.
+    """
+    for name, role in roles.items():
+        template = role.get("template") or {}
+        if template == (old.get(name) or {}).get("template"):
+            continue
+        at = f"{entry(path, name)}.template.spec"
+        spec: dict[str, Any] = template.get("spec") or {}
+        if spec.get("restartPolicy"):
+            yield (
+                f"{at}.restartPolicy: no effect: {entry(path, name)}.restartPolicy decides "
+                "(SettedPodTemplateRestartPolicy)"
+            )
+        yield from unsupported.command_warnings(spec, at)
+        yield from unsupported.warnings(unsupported.find(spec, at))
+
+
+def changed(document: Document, old: Document, fields: Iterable[str]) -> Iterator[str]:
+    """The fields whose values differ."""
+    return (field for field in fields if document.get(field) != old.get(field))

@@ -1,0 +1,256 @@
+"""Rules of GangJobs: their roles, and what may change while they run."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grange.api import names, role_templates
+from grange.api.fields import entry, lookup
+from grange.api.job_status import FINISHED_TYPES
+from grange.api.meta import Document
+from grange.api.status import Cause
+from grange.api.validation import gangjob_policies, run_policies
+from grange.api.validation.causes import Faults
+
+ROLES = "spec.replicaSpecs"
+_POLICY = "spec.runPolicy"
+IMMUTABLE = "field is immutable"
+FINISHED = "the job is finished; create another one"
+
+Roles = Mapping[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutability:
+    """Which fields of a job may change in one of its states.
+
+    Attributes:
+        policy: of ``runPolicy``.
+        role: of a role.
+        elastic_role: of an elastic role.
+        finished: whether the state is the last one.
+    """
+
+    policy: tuple[str, ...]
+    role: tuple[str, ...] = ()
+    elastic_role: tuple[str, ...] = ()
+    finished: bool = False
+
+    def refusal(self, field: str, when_stopped: Collection[str]) -> str:
+        """Why a field may not change, and what to do."""
+        if self.finished:
+            return FINISHED
+        if field in when_stopped:
+            elastic = ", or of an elastic role (minReplicas, maxReplicas)" * (field == "replicas")
+            return f"may change only while the job is suspended and has no pods{elastic}"
+        return IMMUTABLE
+
+
+_ROLE = ("replicas", "minReplicas", "maxReplicas", "minAvailable", "template")
+_ALWAYS = ("suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
+_RUNNING = Mutability(policy=_ALWAYS, elastic_role=("replicas",))
+_STOPPED = Mutability(
+    policy=(*_ALWAYS, "schedulingPolicy", "backoffLimit", "cleanPodPolicy"),
+    role=_ROLE,
+    elastic_role=_ROLE,
+)
+_FINISHED = Mutability(policy=("ttlSecondsAfterFinished",), finished=True)
+
+
+def check(document: Document, old: Document | None) -> list[Cause]:
+    """Every rule of a GangJob, for create (old is None) and update."""
+    faults = Faults()
+    spec = document.get("spec") or {}
+    roles: Roles = spec.get("replicaSpecs") or {}
+    before: Roles = (lookup(old, ROLES) or {}) if old else {}
+    name = (document.get("metadata") or {}).get("name") or ""
+    if not roles:
+        faults.required(ROLES, "name at least one role")
+    else:
+        _check_roles(name, roles, before, faults)
+        _check_leader(roles, faults)
+        _check_dependencies(roles, faults)
+    run_policies.check(spec.get("runPolicy") or {}, _POLICY, _least_pods(roles), faults)
+    gangjob_policies.check_success(spec.get("successPolicy"), roles, faults)
+    gangjob_policies.check_failure(spec.get("failurePolicy") or {}, roles, faults)
+    if old is not None:
+        _check_update(document, old, faults)
+    return faults.causes
+
+
+def is_elastic(role: Mapping[str, Any]) -> bool:
+    """Whether the number of the role's pods may change while the job runs."""
+    return role.get("minReplicas") is not None or role.get("maxReplicas") is not None
+
+
+def replicas_of(role: Mapping[str, Any]) -> int:
+    """How many pods the role wants."""
+    wanted: int = role.get("replicas", 1)
+    return wanted
+
+
+def _least_pods(roles: Roles) -> int:
+    return sum(max(replicas_of(role), 0) for role in roles.values())
+
+
+def _check_roles(job: str, roles: Roles, before: Roles, faults: Faults) -> None:
+    total = 0
+    for name, role in roles.items():
+        path = entry(ROLES, name)
+        faults.named(path, name, names.check_dns_label(name))
+        replicas = replicas_of(role)
+        if role_templates.check_replicas(replicas, f"{path}.replicas", faults):
+            total += replicas
+            _check_sizes(role, replicas, path, faults)
+            most = max(replicas, role.get("maxReplicas") or 0)
+            role_templates.check_pod_name(job, name, most, faults)
+        _check_limits(role, replicas, path, faults)
+        template = role.get("template")
+        if not template:
+            faults.required(f"{path}.template", "say what the pods run")
+        # An unchanged template was checked when it was written.
+        elif template != (before.get(name) or {}).get("template"):
+            role_templates.check_template(template, f"{path}.template", faults)
+    role_templates.check_total(total, ROLES, faults)
+    if total == 0 and not faults.causes:
+        faults.invalid(ROLES, total, "must have one pod at least in all roles together")
+
+
+def _check_sizes(role: Mapping[str, Any], replicas: int, path: str, faults: Faults) -> None:
+    least, most = role.get("minReplicas"), role.get("maxReplicas")
+    if least is not None and not 1 <= least <= max(replicas, 1):
+        message = f"must be between 1 and replicas, {replicas}"
+        faults.invalid(f"{path}.minReplicas", least, message)
+    if most is not None and not max(replicas, 1) <= most <= role_templates.REPLICAS_MAX:
+        message = f"must be between replicas, {replicas}, and {role_templates.REPLICAS_MAX}"
+        faults.invalid(f"{path}.maxReplicas", most, message)
+    quorum = role.get("minAvailable")
+    bound = replicas if least is None else least
+    if quorum is not None and not 0 <= quorum <= bound:
+        of = "replicas" if least is None else "minReplicas"
+        message = f"must be between 0 and {of}, {bound}"
+        faults.invalid(f"{path}.minAvailable", quorum, message)
+
+
+def _check_limits(role: Mapping[str, Any], replicas: int, path: str, faults: Faults) -> None:
+    for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
+        run_policies.check_not_negative(dict(role), field, path, faults)
+    failed = role.get("maxFailedIndexes")
+    if failed is not None and role.get("backoffLimitPerIndex") is None:
+        faults.required(f"{path}.backoffLimitPerIndex", "needed where maxFailedIndexes is given")
+    if failed is not None and failed > max(replicas, 0):
+        message = f"must be less than or equal to replicas, {replicas}"
+        faults.invalid(f"{path}.maxFailedIndexes", failed, message)
+
+
+def _check_leader(roles: Roles, faults: Faults) -> None:
+    leaders = [name for name, role in roles.items() if role.get("leader")]
+    for name in leaders[1:]:
+        message = f'role "{leaders[0]}" is the leader already; a job has one at most'
+        faults.forbidden(f"{entry(ROLES, name)}.leader", message)
+    for name in leaders:
+        if not roles[name].get("completes", True):
+            message = "may not be false for the leader, whose end is the end of the job"
+            faults.forbidden(f"{entry(ROLES, name)}.completes", message)
+        if replicas_of(roles[name]) == 0:
+            message = "must be 1 or more for the leader, whose end is the end of the job"
+            faults.invalid(f"{entry(ROLES, name)}.replicas", 0, message)
+    if not any(role.get("completes", True) for role in roles.values()):
+        message = "one role has to complete, else the job has no end"
+        faults.invalid(ROLES, sorted(roles), message)
+
+
+def _check_dependencies(roles: Roles, faults: Faults) -> None:
+    for name, role in roles.items():
+        taken: set[str] = set()
+        for index, item in enumerate(role.get("dependsOn") or ()):
+            path = f"{entry(ROLES, name)}.dependsOn[{index}]"
+            other = item.get("role", "")
+            if other not in roles:
+                faults.not_found(f"{path}.role", other)
+            elif other in taken:
+                faults.duplicate(f"{path}.role", other)
+            elif item.get("condition") == "Complete" and not roles[other].get("completes", True):
+                message = f'role "{other}" has completes: false and is never Complete'
+                faults.invalid(f"{path}.condition", "Complete", message)
+            taken.add(other)
+    for name in in_cycle(roles):
+        message = f'roles wait for each other: "{name}" depends on itself'
+        faults.invalid(f"{entry(ROLES, name)}.dependsOn", name, message)
+
+
+def dependencies_of(role: Mapping[str, Any]) -> list[str]:
+    """The roles that a role waits for."""
+    return [item.get("role", "") for item in role.get("dependsOn") or ()]
+
+
+def in_cycle(roles: Roles) -> list[str]:
+    """The roles that cannot begin, as they wait, perhaps through others, for themselves."""
+    waiting = {name: {*dependencies_of(role)} & roles.keys() for name, role in roles.items()}
+    while free := [name for name, needs in waiting.items() if not needs]:
+        for name in free:
+            del waiting[name]
+        for needs in waiting.values():
+            needs.difference_update(free)
+    # What is left waits for a cycle or is part of one.
+    return [name for name in waiting if _reaches(name, name, waiting)]
+
+
+def _reaches(start: str, goal: str, waiting: Mapping[str, Iterable[str]]) -> bool:
+    seen: set[str] = set()
+    stack = [*waiting[start]]
+    while stack:
+        name = stack.pop()
+        if name == goal:
+            return True
+        if name not in seen:
+            seen.add(name)
+            stack += waiting[name]
+    return False
+
+
+def is_finished(document: Document) -> bool:
+    """Whether the job has succeeded or failed."""
+    conditions = lookup(document, "status.conditions") or ()
+    return any(
+        item.get("type") in FINISHED_TYPES and item.get("status") == "True" for item in conditions
+    )
+
+
+def is_stopped(document: Document) -> bool:
+    """Whether the job is suspended and has no pods, so that what they are made of may change."""
+    statuses = lookup(document, "status.replicaStatuses") or {}
+    active = any(item.get("active") for item in statuses.values())
+    return bool(lookup(document, f"{_POLICY}.suspend")) and not active
+
+
+def _check_update(document: Document, old: Document, faults: Faults) -> None:
+    """What may change depends on whether the job is finished, is stopped, or runs."""
+    if is_finished(old):
+        gates = _FINISHED
+    elif is_stopped(old):
+        gates = _STOPPED
+    else:
+        gates = _RUNNING
+    spec, was = document.get("spec") or {}, old.get("spec") or {}
+    for field in changed(spec, was, ("replicaSpecs", "runPolicy")):
+        faults.forbidden(f"spec.{field}", IMMUTABLE)
+    policy, policy_was = spec.get("runPolicy") or {}, was.get("runPolicy") or {}
+    for field in changed(policy, policy_was, gates.policy):
+        faults.forbidden(f"{_POLICY}.{field}", gates.refusal(field, _STOPPED.policy))
+    roles: Roles = spec.get("replicaSpecs") or {}
+    roles_was: Roles = was.get("replicaSpecs") or {}
+    for name in sorted(roles.keys() ^ roles_was.keys()):
+        faults.forbidden(entry(ROLES, name), "roles may not be added or removed")
+    for name in sorted(roles.keys() & roles_was.keys()):
+        elastic = is_elastic(roles[name]) and is_elastic(roles_was[name])
+        mutable = gates.elastic_role if elastic else gates.role
+        for field in changed(roles[name], roles_was[name], mutable):
+            message = gates.refusal(field, _STOPPED.role)
+            faults.forbidden(f"{entry(ROLES, name)}.{field}", message)
+
+
+def changed(new: Mapping[str, Any], old: Mapping[str, Any], mutable: Collection[str]) -> list[str]:
+    """The fields that differ and are not among those that may."""
+    fields = sorted({*new, *old} - {*mutable})
+    return [field for field in fields if new.get(field) != old.get(field)]
