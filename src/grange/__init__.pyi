@@ -21,6 +21,10 @@ from grange.api.kinds.podgroup import (
     PODGROUP as PODGROUP,
     PodGroup as PodGroup,
 )
+from grange.api.kinds.pytorchjob import (
+    PYTORCHJOB as PYTORCHJOB,
+    PyTorchJob as PyTorchJob,
+)
 from grange.api.kinds.queue import (
     QUEUE as QUEUE,
     Queue as Queue,
@@ -36,6 +40,10 @@ from grange.api.kinds.secret import (
 from grange.api.kinds.service import (
     SERVICE as SERVICE,
     Service as Service,
+)
+from grange.api.kinds.tfjob import (
+    TFJOB as TFJOB,
+    TFJob as TFJob,
 )
 from grange.api.meta import (
     Condition as Condition,

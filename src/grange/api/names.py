@@ -155,3 +155,8 @@ def shortened(text: str, digest: str) -> str:
 def label_value(name: str) -> str:
     """The name as a label value: itself where it is one, else shortened with a hash."""
     return name if check_label_value(name) is None else shortened(name, digest(name))
+
+
+def job_pod_name(job: str, role: str, index: int) -> str:
+    """The name of a job's pod: the same in every attempt, so that no index runs twice at a time."""
+    return "-".join((job, role.lower(), str(index)) if role else (job, str(index)))

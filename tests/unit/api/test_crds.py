@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from tests.unit.api import customresources
 from tests.unit.api.customresources import INT_OR_STRING, KEEPS_UNKNOWN, violations
 from tests.unit.api.documents import controller
-from tests.unit.api.jobs import gangjob, role
+from tests.unit.api.jobs import gangjob, role, template as pod_template
 from tests.unit.api.test_robustness import whole
 
 from grange.api import crds, quantity, schema, schema_builder
@@ -311,6 +311,8 @@ MINIMAL: dict[str, Document] = {
     "PodGroup": {"minMember": 1},
     "Queue": {"capacity": {"cpu": "1"}},
     "GangJob": gangjob()["spec"],
+    "TFJob": {"tfReplicaSpecs": {"Worker": {"template": pod_template("tensorflow")}}},
+    "PyTorchJob": {"pytorchReplicaSpecs": {"Worker": {"template": pod_template("pytorch")}}},
 }
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.api.jobs import GANGJOB_FIELDS
+from tests.unit.api.jobs import GANGJOB_FIELDS, template
 
 from grange.api.meta import Document
 
@@ -333,6 +333,24 @@ PARTS: dict[str, Any] = {
             "conditions": [{"type": "a", "status": "True"}],
             "replicaStatuses": {"worker": {"active": 1, "indexRestarts": {"0": 1}}},
             "progress": {"percent": 1.5},
+        },
+    },
+    "TFJob": {
+        "spec": {
+            "tfReplicaSpecs": {"Worker": {"template": template("tensorflow")}},
+            "successPolicy": "AllWorkers",
+            "enableDynamicWorker": True,
+        },
+    },
+    "PyTorchJob": {
+        "spec": {
+            "pytorchReplicaSpecs": {"Worker": {"template": template("pytorch")}},
+            "elasticPolicy": {
+                "minReplicas": 1,
+                "rdzvConf": [{"key": "a", "value": "b"}],
+                "metrics": [{"type": "Resource"}],
+            },
+            "nprocPerNode": "2",
         },
     },
     "ReplicationController": {

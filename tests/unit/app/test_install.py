@@ -16,7 +16,9 @@ from grange.api.kinds import (
     NAMESPACE,
     PODDISRUPTIONBUDGET,
     PODGROUP,
+    PYTORCHJOB,
     QUEUE,
+    TFJOB,
 )
 from grange.api.meta import Document
 from grange.app import controllers, manager
@@ -98,10 +100,16 @@ def test_kinds_that_nobody_would_look_at_are_left_out() -> None:
     """Others bring a PodGroup along; whoever uses only our controllers keeps theirs."""
     plan = InstallPlan(image=IMAGE, controllers=("replication", "rollingupdate"))
     kinds = {one["spec"]["names"]["kind"] for one in found("CustomResourceDefinition", plan)}
-    jobs = {"GangJob"}
+    jobs = {"GangJob", "TFJob", "PyTorchJob"}
     assert kinds - jobs == {"ReplicationController", "RollingUpdate", "AuditRecord"}
     assert "podgroups" not in str(documents(plan))
-    assert InstallPlan(controllers=("scheduler",)).kinds == [PODGROUP, QUEUE, GANGJOB]
+    assert InstallPlan(controllers=("scheduler",)).kinds == [
+        PODGROUP,
+        QUEUE,
+        GANGJOB,
+        TFJOB,
+        PYTORCHJOB,
+    ]
     assert InstallPlan().kinds == crds.installable(BUILT_IN)
 
 

@@ -13,12 +13,14 @@ from grange.api.kinds.pod import POD
 from grange.api.kinds.poddisruptionbudget import PODDISRUPTIONBUDGET
 from grange.api.kinds.podgroup import PODGROUP
 from grange.api.kinds.priorityclass import PRIORITYCLASS
+from grange.api.kinds.pytorchjob import PYTORCHJOB
 from grange.api.kinds.queue import QUEUE
 from grange.api.kinds.replicationcontroller import REPLICATIONCONTROLLER
 from grange.api.kinds.rollingupdate import ROLLINGUPDATE
 from grange.api.kinds.secret import SECRET
 from grange.api.kinds.service import SERVICE
 from grange.api.kinds.serviceaccount import SERVICEACCOUNT
+from grange.api.kinds.tfjob import TFJOB
 from grange.api.scheme import AnyKind
 
 BUILT_IN: tuple[AnyKind, ...] = (
@@ -41,6 +43,8 @@ BUILT_IN: tuple[AnyKind, ...] = (
     ROLLINGUPDATE,
     AUDITRECORD,
     GANGJOB,
+    TFJOB,
+    PYTORCHJOB,
 )
 
 __all__ = [
@@ -58,10 +62,12 @@ __all__ = [
     "PODDISRUPTIONBUDGET",
     "PODGROUP",
     "PRIORITYCLASS",
+    "PYTORCHJOB",
     "QUEUE",
     "REPLICATIONCONTROLLER",
     "ROLLINGUPDATE",
     "SECRET",
     "SERVICE",
     "SERVICEACCOUNT",
+    "TFJOB",
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from grange.api import names, role_templates
+from grange.api import names, template_warnings
 from grange.api.fields import lookup
 from grange.api.job_status import JobStatus
 from grange.api.kinds.gangjob_schema import DEFINITIONS, NAME
@@ -124,7 +124,7 @@ class GangJob(Resource, frozen=True):
 
 def _review(document: Document, old: Document | None, now: datetime) -> Iterable[str]:
     before = lookup(old, ROLES) or {} if old else {}
-    return role_templates.warnings(ROLES, document["spec"]["replicaSpecs"], before)
+    return template_warnings.warnings(ROLES, document["spec"]["replicaSpecs"], before)
 
 
 def _scaled_role(document: Document) -> str:

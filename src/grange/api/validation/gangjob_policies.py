@@ -3,7 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from grange.api import codec, index_ranges, names
+import msgspec
+
+from grange.api import index_ranges, names
 from grange.api.fields import entry
 from grange.api.validation.causes import Faults
 from grange.api.validation.run_policies import check_not_negative
@@ -67,7 +69,7 @@ def check_failure(policy: dict[str, Any], roles: Roles, faults: Faults) -> None:
                 faults.duplicate(f"{path}.name", name)
             named.add(name)
         _check_rule(rule, path, roles, faults)
-        criteria = codec.encode_any([rule.get(field) or None for field in _CRITERIA])
+        criteria = msgspec.json.encode([rule.get(field) or None for field in _CRITERIA])
         first = known.setdefault(criteria, index)
         if first != index:
             message = f"never applies: rule {first} matches the same failures"

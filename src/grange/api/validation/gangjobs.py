@@ -1,60 +1,19 @@
-"""Rules of GangJobs: their roles, and what may change while they run."""
+"""Rules of GangJobs: above all of their roles."""
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from grange.api import names, role_templates
+from grange.api import names
 from grange.api.fields import entry, lookup
-from grange.api.job_status import FINISHED_TYPES
 from grange.api.meta import Document
 from grange.api.status import Cause
-from grange.api.validation import gangjob_policies, run_policies
+from grange.api.validation import gangjob_policies, job_updates, role_templates, run_policies
 from grange.api.validation.causes import Faults
 
 ROLES = "spec.replicaSpecs"
 _POLICY = "spec.runPolicy"
-IMMUTABLE = "field is immutable"
-FINISHED = "the job is finished; create another one"
 
 Roles = Mapping[str, dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Mutability:
-    """Which fields of a job may change in one of its states.
-
-    Attributes:
-        policy: of ``runPolicy``.
-        role: of a role.
-        elastic_role: of an elastic role.
-        finished: whether the state is the last one.
-    """
-
-    policy: tuple[str, ...]
-    role: tuple[str, ...] = ()
-    elastic_role: tuple[str, ...] = ()
-    finished: bool = False
-
-    def refusal(self, field: str, when_stopped: Collection[str]) -> str:
-        """Why a field may not change, and what to do."""
-        if self.finished:
-            return FINISHED
-        if field in when_stopped:
-            elastic = ", or of an elastic role (minReplicas, maxReplicas)" * (field == "replicas")
-            return f"may change only while the job is suspended and has no pods{elastic}"
-        return IMMUTABLE
-
-
-_ROLE = ("replicas", "minReplicas", "maxReplicas", "minAvailable", "template")
-_ALWAYS = ("suspend", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
-_RUNNING = Mutability(policy=_ALWAYS, elastic_role=("replicas",))
-_STOPPED = Mutability(
-    policy=(*_ALWAYS, "schedulingPolicy", "backoffLimit", "cleanPodPolicy"),
-    role=_ROLE,
-    elastic_role=_ROLE,
-)
-_FINISHED = Mutability(policy=("ttlSecondsAfterFinished",), finished=True)
 
 
 def check(document: Document, old: Document | None) -> list[Cause]:
@@ -74,7 +33,9 @@ def check(document: Document, old: Document | None) -> list[Cause]:
     gangjob_policies.check_success(spec.get("successPolicy"), roles, faults)
     gangjob_policies.check_failure(spec.get("failurePolicy") or {}, roles, faults)
     if old is not None:
-        _check_update(document, old, faults)
+        elastic = {name for name, role in roles.items() if is_elastic(role)}
+        elastic &= {name for name, role in before.items() if is_elastic(role)}
+        job_updates.check_update(document, old, "replicaSpecs", elastic, faults)
     return faults.causes
 
 
@@ -207,50 +168,3 @@ def _reaches(start: str, goal: str, waiting: Mapping[str, Iterable[str]]) -> boo
             seen.add(name)
             stack += waiting[name]
     return False
-
-
-def is_finished(document: Document) -> bool:
-    """Whether the job has succeeded or failed."""
-    conditions = lookup(document, "status.conditions") or ()
-    return any(
-        item.get("type") in FINISHED_TYPES and item.get("status") == "True" for item in conditions
-    )
-
-
-def is_stopped(document: Document) -> bool:
-    """Whether the job is suspended and has no pods, so that what they are made of may change."""
-    statuses = lookup(document, "status.replicaStatuses") or {}
-    active = any(item.get("active") for item in statuses.values())
-    return bool(lookup(document, f"{_POLICY}.suspend")) and not active
-
-
-def _check_update(document: Document, old: Document, faults: Faults) -> None:
-    """What may change depends on whether the job is finished, is stopped, or runs."""
-    if is_finished(old):
-        gates = _FINISHED
-    elif is_stopped(old):
-        gates = _STOPPED
-    else:
-        gates = _RUNNING
-    spec, was = document.get("spec") or {}, old.get("spec") or {}
-    for field in changed(spec, was, ("replicaSpecs", "runPolicy")):
-        faults.forbidden(f"spec.{field}", IMMUTABLE)
-    policy, policy_was = spec.get("runPolicy") or {}, was.get("runPolicy") or {}
-    for field in changed(policy, policy_was, gates.policy):
-        faults.forbidden(f"{_POLICY}.{field}", gates.refusal(field, _STOPPED.policy))
-    roles: Roles = spec.get("replicaSpecs") or {}
-    roles_was: Roles = was.get("replicaSpecs") or {}
-    for name in sorted(roles.keys() ^ roles_was.keys()):
-        faults.forbidden(entry(ROLES, name), "roles may not be added or removed")
-    for name in sorted(roles.keys() & roles_was.keys()):
-        elastic = is_elastic(roles[name]) and is_elastic(roles_was[name])
-        mutable = gates.elastic_role if elastic else gates.role
-        for field in changed(roles[name], roles_was[name], mutable):
-            message = gates.refusal(field, _STOPPED.role)
-            faults.forbidden(f"{entry(ROLES, name)}.{field}", message)
-
-
-def changed(new: Mapping[str, Any], old: Mapping[str, Any], mutable: Collection[str]) -> list[str]:
-    """The fields that differ and are not among those that may."""
-    fields = sorted({*new, *old} - {*mutable})
-    return [field for field in fields if new.get(field) != old.get(field)]

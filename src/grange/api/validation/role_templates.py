@@ -1,10 +1,6 @@
-"""What kinds with several roles of pods have in common: names, templates and their rules."""
+"""Rules of the roles of a job: how many pods, their names, and their templates."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-
-from grange.api import names, unsupported
-from grange.api.fields import entry
+from grange.api import names
 from grange.api.meta import Document
 from grange.api.validation.causes import Faults
 from grange.api.validation.metadata import check_annotations, check_labels
@@ -14,15 +10,9 @@ REPLICAS_MAX = 100_000
 """Pods that a role may have, and all roles of a job together."""
 
 
-def pod_name(job: str, role: str, index: int) -> str:
-    """The name of a pod: the same in every attempt, so that no index runs twice at a time."""
-    parts = (job, role.lower(), str(index)) if role else (job, str(index))
-    return "-".join(parts)
-
-
 def check_pod_name(job: str, role: str, replicas: int, faults: Faults) -> None:
     """The name of the pod with the largest index is one that a Service or host may have."""
-    largest = pod_name(job, role, max(replicas, 1) - 1)
+    largest = names.job_pod_name(job, role, max(replicas, 1) - 1)
     fault = names.check_dns_1035_label(largest)
     if not job or fault is None:
         return
@@ -61,33 +51,3 @@ def check_template(template: Document, path: str, faults: Faults) -> None:
         faults.required(f"{path}.spec", "say what the pods run")
         return
     check_pod_spec(spec, f"{path}.spec", faults)
-
-
-def warnings(
-    path: str, roles: Mapping[str, Document], old: Mapping[str, Document]
-) -> Iterator[str]:
-    """What has no effect in the templates of the roles.
-
-    Args:
-        path: of the mapping of roles.
-        roles: by name.
-        old: the same before the update; their templates were reviewed then.
-    """
-    for name, role in roles.items():
-        template = role.get("template") or {}
-        if template == (old.get(name) or {}).get("template"):
-            continue
-        at = f"{entry(path, name)}.template.spec"
-        spec: dict[str, Any] = template.get("spec") or {}
-        if spec.get("restartPolicy"):
-            yield (
-                f"{at}.restartPolicy: no effect: {entry(path, name)}.restartPolicy decides "
-                "(SettedPodTemplateRestartPolicy)"
-            )
-        yield from unsupported.command_warnings(spec, at)
-        yield from unsupported.warnings(unsupported.find(spec, at))
-
-
-def changed(document: Document, old: Document, fields: Iterable[str]) -> Iterator[str]:
-    """The fields whose values differ."""
-    return (field for field in fields if document.get(field) != old.get(field))
