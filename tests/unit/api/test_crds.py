@@ -55,7 +55,11 @@ def at_path(part: Document, path: str) -> Document:
 
 
 def test_every_kind_that_kubernetes_does_not_know_is_told_of() -> None:
-    foreign = [info for info in BUILT_IN if info.group.endswith(("grange.dev", ".x-k8s.io"))]
+    foreign = [
+        info
+        for info in BUILT_IN
+        if info.group.endswith(("grange.dev", ".x-k8s.io", "kubeflow.org"))
+    ]
     assert foreign == OURS
     assert len(OURS) >= 5
 
