@@ -14,6 +14,8 @@ from tests.unit.gangjob.wired_jobs import context, model, role
 from grange.controllers.gangjob.frameworks import mpi_agent
 from grange.controllers.gangjob.job_services import files_document
 
+pytestmark = pytest.mark.e2e
+
 AGENT = str(mpi_agent.__file__)
 JOB = f"test-{os.getpid()}"
 HOST = "127.5.64.1"
