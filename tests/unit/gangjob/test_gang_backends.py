@@ -18,7 +18,13 @@ from grange.controllers.gangjob.gang_backends import (
     min_resources,
     quorum,
 )
-from grange.controllers.gangjob.model import GangBackend, GangState, JobModel, SchedulingPolicy
+from grange.controllers.gangjob.model import (
+    GangBackend,
+    GangState,
+    JobModel,
+    RoleDependency,
+    SchedulingPolicy,
+)
 
 WITH_OBJECTS = [item for item in GangBackend if item is not GangBackend.NONE]
 
@@ -48,6 +54,15 @@ def test_quorum_is_of_the_job_or_of_its_roles() -> None:
     roles = role("a", 4), role("b", 5, min_replicas=2), role("c", 6, min_available=1)
     assert quorum(job(*roles)) == 7
     assert quorum(job(*roles, min_available=3)) == 3
+
+
+def test_role_that_waits_for_another_is_not_in_the_quorum() -> None:
+    """Else the one role waits for nodes until the other's pods exist, and these for the one."""
+    waits = (RoleDependency("worker"),)
+    roles = role("worker", 4, template=asking(cpu="1")), role("launcher", depends_on=waits)
+    assert quorum(job(*roles)) == 4
+    assert quorum(job(*roles, min_available=5)) == 4
+    assert min_resources(job(*roles)) == {"cpu": "4"}
 
 
 def test_check_62_budget_of_one_worker() -> None:

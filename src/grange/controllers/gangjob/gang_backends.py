@@ -56,10 +56,15 @@ class GangObjects:
 
 
 def quorum(model: JobModel) -> int:
-    """So many members are placed together, or none."""
+    """So many members are placed together, or none.
+
+    A role that waits for another is not one of them: its pods come when the other's run, and those
+    would wait for it.
+    """
+    together = [role for role in model.roles if not role.depends_on]
     if model.scheduling.min_available is not None:
-        return model.scheduling.min_available
-    return sum(map(role_quorum, model.roles))
+        return min(model.scheduling.min_available, sum(role.replicas for role in together))
+    return sum(map(role_quorum, together))
 
 
 def role_quorum(role: JobRole) -> int:
@@ -90,7 +95,8 @@ def min_resources(model: JobModel, priorities: Mapping[str, int] = _NO_PRIORITIE
 
     total: dict[str, Fraction] = {}
     missing = quorum(model)
-    for role in sorted(model.roles, key=priority, reverse=True):
+    together = [role for role in model.roles if not role.depends_on]
+    for role in sorted(together, key=priority, reverse=True):
         count = min(missing, role.replicas)
         missing -= count
         for container in (role.template.get("spec") or {}).get("containers") or []:
@@ -144,7 +150,7 @@ def _volcano_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, i
     parts = {
         role.name.lower(): role.min_available
         for role in model.roles
-        if role.min_available is not None
+        if role.min_available is not None and not role.depends_on
     }
     spec: Document = {
         "minMember": quorum(model),

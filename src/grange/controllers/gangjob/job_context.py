@@ -1,6 +1,6 @@
 """What the documents of a job's objects are made from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from grange.api.meta import OwnerReference
 from grange.controllers.gangjob.adapter import JobLabels
@@ -17,9 +17,11 @@ class JobContext:
         labels: keys of the labels of its objects.
         owner: reference to the job.
         peers: where its members are.
+        encoded: what the framework encodes once for all members.
     """
 
     model: JobModel
     labels: JobLabels
     owner: OwnerReference
     peers: Peers
+    encoded: dict[str, bytes] = field(default_factory=dict, compare=False)

@@ -54,7 +54,9 @@ def pod_document(context: JobContext, role_name: str, index: int, attempt: int) 
         raise InvalidJob(f"spec.replicaSpecs: there is no role {role_name}; name one of the roles")
     container = str(framework_container(model, role).get("name"))
     framework = framework_of(model)
-    member = JobMember(model, role, index, context.peers, attempt, files_name(model))
+    member = JobMember(
+        model, role, index, context.peers, attempt, files_name(model), context.encoded
+    )
     name = context.peers.pod(role.name, index)
     document = from_template(
         _with_metadata(context, member), name=name, namespace=model.namespace, owner=context.owner

@@ -22,6 +22,7 @@ class JobMember:
         peers: where the members are.
         attempt: of the pod.
         files: name of the ConfigMap with the files of the job.
+        encoded: what a plugin encodes once for all members of the job, by a name of its own.
     """
 
     model: JobModel
@@ -30,6 +31,7 @@ class JobMember:
     peers: Peers
     attempt: int = 0
     files: str = ""
+    encoded: dict[str, bytes] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

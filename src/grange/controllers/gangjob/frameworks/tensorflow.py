@@ -15,6 +15,7 @@ from grange.controllers.gangjob.peers import capacity
 
 _LEADERS = frozenset({"chief", "master"})
 _SERVER, _WORKER = "ps", "worker"
+_CLUSTER = "cluster"
 
 
 def _wire(member: JobMember) -> PodAdditions:
@@ -24,9 +25,9 @@ def _wire(member: JobMember) -> PodAdditions:
     task = {"type": member.role.name.lower(), "index": member.index}
     config: dict[str, object]
     if member.model.wiring.sparse:
-        config = {"cluster": _sparse_cluster(member), "task": task}
+        config = {_CLUSTER: _sparse_cluster(member), "task": task}
     else:
-        config = {"cluster": _cluster(member), "task": task, "environment": "cloud"}
+        config = {_CLUSTER: _cluster(member), "task": task, "environment": "cloud"}
     return PodAdditions(env={"TF_CONFIG": msgspec.json.encode(config).decode()})
 
 
@@ -43,13 +44,18 @@ def _hosts(member: JobMember, role: JobRole, indexes: Iterable[int]) -> list[str
     ]
 
 
-def _cluster(member: JobMember) -> dict[str, list[str]]:
-    roles = sorted(member.model.roles, key=lambda role: role.name.lower())
-    return {
-        role.name.lower(): _hosts(member, role, range(role.replicas))
-        for role in roles
-        if role.replicas
-    }
+def _cluster(member: JobMember) -> msgspec.Raw:
+    """All members, the same for all: encoding it for each would cost the square of the job."""
+    found = member.encoded.get(_CLUSTER)
+    if found is None:
+        roles = sorted(member.model.roles, key=lambda role: role.name.lower())
+        hosts = {
+            role.name.lower(): _hosts(member, role, range(role.replicas))
+            for role in roles
+            if role.replicas
+        }
+        found = member.encoded[_CLUSTER] = msgspec.json.encode(hosts)
+    return msgspec.Raw(found)
 
 
 def _sparse_cluster(member: JobMember) -> dict[str, object]:
