@@ -18,13 +18,11 @@ from grange.controllers.gangjob.frameworks.framework import (
 from grange.controllers.gangjob.frameworks.generic import identity
 from grange.controllers.gangjob.job_context import JobContext
 from grange.controllers.gangjob.job_names import gen_replica_labels
+from grange.controllers.gangjob.job_pods import TRACKING_FINALIZER
 from grange.controllers.gangjob.job_services import files_name
 from grange.controllers.gangjob.model import JobEvent, JobRole, RestartPolicy, ServiceMode
 from grange.reconcile.control import from_template
 from grange.reconcile.recorder import WARNING
-
-JOB_TRACKING = "grange.dev/job-tracking"
-"""Finalizer of every pod: it stays until its end is counted in the job's status."""
 
 LEADER = "master"
 COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
@@ -89,14 +87,14 @@ def _with_metadata(context: JobContext, member: JobMember) -> Document:
         annotations[labels.index_annotation] = str(member.index)
     if address := context.peers.address(role.name, member.index):
         annotations[POD_IP] = address
-    finalizers = [item for item in meta.get("finalizers") or [] if item != JOB_TRACKING]
+    finalizers = [item for item in meta.get("finalizers") or [] if item != TRACKING_FINALIZER]
     return {
         **role.template,
         "metadata": {
             **meta,
             "labels": {**(meta.get("labels") or {}), **{k: v for k, v in own.items() if k}},
             "annotations": {**(meta.get("annotations") or {}), **annotations},
-            "finalizers": [*finalizers, JOB_TRACKING],
+            "finalizers": [*finalizers, TRACKING_FINALIZER],
         },
     }
 
