@@ -145,7 +145,7 @@ class Settings:
         metadata=flag(
             "--scheduler-config",
             "File with a KubeSchedulerConfiguration: profiles and plugins of the scheduler.",
-            "See [scheduling](scheduling.md#configuration).",
+            "See [scheduling](scheduler-configuration.md).",
             type=AbsolutePath(),
             metavar="FILE",
         ),
