@@ -1,16 +1,12 @@
-"""The plugins, in the order in which they run: one module and one line a plugin."""
+"""The plugins, in the order in which they run: one module and one line for each."""
 
 from grange.scheduler.framework import Plugin
 from grange.scheduler.plugins import (
     balancedallocation,
-    bestfit,
     defaultbinder,
     defaultpreemption,
-    dotproduct,
     dynamicresources,
     fgd,
-    gpuclustering,
-    gpupacking,
     gpushare,
     imagelocality,
     interpodaffinity,
@@ -20,6 +16,7 @@ from grange.scheduler.plugins import (
     nodeports,
     noderesourcesfit,
     nodeunschedulable,
+    packingpolicies,
     podtopologyspread,
     prioritysort,
     random,
@@ -54,10 +51,7 @@ DEFAULT: tuple[Plugin, ...] = (
 # Besides the default ones, plugins that a profile may enable.
 AVAILABLE: tuple[Plugin, ...] = (
     *DEFAULT,
-    bestfit.PLUGIN,
-    dotproduct.PLUGIN,
+    *packingpolicies.PLUGINS,
     fgd.PLUGIN,
-    gpuclustering.PLUGIN,
-    gpupacking.PLUGIN,
     random.PLUGIN,
 )
