@@ -77,7 +77,7 @@ class _Normalised:
         self.reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
         self.raw = raw
         self.most = 0
-        self.flat = not raw.any()  # nothing but zeros: there is no maximum to follow
+        self.flat = True  # nothing but zeros so far: there is no maximum to follow
 
     def one(self, row: int) -> int:
         if self.most == 0:
@@ -239,32 +239,53 @@ class EquivalenceClass:
         self._nodes = snapshot.index.nodes
         for _, before in self._profile.pre_filter:
             before.pre_filter(self._state, self.pod, snapshot)
-        self.diagnosis = None
-        table, pod, rows = snapshot.table, self.pod, snapshot.table.all
-        self._allowed = table.valid[rows].copy()
-        for plugin in self._by_node:
-            self._allowed &= plugin.filter_rows(pod, table, rows)
-        self._feasible = self._usable(table, rows, self._allowed)
-        self._extra = self._scores(self._fixed, table, rows) if self._fixed else None
-        self._worth = self._scores(self._plain, table, rows)
-        if self._extra is not None:
-            self._worth += self._extra
+        table = snapshot.table
+        size, everything = table.size, table.all
+        self._allowed, self._feasible = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+        self._worth = np.zeros(size, np.int64)
+        self._extra = np.zeros(size, np.int64) if self._fixed else None
         self._normalised = [
-            _Normalised(plugin, weight, plugin.score_rows(pod, table, rows))
-            for plugin, weight in self._scaled
+            _Normalised(plugin, weight, np.zeros(size, np.int64)) for plugin, weight in self._scaled
         ]
-        self._flat = all(score.flat for score in self._normalised)
-        self._keys = np.full(table.size, -1, np.int64)
+        self._keys = np.full(size, -1, np.int64)
+        self._evaluate(table, everything, everything)
         self._find_maxima()
         self._rekey(snapshot)
 
-    def _usable(self, table: NodeTable, rows: Rows, allowed: Mask) -> Mask:
-        mask = allowed.copy()
+    def _evaluate(self, table: NodeTable, rows: Rows, renewed: Rows) -> None:
+        """Compute the verdicts and scores of rows with the vectorised forms.
+
+        Args:
+            table: the nodes.
+            rows: to be evaluated.
+            renewed: those of them whose node object changed.
+        """
+        self.diagnosis = None
+        pod, nodes_changed = self.pod, kernels.count(table, renewed) > 0
+        if nodes_changed:
+            allowed = table.valid[renewed].copy()
+            for plugin in self._by_node:
+                allowed &= plugin.filter_rows(pod, table, renewed)
+            self._allowed[renewed] = allowed
+            if self._extra is not None:
+                self._extra[renewed] = self._scores(self._fixed, table, renewed)
+        feasible = self._allowed[rows].copy()
         for plugin in self._by_usage:
-            mask &= plugin.filter_rows(self.pod, table, rows)
+            feasible &= plugin.filter_rows(pod, table, rows)
         if self._barred is not None:
-            mask &= self._barred[rows] == 0
-        return mask
+            feasible &= self._barred[rows] == 0
+        self._feasible[rows] = feasible
+        worth = self._scores(self._plain, table, rows)
+        if self._extra is not None:
+            worth += self._extra[rows]
+        self._worth[rows] = worth
+        for score in self._normalised:
+            by_node = score.plugin.scope is Scope.NODE
+            if nodes_changed or not by_node:
+                again = renewed if by_node else rows
+                score.raw[again] = score.plugin.score_rows(pod, table, again)
+                score.flat = score.flat and not score.raw[again].any()
+        self._flat = all(score.flat for score in self._normalised)
 
     def _scores(self, scores: list[tuple[Score, int]], table: NodeTable, rows: Rows) -> Integers:
         total: Integers = np.zeros(kernels.count(table, rows), np.int64)
@@ -379,28 +400,9 @@ class EquivalenceClass:
     def _patch_many(self, snapshot: NodeInfoSnapshot, changed: dict[int, bool]) -> None:
         """All of them at once, with the vectorised forms."""
         self._statistics.patched += len(changed)
-        self.diagnosis = None
-        table, pod = snapshot.table, self.pod
         rows = np.fromiter(changed, np.int64, len(changed))
-        nodes_changed = np.fromiter((row for row, node in changed.items() if node), np.int64)
-        if len(nodes_changed):
-            allowed = np.ones(len(nodes_changed), np.bool_)
-            for plugin in self._by_node:
-                allowed &= plugin.filter_rows(pod, table, nodes_changed)
-            self._allowed[nodes_changed] = allowed
-        self._feasible[rows] = self._usable(table, rows, self._allowed[rows])
-        worth = self._scores(self._plain, table, rows)
-        if self._extra is not None:
-            if len(nodes_changed):
-                self._extra[nodes_changed] = self._scores(self._fixed, table, nodes_changed)
-            worth += self._extra[rows]
-        self._worth[rows] = worth
-        for score in self._normalised:
-            again = nodes_changed if score.plugin.scope is Scope.NODE else rows
-            if len(again):
-                score.raw[again] = score.plugin.score_rows(pod, table, again)
-                score.flat = score.flat and not score.raw[again].any()
-        self._flat = all(score.flat for score in self._normalised)
+        renewed = np.fromiter((row for row, node in changed.items() if node), np.int64)
+        self._evaluate(snapshot.table, rows, renewed)
         if self._find_maxima():
             self._statistics.rescaled += 1
             self._rekey(snapshot)
