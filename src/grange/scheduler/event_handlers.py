@@ -6,13 +6,13 @@ claims, because events can be missed, merged or repeated.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import msgspec
 
 from grange.api.kinds.namespace import Namespace
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, is_finished
-from grange.api.kinds.podgroup import PodGroup
 from grange.api.kinds.queue import Queue
 from grange.api.kinds.service import Service
 from grange.api.kinds.workloads import CoreReplicationController, Workload
@@ -20,6 +20,7 @@ from grange.api.meta import Resource, controller_of
 from grange.api.quantity import QuantityError
 from grange.api.selectors import SelectorError
 from grange.base.log import Logger
+from grange.reconcile.informer import Informer
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import (
     ASSIGNED_POD_ADD,
@@ -44,6 +45,8 @@ from grange.scheduler.pod_conditions import SCHEDULING_GATED, PodConditions
 from grange.scheduler.podinfo import PodInfo, PodInfoCache
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.waiting_pods import WaitingPods
+
+T = TypeVar("T", bound=Resource)
 
 
 class EventHandlers:
@@ -301,36 +304,37 @@ class InformerEventHandlers(EventHandlers):
 
     def register(self) -> None:
         """Handle every event of the informers from now on; once."""
-        informers, budgets = self._informers, self._budgets
-        informers.budgets.add_handler(
-            budgets.update, lambda _, new: budgets.update(new), budgets.delete
+        informers, gangs, now = self._informers, self._gangs, self._now
+        self._follow(informers.budgets, self._budgets.update, self._budgets.delete)
+        self._follow(
+            informers.groups,
+            lambda group: gangs.update_group(group, now()),
+            lambda group: gangs.delete_group(group, now()),
         )
-        informers.groups.add_handler(
-            self.group_updated, lambda _, new: self.group_updated(new), self.group_deleted
-        )
-        informers.quotas.add_handler(
-            self.queue_updated, lambda _, new: self.queue_updated(new), self.queue_deleted
-        )
-        informers.namespaces.add_handler(
-            self.namespace_updated,
-            lambda _, new: self.namespace_updated(new),
-            self.namespace_deleted,
-        )
-        informers.services.add_handler(
-            self.service_updated, lambda _, new: self.service_updated(new), self.service_deleted
-        )
-        for workloads in informers.workloads:
-            workloads.add_handler(
-                self.workload_updated,
-                lambda _, new: self.workload_updated(new),
-                self.workload_deleted,
-            )
+        self._follow(informers.quotas, self.queue_updated, gangs.delete_queue)
+        self._follow(informers.namespaces, self.namespace_updated, self.namespace_deleted)
+        self._follow(informers.services, self.service_updated, self.service_deleted)
+        replica_sets, stateful_sets, controllers = informers.workloads
+        self._follow(replica_sets, self.workload_updated, self.workload_deleted)
+        self._follow(stateful_sets, self.workload_updated, self.workload_deleted)
+        self._follow(controllers, self.workload_updated, self.workload_deleted)
         informers.nodes.add_handler(self.node_added, self.node_updated, self.node_deleted)
         informers.pods.add_handler(self.pod_added, self.pod_updated, self.pod_deleted)
 
-    def pod_added(self, pod: Pod) -> None:
-        """A pod appeared."""
-        self.pod_updated(None, pod)
+    def _follow(
+        self, informer: Informer[T], update: Callable[[T], None], delete: Callable[[T], None]
+    ) -> None:
+        """Handle events of which only the newest object matters; each wakes the loop."""
+
+        def updated(old: T | None, new: T) -> None:
+            update(new)
+            self._wake.set()
+
+        def deleted(last: T) -> None:
+            delete(last)
+            self._wake.set()
+
+        informer.add_handler(lambda new: updated(None, new), updated, deleted)
 
     def pod_updated(self, old: Pod | None, new: Pod) -> None:
         """A pod changed: its gang, its place in cache or queue, and what waits for it."""
@@ -394,33 +398,12 @@ class InformerEventHandlers(EventHandlers):
                 self._waiting_pods.reject(assumed.uid, "", f"node {name} is gone")
         self._wake.set()
 
-    def namespace_updated(self, namespace: Namespace) -> None:
-        """A namespace appeared or changed."""
-        super().namespace_updated(namespace)
-        self._wake.set()
-
-    def group_updated(self, group: PodGroup) -> None:
-        """A pod group appeared or changed."""
-        self._gangs.update_group(group, self._now())
-        self._wake.set()
-
-    def group_deleted(self, group: PodGroup) -> None:
-        """A pod group is gone."""
-        self._gangs.delete_group(group, self._now())
-        self._wake.set()
-
     def queue_updated(self, queue: Queue) -> None:
         """A queue with its quotas appeared or changed."""
         try:
             self._gangs.update_queue(queue)
         except QuantityError as error:  # the server refuses such a queue
             self._log.warning("queue left as it was", queue=queue.metadata.name, error=error)
-        self._wake.set()
-
-    def queue_deleted(self, queue: Queue) -> None:
-        """A queue is gone."""
-        self._gangs.delete_queue(queue)
-        self._wake.set()
 
     def requeue(self, pod: Pod, assumed: Assumed | None, rejector: str = "") -> bool:
         """Queue a pod whose assumption was undone; False if it does not wait for a node."""
