@@ -92,10 +92,10 @@ class Cluster:
         return outcome
 
     def _evict(self, outcome: Unschedulable) -> None:
-        room = outcome.room
-        assert room is not None, outcome.diagnosis.message
+        result = outcome.post_filter
+        assert result is not None, outcome.diagnosis.message
         self.cycle.nominator.evicting.pop(outcome.queued.uid, None)
-        for victim in room.victims:
+        for victim in result.victims:
             self.handlers.pod_deleted(victim.pod)
 
 

@@ -84,7 +84,7 @@ def configuration_page() -> str:
             "# Configuration\n",
             _NOTE,
             "There is no configuration file but the scheduler's: see "
-            "[scheduling](scheduling.md#configuration).\n",
+            "[scheduling](scheduler-configuration.md).\n",
             "## `grange up`\n",
             *flags.rows(up.command, Settings),
             "\n## `grange controllers`\n",

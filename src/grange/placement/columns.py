@@ -85,7 +85,7 @@ class NodeTable:
         taint_set: index into ``taint_sets``.
         rows: row by node name.
         names: node name by row; empty in an invalid row.
-        images: the images that nodes have, by name; kept current by whoever fills the table.
+        images: the images that nodes have, by name; kept current by the owner of the table.
         declared: the features that nodes declare, by row; rows without any are left out.
     """
 

@@ -1,7 +1,7 @@
 """Which nodes a pod may and would like to run on: nodeSelector and node affinity.
 
-A pod's terms are compiled once into an immutable value that answers for one node (scalar) and that
-``kernels`` answers for all nodes from label columns.
+A pod's terms are compiled once into an immutable value that is evaluated for one node (scalar) and that
+``kernels`` evaluates for all nodes from label columns.
 """
 
 from collections.abc import Mapping

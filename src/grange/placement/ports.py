@@ -1,4 +1,4 @@
-"""Host ports and inline disks: who holds which, and what conflicts.
+"""Host ports and inline disks in use, and what conflicts.
 
 A wildcard address (0.0.0.0, also written as nothing) conflicts with every address on the same
 protocol and port. Holdings are counted, so that two pods of one port and one leaving keep it held.
@@ -16,7 +16,7 @@ ANY = "0.0.0.0"  # noqa: S104  the field's wildcard; nothing is bound here
 
 
 class HostPort(NamedTuple):
-    """One port of the node that a pod wants for itself."""
+    """One port of the node that a pod requests."""
 
     ip: str
     protocol: str

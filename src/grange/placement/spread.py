@@ -103,5 +103,5 @@ def raw_score(parts: Sequence[tuple[int, float, int]]) -> int:
 
 
 def scaled(raw: int, least: int, most: int) -> int:
-    """A raw score turned around into 0 to 100, 100 being best."""
+    """A raw score reversed into 0 to 100, 100 being best."""
     return 100 if most == 0 else 100 * (most + least - raw) // most

@@ -1,4 +1,4 @@
-"""Taints and the tolerations that answer them."""
+"""Taints and the tolerations that match them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,9 +14,9 @@ UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether this toleration answers this taint.
+    """Whether this toleration matches this taint.
 
-    An empty effect answers every effect; an empty key with ``Exists`` answers every key.
+    An empty effect matches every effect; an empty key with ``Exists`` matches every key.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -30,7 +30,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    """Whether any of the tolerations answers the taint."""
+    """Whether any of the tolerations matches the taint."""
     return any(tolerates(item, taint) for item in tolerations)
 
 

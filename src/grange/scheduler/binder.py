@@ -1,9 +1,9 @@
 """Binding: write the decisions to the cluster, and find out whether they are written.
 
 Assumed pods wait here for a moment and are written in groups, so that a busy scheduler pays for a
-request once in a hundred pods and a lone pod is not delayed. Each pod has an answer of its own.
+request once in a hundred pods and a lone pod is not delayed. Each pod has a separate result.
 
-An answer that it was made or turned away settles a binding. After a server error the pod is read:
+An answer that it was made or refused completes a binding. After a server error the pod is read:
 what the server holds is the outcome. Without an answer the outcome is unknown, and then the pod is
 read back, too: giving its capacity to another pod while the lost write may still land would
 overcommit the node. A pod that is not bound yet is bound again, always to the same node, until there
@@ -76,7 +76,7 @@ class Binder:
     Args:
         client: where to.
         plugin: how.
-        cache: knows which assumptions still stand.
+        cache: which assumptions still stand.
         complete: called with pods that had the same outcome, at least one, and with the server's
             message if it refused the binding of a pod that has no node.
         limits: how much is under way.
@@ -164,7 +164,7 @@ class Binder:
         self._at_work -= 1
 
     def _next_group(self) -> Sequence[Assumed]:
-        """Those of the first that wait who are still to be bound."""
+        """The first waiting pods that are still to be bound."""
         size = min(len(self._waiting), self._limits.group)
         group: list[Assumed] = []
         settled: list[Assumed] = []
@@ -224,11 +224,11 @@ class Binder:
             case _ if isinstance(error, Unreachable) or (
                 error.code < 500 and not isinstance(error, Conflict)
             ):
-                # Nothing was sent, or the request was turned away.
+                # Nothing was sent, or the request was refused.
                 self._log.warning("binding failed", pod=pod, error=error)
                 return BindOutcome.FAILED, "" if isinstance(error, Unreachable) else str(error)
             case _:
-                # Something has answered, so what the server holds now is the outcome. A 5xx shows
+                # There was an answer, so what the server holds now is the outcome. A 5xx shows
                 # nothing by itself: it may come from a proxy that gave up on a write that was made.
                 outcome = await self._read_back(assumed)
                 if outcome is None:

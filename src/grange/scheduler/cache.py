@@ -1,9 +1,9 @@
-"""What the cluster looks like, including decisions that it has not confirmed yet.
+"""The state of the cluster, including decisions that it has not confirmed yet.
 
 A pod that was just placed is *assumed*: charged to its node at once, so that the next decision sees
 it. The informer's event confirms it; failing that it is forgotten, or expires. Every change of a
 node's entry takes the next generation and moves the entry to the front, so a snapshot catches up by
-walking from the front until it meets what it knows.
+walking from the front until it meets a generation that it has.
 
 ::
 
@@ -13,8 +13,8 @@ walking from the front until it meets what it knows.
     Assumed with deadline    error    deadline  (gone)   Added    error   (gone)   (gone) when past
     Added                    error    -         error    error    Added   (gone)   -
 
-The key is the pod's UID. Under ``strict`` the two permissive entries are errors, as they once were
-in the field: forgetting what is not stored, and removing what is only assumed.
+The key is the pod's UID. Under ``strict`` two entries are errors, as in old versions of kube-scheduler: forgetting
+what is not stored, and removing what is only assumed.
 """
 
 from collections import OrderedDict
@@ -82,7 +82,7 @@ class Cache:
     # --- pods --------------------------------------------------------------------------------
 
     def assume_pod(self, pod: Pod | PodInfo) -> None:
-        """Charge a placed pod (``spec.nodeName`` set) to its node before the cluster knows.
+        """Charge a placed pod (``spec.nodeName`` set) to its node before it is bound.
 
         Raises:
             CacheError: no UID, no node name, or the pod is tracked already.
@@ -194,11 +194,11 @@ class Cache:
             raise CacheError(f"pod {pod.key} is not in the cache, so cannot be removed")
         if self._strict and uid in self._assumed:
             raise CacheError(f"pod {pod.key} is only assumed, so cannot be removed")
-        # A deletion that was missed arrives without a node name: the cache knows better.
+        # A deletion that was missed arrives without a node name: the cached one counts.
         node_name = known.pod.spec.node_name
         if pod.spec.node_name and pod.spec.node_name != node_name:
             raise CacheCorrupted(
-                f"pod {pod.key} is on {node_name}; its removal says {pod.spec.node_name}"
+                f"pod {pod.key} is on {node_name}; its removal names {pod.spec.node_name}"
             )
         self._drop(uid)
 

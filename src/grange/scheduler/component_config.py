@@ -308,7 +308,7 @@ def _keep(plugin: Plugin) -> Plugin:
     return plugin
 
 
-# What a plugin is without an extension point. Where it does nothing of its own there, nothing goes.
+# A plugin without an extension point. Where the plugin does nothing there, it stays as it is.
 _WITHOUT: Mapping[str, Callable[[Plugin], Plugin]] = {
     "pre_enqueue": _drop("pre_enqueue"),
     "queue_sort": _drop("queue_sort"),
@@ -348,7 +348,7 @@ _AS_ELSEWHERE: Mapping[str, frozenset[str]] = {
 
 
 def _refuse_idle(enabled: Sequence[Enabled], point: str, path: str, known: _Known) -> None:
-    """Refuse plugins that would do nothing at the point, and weights that would count for nothing."""
+    """Refuse plugins without an effect at the point, and weights without an effect."""
     fields, verb = _NEEDS[point]
     for at, item in enumerate(enabled):
         does = any(getattr(known[item.name], field) is not None for field in fields)

@@ -1,4 +1,4 @@
-"""The extension points of a scheduling cycle: decide, make room, assume, reserve, permit, forget.
+"""The extension points of a scheduling cycle: decide, post-filter, assume, reserve, permit, forget.
 
 Synchronous from end to end, so nothing can change between the decision and the assumption that
 records it. ``schedule_one`` goes through them for one pod, ``gangs`` for many pods together.
@@ -67,12 +67,12 @@ class Unschedulable:
     Attributes:
         queued: the pod.
         diagnosis: why.
-        room: what is to be done so that it will have room; None when nothing can be.
+        post_filter: the result of PostFilter, to be carried out; None without any.
     """
 
     queued: QueuedPod
     diagnosis: Diagnosis
-    room: PostFilterResult | None = None
+    post_filter: PostFilterResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class Cycle:
         snapshot: to decide on; a new one by default.
         nominator: which pods are nominated to which node; a new one by default.
         waiting_pods: holds pods that Permit plugins delay; a new one by default.
-        budgets: what may be disrupted to make room.
-        offset: where searches for such room start: a number below the argument.
+        budgets: what preemption may disrupt.
+        offset: where searches for victims start: a number below the argument.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Cycle:
         self._cache.update_node_info_snapshot(self.snapshot)
 
     def reset(self) -> None:
-        """Drop what a broken-off decision left: trials on the snapshot, half-updated results."""
+        """Drop what an interrupted decision left: trials on the snapshot, half-updated results."""
         self.snapshot.begin()  # the next cycle brings it up to date
         for engine in self._engines.values():
             engine.forget()
@@ -178,31 +178,31 @@ class Cycle:
         engine = self._engines[self._profiles.of(pod)]
         return engine.decide(pod, state, self.nominator.nominations_for(pod))
 
-    # --- make room ---------------------------------------------------------------------------
+    # --- post-filter -------------------------------------------------------------------------
 
-    def find_room(self, pod: PodInfo, state: CycleState) -> PostFilterResult | None:
-        """What the first PostFilter plugin that has an idea would do; nothing is kept of it."""
+    def find_preemption(self, pod: PodInfo, state: CycleState) -> PostFilterResult | None:
+        """The result of the first PostFilter plugin that nominates a node; nothing is carried out."""
         for ask in self._post_filters[self._profiles.of(pod)]:
             found = ask(state, pod)
             if found.nominated:
                 return found
         return None
 
-    def nominate(self, pod: PodInfo, room: PostFilterResult) -> None:
-        """Nominate a pod that preempts to the node that it was found."""
-        for other in room.cleared:
+    def nominate(self, pod: PodInfo, result: PostFilterResult) -> None:
+        """Nominate a pod to the node that PostFilter found for it."""
+        for other in result.cleared:
             self.nominator.remove(other.uid)
-        self.nominator.put(pod, room.nominated or "")
-        if room.victims:
+        self.nominator.put(pod, result.nominated or "")
+        if result.victims:
             self.nominator.evicting[pod.uid] = False
 
-    def make_room(
+    def run_post_filter(
         self, pod: PodInfo, state: CycleState, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, str]:
-        """Ask the PostFilter plugins, and keep what they nominate.
+        """Run the PostFilter plugins, and keep what they nominate.
 
         Returns:
-            What is to be done, None for nothing; and why there is no room to be made.
+            The result, None for nothing; and why preemption does not help.
         """
         asked, why_not = self._post_filters[self._profiles.of(pod)], ""
         if diagnosis.pre_filter and asked:  # no node was the reason
@@ -241,7 +241,7 @@ class Cycle:
         """Assume a pod on a node, reserve what it needs there, and ask the Permit plugins.
 
         Returns:
-            The assumed pod, and how many seconds each plugin that holds it back wants to; or, with
+            The assumed pod, and for how many seconds each plugin holds it; or, with
             everything taken back, why not.
         """
         info = queued.info
@@ -266,7 +266,7 @@ class Cycle:
     def _reserve_and_permit(
         self, profile: Profile, assumed: Assumed
     ) -> dict[str, float] | tuple[str, Status]:
-        """Who holds the pod back and for how long, or who rejects it."""
+        """The plugins that hold the pod and for how long, or the one that rejects it."""
         state, info, node_name = assumed.state, assumed.info, assumed.node_name
         for name, plugin in profile.reserve:
             status = plugin.reserve(state, info, node_name)
@@ -295,7 +295,7 @@ class Cycle:
                 self._cache.forget_pod(assumed.info.pod)
 
     def unreserve(self, assumed: Assumed) -> None:
-        """Give up what was reserved for a pod, in reverse order; a bug in one spares the others."""
+        """Release what was reserved for a pod, in reverse order; a bug in one plugin does not stop the others."""
         with ExitStack() as stack:
             for _, plugin in self._profiles.of(assumed.info).reserve:
                 stack.callback(plugin.unreserve, assumed.state, assumed.info, assumed.node_name)

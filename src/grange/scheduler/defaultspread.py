@@ -24,7 +24,7 @@ _Selector = tuple[Requirement, ...]
 
 
 class DefaultSpread:
-    """Knows the Services and workload controllers, and how the pods that they select are spread."""
+    """The Services and workload controllers, and how the pods that they select are spread."""
 
     def __init__(self) -> None:
         self._selectors: dict[str, dict[str, Mapping[str, str]]] = {}

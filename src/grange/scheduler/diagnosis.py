@@ -19,17 +19,17 @@ _REASONS_MAX = 256  # every node may have another one, and a condition is stored
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """No node would do.
+    """No node is feasible.
 
     Attributes:
         num_nodes: how many there are.
         counts: reasons and how many nodes gave each, sorted as text.
-        plugins: who turned the pod down; their events bring it back.
-        pre_filter: the reason why no node was even looked at; empty otherwise.
+        plugins: which rejected the pod; their events requeue it.
+        pre_filter: the reason why no node was evaluated; empty otherwise.
         error: a plugin failed rather than refused.
         waits: what the pod waits for before any node is looked at; then this is the whole message.
         nominated: the node that the pod is nominated to and waits for; or empty.
-        post_filter: why no other pods make room for it; empty where no plugin was asked.
+        post_filter: why preemption does not help; empty where no plugin ran.
         event_after_s: the event is written only if this is still so after so many seconds.
     """
 
@@ -92,11 +92,11 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """PreFilter's answer when no plugin rejected the pod.
+    """The result of PreFilter when no plugin rejected the pod.
 
     Attributes:
         node_names: the only nodes to look at; None for all.
-        plugins: who narrowed it down.
+        plugins: those that narrowed it down.
     """
 
     node_names: frozenset[str] | None = None
@@ -112,7 +112,7 @@ def pre_filter(
     """Ask the PreFilter plugins in order.
 
     An unresolvable refusal or an error ends it; a plain refusal is remembered while the others are
-    still asked, so that they leave what they know in the state. Without any node left in common
+    still run, so that they write to the state. Without any node left in common
     between those that name nodes, nothing can be done either.
     """
     total = snapshot.num_nodes
@@ -143,12 +143,12 @@ def pre_filter(
 
 
 def refusal(total: int, plugin: str, status: Status) -> Diagnosis:
-    """What a plugin's answer other than success comes to for the pod as a whole.
+    """The diagnosis that follows from a plugin's status other than success.
 
     Args:
         total: how many nodes there are.
-        plugin: who answers.
-        status: its answer; one that rejects no pod is an error.
+        plugin: its name.
+        status: its status; one that rejects no pod is an error.
     """
     reason = ", ".join(status.reasons) or f"{plugin} rejected the pod"
     return Diagnosis(

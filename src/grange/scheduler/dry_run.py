@@ -115,7 +115,7 @@ class WhatIf:
     def add(self, info: PodInfo) -> None:
         """One more pod on the node."""
         if info.has_required_anti_affinity and not self._counted:
-            # It may refuse the pod's company, and so bring a rule along.
+            # Its anti-affinity may add a rule about the pod.
             self._counted = True
             self._index.change(self._row, self._real.pods, self.node.pods)
         before = self.node.pods
@@ -138,7 +138,7 @@ class WhatIf:
         """Whether the pod passes; of a refusal, the first that the reference would give.
 
         Args:
-            nominated: pods that will come here and must find room beside this one. The pod has to
+            nominated: pods nominated to this node, which must fit together with the pod. The pod has to
                 pass with them and without them: they may never come.
         """
         if nominated:
@@ -212,7 +212,7 @@ class LoadDryRun:
             found = self._known[load] = self._ask(load)
         return found
 
-    def status_beside(self, load: Load, nominated: Iterable[PodInfo]) -> Status:
+    def status_with(self, load: Load, nominated: Iterable[PodInfo]) -> Status:
         """The same where it has to pass with these pods added, too."""
         more = load
         for info in nominated:

@@ -4,7 +4,7 @@
 
     GrangeError
     └── SchedulerError
-        ├── CacheError            the event does not fit the cache's state: log it and go on
+        ├── CacheError            the event does not fit the cache's state: log it and continue
         ├── SnapshotInconsistent  this cycle fails; the snapshot has repaired itself for the next
         └── CacheCorrupted        the cache contradicts the cluster: rebuild it from the informers
 """
@@ -13,7 +13,7 @@ from grange.base.errors import GrangeError
 
 
 class SchedulerError(GrangeError):
-    """Base of the room's errors."""
+    """Base of the scheduler's errors."""
 
 
 class CacheError(SchedulerError):
@@ -29,4 +29,4 @@ class CacheCorrupted(SchedulerError):
 
 
 class NotAtWork(SchedulerError):
-    """The scheduler does not run here now, so it knows nothing."""
+    """The scheduler does not run in this process now."""

@@ -142,7 +142,7 @@ class EventHandlers:
         self._queue.update(info, event, self._now())
 
     def _withdraw(self, pod: Pod) -> None:
-        """Drop the pod's nomination; others may use the room."""
+        """Drop the pod's nomination; others may use the resources."""
         if self._nominator and self._nominator.remove(pod.metadata.uid):
             self._queue.move(ASSIGNED_POD_DELETE, self._now(), pod, None)
 

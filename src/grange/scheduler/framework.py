@@ -36,7 +36,7 @@ _REGISTER_MAX = 50_000  # signatures; some 20 MB at worst
 
 
 class Code(Enum):
-    """The kind of a plugin's answer.
+    """The kind of a plugin's status.
 
     ``UNRESOLVABLE`` is unschedulable, and removing pods would not help. ``SKIP`` drops the plugin's
     paired filter or score for this cycle. ``PENDING`` accepts the pod but waits for something that
@@ -57,7 +57,7 @@ _REJECTIONS = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
 
 class Status(msgspec.Struct, frozen=True, gc=False):
-    """A plugin's answer.
+    """The result of a plugin.
 
     Attributes:
         code: its kind.
@@ -119,7 +119,7 @@ class Scope(Enum):
     """What a verdict about a node depends on, besides the pod.
 
     ``NODE``: the node object. ``LOAD``: what it offers and the sum of its pods' requests, and
-    nothing else (``NodeInfo.load``); nodes of one load share the answer. ``USAGE``: the node and its
+    nothing else (``NodeInfo.load``); nodes of one load share the verdict. ``USAGE``: the node and its
     pods. ``NODES``: all node objects (scores only).
     """
 
@@ -156,7 +156,7 @@ class PreFilterResult:
     """The result of a PreFilter plugin.
 
     Attributes:
-        status: its answer; ``UNRESOLVABLE`` ends the cycle at once.
+        status: its status; ``UNRESOLVABLE`` ends the cycle at once.
         node_names: the only candidate nodes; None for all.
     """
 
@@ -476,7 +476,7 @@ class Profile:
         self.permit = [(item.name, item.permit) for item in plugins if item.permit]
         self.has_reserve_or_permit = bool(self.reserve or self.permit)
         self.events = {item.name: item.events for item in plugins}
-        # Plugins whose hints are functions of the signature, so that one answer serves a class.
+        # Plugins whose hints are functions of the signature, so that one verdict serves a class.
         self.signed = frozenset(
             item.name for item in plugins if item.signature and not item.hints_differ
         )

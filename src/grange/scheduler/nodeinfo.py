@@ -1,4 +1,4 @@
-"""What the scheduler knows of one node.
+"""A node as the scheduler sees it.
 
 A ``NodeInfo`` is the sum over a node's pods. Its parts are immutable values that a change replaces,
 so a copy of a ``NodeInfo`` costs a few references and shares everything that did not change since.
@@ -23,7 +23,7 @@ class ImageState:
 
     Attributes:
         size_bytes: as the first node reported it.
-        nodes: who has it, in order of arrival.
+        nodes: the nodes that have it, in order of arrival.
     """
 
     size_bytes: int

@@ -1,9 +1,9 @@
-"""Nominated pods: who was promised room on which node.
+"""Nominated pods: for which pods resources of which nodes are kept.
 
 A pod that preempts is nominated to its node and keeps that while its victims take their time to go.
-Until it is placed, pods that are not more important must leave it the room; more important ones
+Until it is placed, pods of no higher priority must leave it the resources; those of higher priority
 need not. What the API shows of nominations (``status.nominatedNodeName``) lags behind: it is
-taken in when it changes, and for pods that we know nothing else about.
+applied when it changes, and for pods without a nomination here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ _LEVELS_MAX = 64
 
 
 class Nominated:
-    """What one pod has to know of nominations.
+    """The nominations that matter to one pod.
 
     Args:
         first: the node that it is nominated to itself, and is tried on before all others; or empty.
@@ -43,7 +43,7 @@ class Nominated:
         self._uid = uid
 
     def on(self, node_name: str) -> _Pods:
-        """The others that it must leave room for on a node."""
+        """The other pods that it must leave resources for on a node."""
         pods = self.level.get(node_name, ())
         if node_name == self.first:
             return tuple(info for info in pods if info.uid != self._uid)
@@ -116,7 +116,7 @@ class Nominator:
             before: the node it was nominated to when it was last seen; None for a new pod.
 
         Returns:
-            Whether it lost a nomination, so that others have more room.
+            Whether it lost a nomination, so that others have more resources.
         """
         known, named = self.node_of(info.uid), info.pod.status.nominated_node_name
         changed = named != before if before is not None else not known
@@ -140,7 +140,7 @@ class Nominator:
         ]
 
     def nominations_for(self, info: PodInfo) -> Nominated | None:
-        """What a pod has to know; None when no nomination matters to it."""
+        """The nominations that matter to a pod; None without any."""
         if not self._nodes:
             return None
         first = self._nodes.get(info.uid, "")

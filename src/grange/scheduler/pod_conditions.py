@@ -1,4 +1,4 @@
-"""Tells the owner of a pod why it waits: the PodScheduled condition and an event.
+"""Reports why a pod waits: the PodScheduled condition and an event.
 
 Both are written only when their content changes, and only the newest report on a pod is ever sent, so
 a pod that fails again and again for the same reason costs nothing.
@@ -42,7 +42,7 @@ class PodConditions:
     Args:
         client: where to.
         recorder: for events; run by its owner.
-        clock, log: as everywhere.
+        clock, log: time, and failed writes.
     """
 
     def __init__(self, client: Client, recorder: Recorder, *, clock: Clock, log: Logger) -> None:

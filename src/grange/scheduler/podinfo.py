@@ -1,4 +1,4 @@
-"""What the scheduler knows of one pod.
+"""A pod as the scheduler sees it.
 
 A ``PodInfo`` is computed once from a pod and never changes.
 """
@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LabelSet:
-    """A namespace and labels; pods with equal ones cannot be told apart by selectors.
+    """A namespace and labels; selectors cannot distinguish pods with equal ones.
 
     Compared by identity, so that tables keyed by it are quick. Equal ones with labels in one order are
     one object, until so many were seen that the register is emptied: results do not rely on it.
@@ -63,13 +63,13 @@ class PodInfo(msgspec.Struct, gc=False):
         pod: the object.
         uid: its UID, the scheduler's identity of it.
         request: what it needs.
-        ports: the host ports it wants.
+        ports: the host ports it requests.
         affinity: its demands and wishes about nodes.
         has_affinity: it states any pod affinity or anti-affinity, even a preference.
-        has_required_anti_affinity: it refuses company.
+        has_required_anti_affinity: it states required anti-affinity.
         claims: the persistent volume claims it mounts, as ``namespace/name``.
         terms: its demands and wishes about other pods.
-        spread: how it wants to be spread over domains.
+        spread: its topology spread constraints, default ones included.
         images: what its containers run, by name with tag.
         devices: the devices that it holds on its node, by number.
         disks: the inline disks that it uses.

@@ -8,9 +8,9 @@ that is being tried is *in flight*; events are logged meanwhile, so that none th
 between the failure and the return to the queue. A *gated* pod is unschedulable by a PreEnqueue
 plugin's rejection and is only looked at again for the events of that plugin.
 
-When nothing is active, pods are taken out of backoff early: idling while pods wait is no
-use. That is limited to so many a second, or else a crowd of hopeless pods and a steady stream of
-events would keep the scheduler busy for nothing.
+When nothing is active, pods leave backoff early, so that the scheduler is not idle while pods wait.
+That is limited to a number a second: otherwise many pods that cannot be placed and a stream of events would
+keep the scheduler busy.
 
 Synchronous, takes ``now`` (monotonic seconds), keyed by UID.
 """
@@ -92,7 +92,7 @@ class SchedulingQueue:
     # --- pods come, change and go ------------------------------------------------------------
 
     def add(self, info: PodInfo, now: float) -> None:
-        """A pod that wants a node; one that is known already only changes."""
+        """Add a pod that needs a node; one that is in the queue already is updated."""
         if info.uid in self._pods:
             self.update(info, None, now)
             return
@@ -102,7 +102,7 @@ class SchedulingQueue:
         self._enter(pod, self._active, now)
 
     def update(self, info: PodInfo, event: ClusterEvent | None, now: float) -> None:
-        """The pod changed: try it again if a plugin that rejected it wants to know.
+        """Update a pod; retry it if a plugin that rejected it registered such an event.
 
         Args:
             info: the pod now; an unknown one is added.
@@ -125,7 +125,7 @@ class SchedulingQueue:
                 pass
 
     def delete(self, uid: str) -> None:
-        """The pod is gone, or has a node; one in flight will not come back."""
+        """Remove a pod that is gone or has a node; one in flight does not return."""
         pod = self._pods.pop(uid, None)
         if pod is None:
             return
@@ -162,7 +162,7 @@ class SchedulingQueue:
         return None if uid is None else self._pods.get(uid)
 
     def done(self, pod: QueuedPod) -> None:
-        """The pod will be bound: it leaves the queue, and its part of the log may go."""
+        """Remove a pod that will be bound, and its part of the log."""
         uid = pod.info.uid
         if self._log:
             self._end_flight(pod)
@@ -181,11 +181,11 @@ class SchedulingQueue:
         *,
         pending: frozenset[str] = frozenset(),
     ) -> None:
-        """No node for it: it waits for an event, unless one has come in the meantime.
+        """Let a pod without a feasible node wait for an event, unless one came in the meantime.
 
         Args:
             pod: as popped; one that is gone by now is dropped.
-            rejectors: the plugins that turned it down; without any it is an error.
+            rejectors: the plugins that rejected it; without any it is an error.
             now: monotonic seconds.
             pending: those of them that will recognise what they wait for.
         """
@@ -207,7 +207,7 @@ class SchedulingQueue:
                     return
 
     def fail(self, pod: QueuedPod, now: float) -> None:
-        """Its cycle or its binding failed by an error: try again after a backoff."""
+        """Retry a pod after a backoff: its cycle or its binding failed by an error."""
         self._end_flight(pod)
         if not self._returns(pod):
             return
@@ -224,13 +224,13 @@ class SchedulingQueue:
         tried: QueuedPod | None = None,
         rejector: str = "",
     ) -> None:
-        """A pod that had left for binding needs a node after all.
+        """Queue a pod again whose binding failed or was rejected.
 
         Args:
             info: the pod as it is now; one that is queued already stays as it is.
             now: monotonic seconds.
             tried: its history.
-            rejector: the plugin that turned it down while it was held; it is tried again after its
+            rejector: the plugin that rejected it while it was held; it is tried again after its
                 backoff, since what happened meanwhile is not known. Without one it is an error.
         """
         if info.uid in self._pods:
@@ -249,9 +249,9 @@ class SchedulingQueue:
         self._enter(pod, self._backoff, now)
 
     def park(self, uid: str, rejectors: frozenset[str], now: float) -> None:
-        """Put a waiting pod aside as if these plugins had turned it down, without trying it.
+        """Mark a waiting pod unschedulable as if these plugins had rejected it, without trying it.
 
-        Nothing happens to one that is in flight, gated, or turned down by them already.
+        Nothing happens to one that is in flight, gated, or rejected by them already.
         """
         pod = self._pods.get(uid)
         if pod is None or pod.pool is Pool.IN_FLIGHT or pod.gate:
@@ -268,7 +268,7 @@ class SchedulingQueue:
     def move(
         self, event: ClusterEvent, now: float, before: Object = None, after: Object = None
     ) -> int:
-        """Something happened: reconsider the pods whose rejectors asked for such an event.
+        """Reconsider the pods whose rejectors registered such an event.
 
         Returns:
             How many pods left the unschedulable pool.
@@ -301,7 +301,7 @@ class SchedulingQueue:
                 self._enter(pod, self._active, now)
 
     def flush(self, now: float) -> None:
-        """Let time pass: backoffs end, and pods without an event are tried again."""
+        """End backoffs, and retry pods that waited too long without an event."""
         for heap in (self._backoff, self._error_backoff):
             while (head := heap.head()) is not None and head[0][0] < floor(now):
                 heap.pop()
@@ -388,7 +388,7 @@ class SchedulingQueue:
         heap.push(key, self._tickets, pod)
 
     def _enter(self, pod: QueuedPod, heap: Heap, now: float) -> None:
-        """Into a heap, past the gates."""
+        """Put a pod into a heap, unless a PreEnqueue plugin holds it."""
         for name, plugin in self._profiles.of(pod.info).pre_enqueue:
             if not plugin.pre_enqueue(pod.info).ok:
                 pod.gate = name
@@ -408,7 +408,7 @@ class SchedulingQueue:
         self._unschedulable.setdefault(pod.group, {})[pod.uid] = pod
 
     def _leave(self, pod: QueuedPod) -> None:
-        """Out of whatever pool it is in; its entry in a heap becomes void."""
+        """Remove a pod from its pool; its entry in a heap becomes void."""
         pod.ticket = 0
         if pod.group is not None:
             pods = self._unschedulable[pod.group]
@@ -452,7 +452,7 @@ class SchedulingQueue:
             self._log.append(_Logged(event, before, after, uid))
 
     def _end_flight(self, pod: QueuedPod) -> list[_Logged]:
-        """Take the pod's marker out; the events since, and drop what is not needed any more."""
+        """Remove the pod's marker and trim the log; the events since the marker."""
         place = self._in_flight.pop(pod.uid, None)
         if place is None:
             return []

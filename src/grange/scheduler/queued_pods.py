@@ -9,7 +9,7 @@ import msgspec
 from grange.scheduler.podinfo import PodInfo
 
 Key = tuple[float, ...]
-# Pods with the same rejectors and signature get the same answer to every event. No signature where
+# Pods with the same rejectors and signature get the same verdict on every event. No signature where
 # some rejector's hints are not functions of it.
 GroupKey = tuple[frozenset[str], int | None]
 
@@ -53,9 +53,9 @@ class QueuedPod(msgspec.Struct, eq=False, gc=False):
         timestamp: when it was last queued.
         first_queued: when it was first queued.
         attempts: how often it was tried.
-        unschedulable_count: how often it was turned down.
+        unschedulable_count: how often it was marked unschedulable.
         errors: failures by error in a row; a plain diagnosis ends the row.
-        rejectors: the plugins that turned it down last.
+        rejectors: the plugins that rejected it last.
         pending: those of them that wait for something they will recognise.
         gate: the PreEnqueue plugin that holds it; empty when none does.
         pool: where it is.

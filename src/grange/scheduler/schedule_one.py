@@ -81,20 +81,20 @@ class ScheduleOne:
     def _handle_failure(
         self, queued: QueuedPod, info: PodInfo, state: CycleState, found: Diagnosis, now: float
     ) -> Outcome:
-        """Without a node: look for room by preemption, and queue the pod again."""
+        """Run PostFilter (preemption) for a pod without a node, and queue it again."""
         if found.error:
             self._queue.fail(queued, now)
             return Unschedulable(queued, found)
-        room, why_not = self._cycle.make_room(info, state, found)
+        result, why_not = self._cycle.run_post_filter(info, state, found)
         if why_not and found.num_nodes:
             found = replace(found, post_filter=why_not)
-        if room is not None and room.victims and self._gangs is not None:
-            room = replace(room, victims=self._gangs.gang_victims(room.victims, info))
+        if result is not None and result.victims and self._gangs is not None:
+            result = replace(result, victims=self._gangs.gang_victims(result.victims, info))
         self._queue.mark_unschedulable(queued, found.plugins, now)
-        if room is not None and room.nominated == "":
-            # Its nomination is withdrawn: pods of up to its priority may use the room.
+        if result is not None and result.nominated == "":
+            # Its nomination is withdrawn: pods of up to its priority may use the resources.
             self._queue.move(ASSIGNED_POD_DELETE, now, info.pod, None)
-        return Unschedulable(queued, found, room)
+        return Unschedulable(queued, found, result)
 
     def handle_bug(self, error: Exception, now: float) -> Outcome | None:
         """A bug, in a plugin perhaps, ended ``schedule_one``: only the pod that was tried suffers.

@@ -151,7 +151,7 @@ class SchedulingLoop:
         return False
 
     def _handle_bug(self, error: Exception, now: float) -> Outcome | None:
-        """Go on without the pod whose cycle ended in a bug; None when only a new start will do.
+        """Continue without the pod whose cycle ended in a bug; None when only a restart helps.
 
         That is so, too, when pod after pod meets one: what they share may be the reason.
         """
@@ -176,7 +176,7 @@ class SchedulingLoop:
         return outcome
 
     def _collect_permitted(self, now: float) -> None:
-        """Go on with the pods that Permit plugins have decided on."""
+        """Bind or requeue the pods that Permit plugins have decided on."""
         waiting_pods = self._cycle.waiting_pods
         if waiting_pods:
             waiting_pods.expire(now)
@@ -207,7 +207,7 @@ class SchedulingLoop:
                 self.binder.put(outcome)
             case Waiting():
                 pass
-            case Unschedulable(queued, diagnosis, room):
+            case Unschedulable(queued, diagnosis, post_filter):
                 nominated = self._cycle.nominator.node_of(queued.uid)
                 if nominated:
                     diagnosis = replace(diagnosis, nominated=nominated)
@@ -221,22 +221,22 @@ class SchedulingLoop:
                     reason=reason,
                     event_after_s=diagnosis.event_after_s,
                 )
-                if room is not None:
-                    self._evictor.put(queued.info, self._reject_held(queued.info, room))
+                if post_filter is not None:
+                    self._evictor.put(queued.info, self._reject_held(queued.info, post_filter))
             case Batch(outcomes):
                 for one in outcomes:
                     self._handle(one, now)
             case Dropped():
                 pass
 
-    def _reject_held(self, pod: PodInfo, room: PostFilterResult) -> PostFilterResult:
-        """Victims that are held run nowhere yet: they lose their place and need not be deleted."""
+    def _reject_held(self, pod: PodInfo, result: PostFilterResult) -> PostFilterResult:
+        """Reject victims that are held: they run nowhere yet, so they need not be deleted."""
         waiting_pods = self._cycle.waiting_pods
-        held = [victim.uid for victim in room.victims if victim.uid in waiting_pods]
+        held = [victim.uid for victim in result.victims if victim.uid in waiting_pods]
         for uid in held:
             waiting_pods.reject(uid, "", f"pod {pod.pod.key} preempts")
-        left = tuple(victim for victim in room.victims if victim.uid not in held)
-        return replace(room, victims=left)
+        left = tuple(victim for victim in result.victims if victim.uid not in held)
+        return replace(result, victims=left)
 
     def _complete(
         self, group: Sequence[Assumed], outcome: binder.BindOutcome, message: str
@@ -259,7 +259,7 @@ class SchedulingLoop:
                     )
                 elif not self._cache.is_on(assumed.uid, assumed.node_name):
                     self._cycle.unreserve(assumed)
-        self._wake.set()  # there is room for more
+        self._wake.set()  # the backlog has space
 
     def _retry(self, assumed: Assumed, now: float, *, gone: bool, message: str) -> None:
         self._schedule_one.forget(assumed)

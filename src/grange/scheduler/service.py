@@ -3,7 +3,7 @@
 One task schedules in short slices, so that the event loop stays responsive (``scheduling_loop``,
 which calls ``schedule_one``); binders write the bindings (``binder``); writers
 set conditions of pods that wait (``pod_conditions``). All of them are children of one nursery. Events
-of the informers come in by ``event_handlers``. Here all is put together, started and asked.
+of the informers arrive at ``event_handlers``. This module wires, starts and queries them.
 """
 
 import asyncio
@@ -211,9 +211,9 @@ class Scheduler:
             self._handlers.expire()
 
     def _start_again(self) -> None:
-        """Put all together again from what the informers hold.
+        """Rebuild all state from what the informers hold.
 
-        After a crash what is held may be the reason, and what was in flight is nowhere.
+        After a crash the state may be the reason, and what was in flight is lost.
         """
         self.queue.clear()
         for assumed in self._waiting_pods.held():
@@ -242,8 +242,8 @@ class Scheduler:
         Synchronous, and short enough to run between two decisions.
 
         Raises:
-            NotAtWork: it does not run, or not yet: another process may do its work.
-            SnapshotInconsistent: the books are being put right; ask again.
+            NotAtWork: it does not run here; another process may.
+            SnapshotInconsistent: the snapshot is being repaired; retry.
         """
         if not self._running:
             raise NotAtWork("it does not run in this process now; another one may do its work")

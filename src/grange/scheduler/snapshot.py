@@ -3,7 +3,7 @@
 A snapshot belongs to one scheduling loop and is brought up to date by the cache, which puts only the
 entries that changed. Objects keep their identity from one update to the next, because the ordered
 lists and the map share them. Every put that matters to a decision is noted in ``changes``, so that
-readers with results by row know which rows to look at again.
+readers with results by row can update just those rows.
 
 ``assume_pod`` and ``forget_pod``, ``take_out`` and ``put_back`` work on the snapshot alone, for trying
 things out; they leave the generations as they are, and the next update takes leftovers back.
@@ -110,7 +110,7 @@ class NodeInfoSnapshot:
     # --- updates by the cache ----------------------------------------------------------------
 
     def begin(self) -> None:
-        """An update starts: take trial assumptions back."""
+        """Start an update: undo trials."""
         self._unfinished = True
         if self._assumed:
             self.forget_all_assumed_pods()
@@ -164,7 +164,7 @@ class NodeInfoSnapshot:
             self._reordered = True
 
     def finish(self, tree: NodeTree) -> None:
-        """The update ends: derive the lists again where they changed.
+        """End an update: derive the lists again where they changed.
 
         Raises:
             SnapshotInconsistent: the entries are not those of the tree. Everything is dropped, so

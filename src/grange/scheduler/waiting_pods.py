@@ -1,6 +1,6 @@
 """Pods that have a node and wait for a Permit plugin before they are bound.
 
-A held pod stays assumed. Each plugin that answered ``WAIT`` has its timer; the first to run
+A held pod stays assumed. Each plugin that returned ``WAIT`` has a timer; the first to run
 out rejects. Pods that were placed together are held together: all are released when the last is
 allowed, and none is when one is rejected.
 
@@ -18,7 +18,7 @@ WAIT_MAX_S = 900.0
 
 
 class Held(Protocol):
-    """A placed pod, as far as this module knows it."""
+    """A placed pod, as far as this module uses it."""
 
     @property
     def uid(self) -> str:
@@ -30,12 +30,12 @@ P = TypeVar("P", bound=Held)
 
 @dataclass(frozen=True, slots=True)
 class Refused(Generic[P]):
-    """Pods that must be taken back.
+    """Pods that must be forgotten.
 
     Attributes:
         pods: all that were held together.
         uid: the one that was rejected.
-        plugin: who rejected it.
+        plugin: the plugin that rejected it.
         reason: why.
     """
 
@@ -52,7 +52,7 @@ class _Unit(Generic[P]):
 
 
 class WaitingPods(Generic[P]):
-    """The waiting room between placing and binding.
+    """The pods between assumption and binding that wait.
 
     Args:
         changed: called whenever there is something to collect.
@@ -75,7 +75,7 @@ class WaitingPods(Generic[P]):
 
         Args:
             pods: all of them.
-            waits: by UID, how long each plugin that answered ``WAIT`` wants to wait, in seconds;
+            waits: by UID, for how many seconds each plugin that returned ``WAIT`` holds the pod;
                 0 means as long as possible, which is a quarter of an hour.
             now: monotonic seconds.
         """
@@ -100,7 +100,7 @@ class WaitingPods(Generic[P]):
         return tuple(pod for unit in units for pod in unit.pods)
 
     def allow(self, uid: str, plugin: str) -> None:
-        """The plugin has nothing against the pod any more; nothing happens if it does not wait."""
+        """Allow a pod on behalf of a plugin; nothing happens if it does not wait."""
         unit = self._units.get(uid)
         if unit is None or unit.timers.get(uid, {}).pop(plugin, None) is None:
             return
@@ -110,7 +110,7 @@ class WaitingPods(Generic[P]):
             self.changed()
 
     def reject(self, uid: str, plugin: str, reason: str = "") -> None:
-        """The plugin is against the pod: whatever was placed with it is taken back too."""
+        """Reject a pod, and all that were placed with it."""
         unit = self._units.get(uid)
         if unit is None:
             return
@@ -143,12 +143,12 @@ class WaitingPods(Generic[P]):
         return min(found, default=None)
 
     def collect_released(self) -> list[P]:
-        """Pods that may be bound now; each is handed out once."""
+        """Pods that may be bound now; each is returned once."""
         found, self._released = self._released, []
         return found
 
     def collect_refused(self) -> list[Refused[P]]:
-        """Pods that must be taken back; each is handed out once."""
+        """Pods that must be forgotten; each is returned once."""
         found, self._refused = self._refused, []
         return found
 

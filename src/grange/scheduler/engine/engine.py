@@ -13,8 +13,8 @@ A placement or an event changes a few rows. The snapshot notes them in its log, 
 used again brings just those rows up to date. Verdicts that depend only on node objects are kept
 until the node object changes. Scores that are normalised by their maximum over the feasible nodes
 are kept raw, with that maximum; when the maximum moves, all keys are computed again (vectorised).
-Keys are grouped in blocks with a maximum each, so neither changing a key nor finding the largest
-looks at more than a few hundred of them.
+The best keys are in a heap (``lazy_heap``), so neither changing a key nor finding the largest looks at
+all of them.
 
 Why this is exact: a key depends on the class, the row's node object, the row's usage and the
 maxima. The log names every row whose node object or usage changed; the maxima are over feasible
@@ -48,7 +48,7 @@ _Concerns = tuple[tuple[int, ...], ...]
 
 
 class _Concerned:
-    """Pods of one signature whom the same placed pods concern; compared by identity, so quickly."""
+    """Pods of one signature that the same placed pods concern; compared by identity, which is quick."""
 
     __slots__ = ("concerns",)
 
@@ -56,7 +56,7 @@ class _Concerned:
         self.concerns = concerns
 
 
-# The number of a signature, for pods whom no placed pod concerns.
+# The number of a signature, for pods that no placed pod concerns.
 _Key = int | _Concerned
 
 
@@ -97,7 +97,7 @@ class Engine:
         self._latest: EquivalenceClass | None = None
         self._unconcerned: _Concerns = tuple([()] * len(profile.topology))
         self.statistics = EngineStatistics()
-        self._beside = NominatedFilter(profile, snapshot, self.statistics)
+        self._nominated_filter = NominatedFilter(profile, snapshot, self.statistics)
 
     def decide(
         self,
@@ -136,7 +136,7 @@ class Engine:
             self._classes.move_to_end(key)
         self._latest = one
         if nominated is not None:
-            return self._beside.decide(one, key, pod, nominated, state or CycleState())
+            return self._nominated_filter.decide(one, key, pod, nominated, state or CycleState())
         if self._sampler is not None:
             return self._sampler.best(one, state) or one.diagnose(snapshot)
         best = one.best(snapshot)
@@ -147,12 +147,12 @@ class Engine:
         return one.diagnose(snapshot)
 
     def forget(self) -> None:
-        """Drop all results: a decision was broken off, and some may be half renewed."""
+        """Drop all results: a decision was interrupted, and some may be inconsistent."""
         self._classes.clear()
         self._keys.clear()
         self._concerned.clear()
         self._latest = None
-        self._beside.forget()
+        self._nominated_filter.forget()
 
     @property
     def kept_classes(self) -> int:

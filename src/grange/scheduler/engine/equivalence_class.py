@@ -96,8 +96,8 @@ class EquivalenceClass:
 
     Attributes:
         pod: that pod.
-        each: PreFilter plugins must be asked for each of its pods.
-        diagnosis: why no node would do, while that is known.
+        each: PreFilter plugins run for each of its pods.
+        diagnosis: why no node is feasible, as long as that is current.
     """
 
     def __init__(self, profile: Profile, pod: PodInfo, statistics: EngineStatistics) -> None:
@@ -319,11 +319,11 @@ class EquivalenceClass:
         return keys
 
     def _lead(self, snapshot: NodeInfoSnapshot) -> None:
-        """Every key may be another."""
+        """Start a new heap: any key may have changed."""
         self._leaders = LazyHeap(self._keys, snapshot.order)
 
     def _moved(self, row: int, before: int, key: int) -> None:
-        """A row has another key."""
+        """Note that the key of a row changed."""
         self._leaders.change(before, key)
 
     # --- what changed ------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The largest of many keys that change a few at a time.
 
-A heap of the best few rows would do, if keys only fell. So the heap is lazy: a changed key is pushed
+A heap of the best few rows would be enough if keys only fell. So the heap is lazy: a changed key is pushed
 next to the row's old one, which is thrown away when it comes to the top and is not the row's key any
 more. Keys that are not above the *floor* stay outside. When the heap is empty, the best few are found
 among all rows and the floor is set below them; that is seldom, as a few is a share of all.

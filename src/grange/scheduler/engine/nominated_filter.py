@@ -1,7 +1,7 @@
-"""What the engine does about nominated pods, and how it stays exact.
+"""How nominated pods change a decision.
 
 A node with nominated pods that matter takes a pod only if the filters pass with them added, and
-without. Where node objects and loads decide alone, who is kept out where is kept by row
+without. Where node objects and loads decide alone, the refusals are kept by row
 (``nominator_cache``). Otherwise such nodes, which are few, are judged one by one in trials.
 
 The rows that refuse are then taken out of the class's feasible rows. If the best row is not among

@@ -101,7 +101,7 @@ def _checks(
 
 
 class _Judge:
-    """Tells whether a node will do, with the pods that are nominated to it and without."""
+    """The verdicts on nodes, with the pods that are nominated to them and without."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class _Judge:
         return info if info is not None and info in nodes else None
 
     def status(self, info: NodeInfo) -> Status:
-        """Whether it will do."""
+        """Whether the node is feasible."""
         pods = self._nominated.on(info.name)
         if pods:
             for other in pods:

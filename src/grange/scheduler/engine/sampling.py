@@ -48,7 +48,7 @@ class Rotation:
 
 
 class Sampler:
-    """Chooses among the first feasible nodes in rotated order, from what a class knows by row.
+    """Chooses among the first feasible nodes in rotated order, from the verdicts of a class by row.
 
     Args:
         profile: sets how many nodes.

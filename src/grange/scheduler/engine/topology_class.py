@@ -2,7 +2,7 @@
 
 Rules and rankings look at nodes only by their domains, so all rows in the same domains share their
 verdicts and the scores of the rankings. Such a group of rows is a *cell*: one for each combination
-of zones, say. Each cell has its own leaders. A decision takes the best key of each cell that the rules
+of zones, say. Each cell has a heap. A decision takes the best key of each cell that the rules
 leave open, adds the cell's score, and takes the best of those.
 
 That is exact, as a cell's score is added to all of its keys alike and therefore does not change
@@ -10,7 +10,7 @@ which is the largest. Rankings are scaled over the cells that are open and have 
 are those that hold the feasible nodes.
 
 Labels with a value for nearly every node (the hostname) make no useful cells. A rule that only asks
-whether there are pods in the domain seldom changes its mind, so it bars rows one by one instead.
+whether there are pods in the domain seldom changes its verdict, so it bars rows one by one instead.
 Everything else about such labels, and classes whose other scores are normalised by a maximum over
 the feasible nodes, takes the way over all rows: the same steps, with each row a separate place.
 """
@@ -74,7 +74,7 @@ class _Barrier:
         self.rule = rule
         self._verdicts: Mask = np.zeros(0, np.bool_)
         self._verdict = self._verdicts.data
-        # Rows by domain: those of one domain are neighbours here.
+        # Rows sorted by domain.
         self._rows = np.zeros(0, np.int64).data
         self._starts = np.zeros(1, np.int64).data
 
@@ -91,7 +91,7 @@ class _Barrier:
         return ~self._verdicts[ids]
 
     def follow(self, barred: memoryview, rows: list[int]) -> bool:
-        """Bar the rows whose verdict turned, and collect them; False to build it again."""
+        """Bar the rows whose verdict changed, and collect them; False to build it again."""
         rule = self.rule
         changed = rule.refresh()
         if changed is None:
@@ -139,7 +139,7 @@ class TopologyClass(EquivalenceClass):
         self._by_cell: list[DomainRule] = []
         self._barriers: list[_Barrier] = []
         self._checks: list[tuple[Callable[[int], bool], list[int]]] = []
-        # By cell, and a last one for rows without a node: who leads, and the largest key.
+        # By cell, and a last one for rows without a node: the heap, and the largest key.
         self._led: list[LazyHeap | None] = []
         self._top: list[int] = []
         self._stale: list[int] = []

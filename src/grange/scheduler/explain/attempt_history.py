@@ -16,7 +16,7 @@ from grange.scheduler.diagnosis import Diagnosis
 _EACH = 8
 _WAITING = 10_000
 _PLACED = 10_000
-_REASONS = 16  # of one diagnosis; every node may have a reason of its own
+_REASONS = 16  # of one diagnosis; every node may have another reason
 
 
 class AttemptResult(Enum):

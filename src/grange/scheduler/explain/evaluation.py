@@ -1,4 +1,4 @@
-"""All plugins on all nodes for one pod: unlike a decision, it goes on after the first refusal.
+"""All plugins on all nodes for one pod: unlike a decision, it continues after the first refusal.
 
 It uses the vectorised forms on the scheduler's own snapshot, between two decisions, and changes
 nothing that a decision depends on.

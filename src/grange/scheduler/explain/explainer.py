@@ -64,7 +64,7 @@ class PodExplainer:
         history: recorded attempts.
         clock: for timestamps.
         nominator: which pods are nominated to which nodes.
-        waits_for: a text about what a pod waits for that no plugin knows of; empty for nothing.
+        waits_for: a text about what a pod waits for apart from plugins; empty for nothing.
     """
 
     def __init__(  # noqa: PLR0913  all that it reads

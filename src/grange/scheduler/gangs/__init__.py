@@ -1,4 +1,4 @@
-"""Gangs: pods that are placed all or none, and queues that say how much may be used at a time.
+"""Gangs: pods that are placed all or none, and queues that limit how much may be used at a time.
 
 Owns: which pods belong to which group, quotas, and the attempt to place a whole gang.
 Never: a gang that holds a part of what it needs while it waits for the rest.

@@ -1,7 +1,7 @@
-"""How many pods of a gang there is room for, by columns: before anything is tried.
+"""How many pods of a gang fit, by columns: before anything is tried.
 
 Only amounts that a plugin counts and the filters that look at nothing but the node object are taken
-into account, so the answer is an upper bound: too little room here means that an attempt would fail.
+into account, so the result is an upper bound: too little capacity here means that an attempt would fail.
 The cost is a few operations on whole columns for each shape of pod, not for each pod.
 """
 
@@ -73,7 +73,7 @@ def copies(table: NodeTable, need: Resources, *, empty: bool = False) -> Integer
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Where there is room for each shape.
+    """How many pods of each shape fit where.
 
     Attributes:
         shapes: the shapes.
@@ -99,14 +99,14 @@ class Capacity:
         return cls(tuple(wanted), tuple(found))
 
     def whole(self) -> int:
-        """How many of the pods there is room for at most, over all rows."""
+        """How many of the pods fit at most, over all rows."""
         return sum(
             min(shape.count, int(fitting.sum()))
             for shape, fitting in zip(self.shapes, self.copies, strict=True)
         )
 
     def by_domain(self, table: NodeTable, key: str, *, unlimited: bool = False) -> dict[str, int]:
-        """The same for the rows of each value of a label; domains without any room are left out.
+        """The same for the rows of each value of a label; domains without any capacity are left out.
 
         Args:
             table: the nodes.

@@ -1,7 +1,7 @@
 """Which pods are placed together, and which may be placed at all: asked before every pod is tried.
 
-Theory of operation. The queue knows single pods. When a member of a gang comes to its head, it stands
-for the whole: if the quorum exists and the quota has room, all of it is placed in one transaction, or
+Theory of operation. The queue holds single pods. When a member of a gang comes to its head, it stands
+for the whole: if the quorum exists and the quota admits it, all of it is placed in one transaction, or
 none. After a failure the members are parked; one of each shape is marked unschedulable by the plugins
 that refused, so that the events that may help bring the gang back, and the others sleep until then.
 A failed attempt therefore costs little, and nothing at all until something happens.
@@ -193,7 +193,7 @@ class Coscheduling:
         return ""
 
     def _held_back(self, gang: Gang) -> bool:
-        """Whether the quorum may yet be rejected as a whole, so that nobody must join it."""
+        """Whether the quorum may yet be rejected as a whole, so that no member may join it."""
         permits = self._cycle.waiting_pods
         held = sum(uid in permits for uid in gang.members) if permits else 0
         return bool(held) and gang.num_counted - held < gang.min_member
@@ -224,9 +224,9 @@ class Coscheduling:
         borrowers = self._preemption.borrowers(queue, amount)
         if not borrowers or not self._refreshed():
             return None
-        found = self._preemption.make_room(
-            [(queued, queued.info)], 1, [queued.info], borrowers
-        ).get(queued.uid)
+        found = self._preemption.preempt([(queued, queued.info)], 1, [queued.info], borrowers).get(
+            queued.uid
+        )
         if found is not None:
             self._cycle.nominate(queued.info, found)
         return found
@@ -340,7 +340,7 @@ class Coscheduling:
         self.wait_line.wait_for_quota(gang, attempt.wanted, now)
         self._changed(gang.queue)
         borrowers = self._preemption.borrowers(gang.queue, attempt.wanted)
-        found = self._make_room(attempt, borrowers) if borrowers else {}
+        found = self._preempt(attempt, borrowers) if borrowers else {}
         diagnosis = self._diagnosis(refusal, _OVER)
         return self._park_all(attempt, OVER_QUOTA, diagnosis, now, found)
 
@@ -365,13 +365,13 @@ class Coscheduling:
             plugins=filters if diagnosis is None else diagnosis.plugins,
             pre_filter=summary,
         )
-        found = self._make_room(attempt)
+        found = self._preempt(attempt)
         return self._park_all(attempt, NO_ROOM, whole, now, found)
 
-    def _make_room(
+    def _preempt(
         self, attempt: GangAttempt, going: Sequence[PodInfo] = ()
     ) -> dict[str, PostFilterResult]:
-        """By member's UID, where it goes after preemption and who has to go; mostly empty."""
+        """By member's UID, its node after preemption and the victims; mostly empty."""
         if not self._refreshed():
             return {}
         pods = [past_reservations(pod) for pod in attempt.pods]
@@ -381,7 +381,7 @@ class Coscheduling:
         for domains in options.domains:
             overridden = within_domains(pods, options.key, domains)
             members = [*zip(attempt.candidates, overridden, strict=True)]
-            found = self._preemption.make_room(members, attempt.need, attempt.pods, going)
+            found = self._preemption.preempt(members, attempt.need, attempt.pods, going)
             for queued in attempt.candidates:
                 if queued.uid in found:
                     self._cycle.nominate(queued.info, found[queued.uid])

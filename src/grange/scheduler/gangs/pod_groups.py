@@ -62,7 +62,7 @@ class Gang:
         message: the same as a message.
         rank: its place in line, by the queue policy; the smaller comes first.
         timeouts: how often its timeout was over.
-        is_infeasible: not even all nodes together, empty, would do.
+        is_infeasible: not even all nodes together, empty, would hold it.
         counts: members by state.
         num_terminating: how many of those with a node are being deleted.
     """

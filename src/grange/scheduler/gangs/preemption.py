@@ -1,4 +1,4 @@
-"""Room for a whole gang by preemption, or none; and quota that was lent, back for its owner.
+"""Preemption for whole gangs, and the reclaim of quota that a queue lent.
 
 The members are gone through in order on the snapshot, as dry runs. One that finds no node asks the
 PostFilter plugins, as a single pod would; its victims are taken out of the snapshot, it is put where
@@ -35,14 +35,14 @@ _ANY_PRIORITY = 2**31  # above all there are
 
 
 class GangPreemption:
-    """Makes room for gangs.
+    """Finds nodes and victims for gangs.
 
     Args:
-        cycle: decides, and knows the PostFilter plugins.
+        cycle: decides, and runs the PostFilter plugins.
         groups: which pods belong to which group.
         quotas: what each queue uses.
         info: a pod on a node by its UID.
-        withdrawn: called with pods whose nominations were withdrawn: others may have the room.
+        withdrawn: called with pods whose nominations were withdrawn: others may use the resources.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class GangPreemption:
                         found.setdefault(info.uid, info)
         return tuple(info for info in found.values() if not info.pod.metadata.deletion_timestamp)
 
-    def make_room(
+    def preempt(
         self,
         members: Members,
         need: int,
@@ -99,7 +99,7 @@ class GangPreemption:
             return {}
         try:
             for victim in going:
-                # One whose node is gone uses quota, and no room.
+                # One whose node is gone uses quota, and no node.
                 if victim.pod.spec.node_name in self._cycle.snapshot.node_info_map:
                     self._cycle.snapshot.take_out(victim)
             found = self._try(members, need, going)
@@ -129,7 +129,7 @@ class GangPreemption:
             node = self._cycle.decide_on_snapshot(overridden, state)
             result = PostFilterResult(SUCCESS)
             if isinstance(node, Diagnosis):
-                asked = None if node.pre_filter else self._cycle.find_room(overridden, state)
+                asked = None if node.pre_filter else self._cycle.find_preemption(overridden, state)
                 if asked is None or not asked.nominated:
                     spare -= 1
                     if spare < 0:
@@ -156,7 +156,7 @@ class GangPreemption:
             if not isinstance(self._cycle.decide_on_snapshot(overridden, state), Diagnosis):
                 if self._lower.any_below(overridden.pod.spec.priority):
                     return True
-            elif self._cycle.find_room(overridden, state) is not None:
+            elif self._cycle.find_preemption(overridden, state) is not None:
                 return True
         return False
 
@@ -212,7 +212,7 @@ class GangPreemption:
         """The pods that have to go so that a queue can admit so much of its own capacity.
 
         Args:
-            queue: which wants its share back.
+            queue: the queue that reclaims its share.
             wanted: how much, in all.
 
         Returns:

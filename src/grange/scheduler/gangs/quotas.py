@@ -9,7 +9,7 @@ A *claim* is what a gang or pod that waits and comes first will need. Those that
 admitted only if both fit. It counts where its queue shares now: cohorts may change meanwhile. What
 could not be had even if nothing were in use is not claimed any more.
 
-Amounts are whole numbers: thousandths of a CPU, bytes, units. Synchronous; knows no pods, only UIDs.
+Amounts are whole numbers: thousandths of a CPU, bytes, units. Synchronous; pods are UIDs here.
 """
 
 from collections.abc import Iterable, Mapping

@@ -43,12 +43,12 @@ class GangAttempt:
 
     @cached_property
     def wanted(self) -> dict[str, int]:
-        """The quota that the first of the candidates want, as many as are needed."""
+        """The quota that as many of the first candidates as are needed request."""
         return wanted(self.candidates[: self.need])
 
 
 def wanted(pods: Iterable[QueuedPod]) -> dict[str, int]:
-    """The quota that pods want together."""
+    """The quota that pods request together."""
     return total(amounts(queued.info.request.resources) for queued in pods)
 
 

@@ -1,4 +1,4 @@
-"""Who waits for nodes or for quota, and how those who come later are kept from starving them.
+"""The gangs and pods that wait for nodes or quota, and how later ones are kept from starving them.
 
 Others may be placed before a gang that waits, as many as the queue policy allows. From then on, if it
 waits for nodes and is the first of all that do, nodes are reserved for it; if it waits for quota, its

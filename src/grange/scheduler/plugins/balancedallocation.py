@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: rather where resources end up evenly used."""
+"""NodeResourcesBalancedAllocation: prefers nodes where resources end up evenly used."""
 
 from grange.api.pod_requests import CPU, MEMORY, PodRequest
 from grange.placement import allocation
@@ -28,7 +28,7 @@ class BalancedResource(ConfigSection, frozen=True, kw_only=True):
         """Refuse a weight that would have no meaning."""
         resource_name(self.name)
         if self.weight != 1:
-            raise ValueError(refusal("weight", "must be 1: balance knows no weights"))
+            raise ValueError(refusal("weight", "must be 1: balance has no weights"))
 
 
 class BalancedAllocationArgs(PluginArgs, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """DynamicResources: refuses pods with resource claims (KEP-4381).
 
-Neither our server nor this scheduler knows ResourceClaims: a pod that names one would be bound to a
+ResourceClaims are not served here: a pod that names one would be bound to a
 node that was not chosen for its devices, so it waits with a reason.
 """
 

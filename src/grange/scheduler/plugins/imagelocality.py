@@ -1,4 +1,4 @@
-"""ImageLocality: rather where the pod's images are already, if that is not just one node."""
+"""ImageLocality: prefers nodes that have the pod's images, if more than one node has them."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

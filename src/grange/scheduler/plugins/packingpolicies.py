@@ -103,7 +103,7 @@ class GpuPacking(_GpuScore):
 class GpuClustering(_GpuScore):
     """Pods that ask for devices alike go together.
 
-    Pods are of a kind by the number of whole devices that they ask for, shares being a kind of their own.
+    Pods are of a kind by the number of whole devices that they ask for, shares being one kind.
     Four bands of a quarter of the scale each, from the top: nodes with pods of this kind alone, nodes with
     this kind among others, idle nodes, nodes with other kinds alone. Within a band, the fuller the
     better. After Gandiva (Xiao et al., OSDI 2018).

@@ -44,7 +44,7 @@ class Random(NodeScore[str, str]):
         return pod.uid
 
     def score_value(self, demand: str, value: str) -> int:
-        """Drawn for this pod and node."""
+        """A hash of pod and node."""
         return _mixed(crc32(demand.encode(), self._seed) << 32 | crc32(value.encode()))
 
 

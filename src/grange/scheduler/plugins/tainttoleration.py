@@ -1,4 +1,4 @@
-"""TaintToleration: no node with taints that the pod does not tolerate; rather few PreferNoSchedule."""
+"""TaintToleration: excludes nodes with taints that the pod does not tolerate; prefers few PreferNoSchedule."""
 
 from collections.abc import Hashable, Sequence
 from functools import partial

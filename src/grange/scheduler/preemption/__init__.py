@@ -1,4 +1,4 @@
-"""Preemption: which pods are deleted to make room for a more important one.
+"""Preemption: which pods are deleted so that one of higher priority fits.
 
 Owns: the choice of a node and of the victims on it (``victims``, ``candidates``), disruption budgets
     in that choice (``disruption_budgets``), and carrying it out (``evictor``).

@@ -4,7 +4,7 @@ On a node all less important pods are removed first; then as many as possible ar
 important first, and before all others those whose eviction would violate a disruption budget.
 
 Looking at every node of a large cluster costs more than the best of all nodes is worth, so the
-search starts somewhere and stops when it has a share of them; but it goes on until one is found
+search starts at an offset and stops when it has a share of them, but not before one is found
 that violates no disruption budget, if there is any.
 """
 
@@ -124,14 +124,14 @@ def select_victims(
     """The victims on one node, or why preemption there does not help.
 
     Args:
-        trial: of the pod that looks for room; its snapshot is left as it was.
+        trial: of the preemptor; its snapshot is left as it was.
         node: an entry of the trial's snapshot.
         budgets: what may be disrupted.
-        nominated: pods that will come to the node and must fit beside this one.
+        nominated: pods nominated to the node, which must fit together with this one.
 
     Returns:
         The victims; or the refusal that stays when all of them are gone (``UNRESOLVABLE`` when there
-        is nobody to go). An entry that has room without anybody going is an ``ERROR``.
+        are none). A node that accepts the pod without any victim is an ``ERROR``.
     """
     limit = trial.pod.pod.spec.priority
     candidates = [info for info in node.pods if info.pod.spec.priority < limit]

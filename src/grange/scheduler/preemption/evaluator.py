@@ -1,12 +1,12 @@
 """The evaluator: whether a pod without a node may preempt, on which node, and which victims.
 
 Theory of operation. Nodes that the pod refuses whatever runs there, and nodes that are too small
-for it, cannot be helped. The others are tried in the order of the node tree from a drawn offset on,
+for it, are left out. The others are tried in the order of the node tree from a random offset,
 until there are enough candidates; the best of those is chosen.
 
 Where node objects and loads decide alone, what is known of each node is known for pods of one class
 and priority (``victim_cache``): a hundred pods of one kind that preempt one after another do not try the
-same nodes a hundred times. Nothing is kept where rules about other nodes have a say; there columns
+same nodes a hundred times. Nothing is kept where rules about other nodes apply; there columns
 rule out at once the nodes that would be too small even without any less important pod
 (``lower_priority``).
 """
@@ -73,7 +73,7 @@ class _ClassState:
 
 
 class Evaluator:
-    """Finds room by preemption, for the pods of one profile.
+    """Finds nodes and victims by preemption, for the pods of one profile.
 
     Args:
         handle: the parts of the scheduling loop.
@@ -91,7 +91,7 @@ class Evaluator:
         """How many nodes were tried (a work counter)."""
 
     def __call__(self, state: CycleState, pod: PodInfo) -> PostFilterResult:
-        """What to do for a pod that no node has room for."""
+        """The node and the victims for a pod that fits no node."""
         handle = self._handle
         trial = DryRun(handle.profile, state, pod, handle.snapshot)
         nominated = handle.nominator.nominations_for(pod) or _NOTHING
@@ -260,7 +260,7 @@ class Evaluator:
 
 
 def _makes_room(info: PodInfo, pod: PodInfo) -> bool:
-    """Whether a pod is terminating to make room for more important ones."""
+    """Whether a pod of lower priority is terminating because it was preempted."""
     return (
         info.pod.spec.priority < pod.pod.spec.priority
         and bool(info.pod.metadata.deletion_timestamp)

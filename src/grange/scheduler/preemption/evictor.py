@@ -56,7 +56,7 @@ class Evictor:
     Args:
         client: where to.
         recorder: for the victims' events; run by its owner.
-        nominator: knows which nominations still hold.
+        nominator: which nominations still hold.
         activate: moves a pod to the active queue, by UID.
         clock, log: the tools.
     """
@@ -86,11 +86,11 @@ class Evictor:
         self._waiting.clear()
         self._nursery, self._workers = nursery, 0
 
-    def put(self, pod: PodInfo, room: PostFilterResult) -> None:
+    def put(self, pod: PodInfo, result: PostFilterResult) -> None:
         """Carry out what a pod's preemption asks for; returns at once."""
-        if room.nominated is not None:
-            self._waiting.append(_Job(pod, room.nominated, room.victims, room.lent))
-        self.withdraw(room.cleared)
+        if result.nominated is not None:
+            self._waiting.append(_Job(pod, result.nominated, result.victims, result.lent))
+        self.withdraw(result.cleared)
 
     def withdraw(self, pods: Iterable[PodInfo]) -> None:
         """Remove these pods' nominations from the API; returns at once."""

@@ -1,7 +1,7 @@
-"""Queue policies: who comes first of those that wait for quota or nodes. One module and one line each.
+"""Queue policies: the order of gangs and pods that wait for quota or nodes. One module and one line each.
 
 Owns: the order of gangs and pods that wait, and when one that is overtaken holds others back.
-Never: quota or nodes; a policy compares priorities and times and knows nothing else.
+Never: quota or nodes; a policy compares priorities and times only.
 Start reading at: ``best_effort_fifo``.
 """
 

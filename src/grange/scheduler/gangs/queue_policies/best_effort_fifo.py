@@ -1,4 +1,4 @@
-"""BestEffortFIFO, as Kueue calls it: by priority, then by age; who is blocked may be overtaken."""
+"""BestEffortFIFO, as Kueue calls it: by priority, then by age; one that is blocked may be overtaken."""
 
 from dataclasses import dataclass
 
