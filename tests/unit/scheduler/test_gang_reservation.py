@@ -61,6 +61,23 @@ def test_small_pods_cannot_starve_a_gang_of_one_pod_a_host(rule: dict[str, Any])
 FOUR = {"cpu": "4", "pods": "50"}
 
 
+@pytest.mark.parametrize(("taken", "left"), [("a", "b"), ("b", "a")])
+def test_reservation_counts_the_pod_that_was_just_placed(taken: str, left: str) -> None:
+    """Two nodes are equal until the pod that overtakes the gang is placed on one of them."""
+    bench = Bench(overtakes=1)
+    bench.nodes("a", "b", capacity=FOUR)
+    bench.pods("x", "y", requests={"cpu": "1"})
+    bench.run()
+    bench.group("g", 2, topology={"key": HOST, "mode": "Required"})
+    bench.pods("g0", "g1", gang="g", requests={"cpu": "2"})
+    bench.run()
+    bench.now += 1
+    bench.pods("z", requests={"cpu": "2"}, nodeSelector={HOST: taken})
+    bench.run()
+    assert bench.where["z"] == taken
+    assert [*bench.gangs.reservation.nodes] == [left]
+
+
 def spread(key: str = ZONE, skew: int = 1, **more: Any) -> dict[str, Any]:
     """A hard constraint on the pods of the gang."""
     return {

@@ -112,6 +112,7 @@ def test_120_rollback_restores_every_row_share_and_reservation() -> None:
     bench.pods("x", requests=CPU, labels={"grange.dev/queue": "q"})
     bench.run()
     flaky.booked.clear()
+    bench.cycle.refresh()
     table = bench.cycle.snapshot.table
     before = (table.cpu_used[:2].tolist(), table.pods_used[:2].tolist())
     bench.group("g", 4, queue="q")

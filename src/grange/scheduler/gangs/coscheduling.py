@@ -465,5 +465,6 @@ class Coscheduling:
         candidates = self._candidates(gang)[: gang.min_member - gang.num_counted]
         if not candidates or gang.group is None:
             return None
+        self._refreshed()  # pods were placed or forgotten since; one to be repaired serves as it is
         pods = shapes(self._profiles, [queued.info for queued in candidates])
         return choose(self._profiles, self._cycle.snapshot, pods, gang.required_topology)
