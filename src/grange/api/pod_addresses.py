@@ -10,6 +10,9 @@ from ipaddress import IPv4Address, IPv4Network
 POD_IP = "grange.dev/pod-ip"
 """Annotation of a pod: the address that it needs, where its node's range contains it."""
 
+JOB_ADDRESSES = "grange.dev/job-addresses"
+"""Annotation of a pod with ``POD_IP``: first and last address of its job, ``127.5.64.1-127.5.64.8``."""
+
 LOOPBACK = IPv4Network("127.0.0.0/8")
 MACHINE_ADDRESSES = frozenset(
     {IPv4Address("127.0.0.1"), IPv4Address("127.0.0.53"), IPv4Address("127.0.1.1")}

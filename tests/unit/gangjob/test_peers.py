@@ -3,18 +3,22 @@
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.gangjob.wired_jobs import NETWORK, blocks, context, model, pod, role
 
+from grange.api import codec
 from grange.api.kinds.node import Node, NodeSpec
-from grange.api.meta import ObjectMeta
+from grange.api.kinds.pod import Pod
+from grange.api.meta import ObjectMeta, OwnerReference
 from grange.api.names import check_dns_label
-from grange.api.pod_addresses import POD_IP, fixed_addresses
+from grange.api.pod_addresses import JOB_ADDRESSES, POD_IP, fixed_addresses
 from grange.controllers.gangjob.address_blocks import PORTS, AddressBlocks, loopback_network
+from grange.controllers.gangjob.job_context import JobContext
 from grange.controllers.gangjob.model import ServiceMode
-from grange.controllers.gangjob.peers import offset
+from grange.controllers.gangjob.peers import PeerDirectory
 
 SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=4)
 ROLES = ("launcher", "worker", "server", "eval")
@@ -85,16 +89,52 @@ def test_pod_asks_for_its_address() -> None:
     assert POD_IP not in named.get("annotations", {})
 
 
+def pods_of(*contexts: JobContext) -> list[Pod]:
+    """The first pod of each job."""
+    return [
+        codec.convert(pod(there, there.model.roles[0].name).document, Pod) for there in contexts
+    ]
+
+
 def test_block_is_taken_over_from_a_pod() -> None:
-    """A new controller has the other jobs' blocks in another order, and this one's as it is."""
-    job = model(role("worker", 3), role("eval", 2), uid="moved")
-    first = blocks()
-    plain = first.reserve("probe", 1).start
-    moved = AddressBlocks(NETWORK)
-    moved.adopt("moved", str(IPv4Address(plain + 7)), offset(job, "eval", 1))
-    peers = context(job, blocks=moved).peers
-    assert peers.host("eval", 1) == str(IPv4Address(plain + 7))
-    assert peers.host("worker", 0) == str(IPv4Address(plain + 3))
+    """A new controller gets to know the jobs in another order, and leaves them where they are."""
+    jobs = [model(role("worker", 40), role("eval", 2), uid=f"uid-{at}") for at in range(200)]
+    known = blocks()
+    before = [context(job, blocks=known) for job in jobs]
+    directory = PeerDirectory()
+    directory.update([node(str(NETWORK))], pods_of(*before))
+    for there in reversed(before):
+        after = directory.peers(there.model, there.peers.pod)
+        for member in (("worker", 0), ("worker", 39), ("eval", 1)):
+            assert after.host(*member) == there.peers.host(*member)
+
+
+@pytest.mark.parametrize("text", ["", "x", "127.5.64.1", "127.5.64.1-y", "10.0.0.1-10.0.0.2"])
+def test_malformed_block_is_ignored(text: str) -> None:
+    (found,) = pods_of(context(model(role("worker")), blocks=blocks()))
+    meta = msgspec.structs.replace(found.metadata, annotations={JOB_ADDRESSES: text})
+    known = blocks()
+    known.adopt(msgspec.structs.replace(found, metadata=meta))
+    assert known.reserve("0b3c2b9e-uid", 1) == blocks().reserve("0b3c2b9e-uid", 1)
+
+
+def test_directory_goes_by_the_nodes() -> None:
+    job = model(role("worker", 2))
+    there = context(job)
+    directory = PeerDirectory(domain="cluster.local")
+
+    def host() -> str:
+        return directory.peers(job, there.peers.pod).host("worker", 1)
+
+    assert host() == "train-worker-1.train.team.svc.cluster.local"
+    directory.update([node(str(NETWORK))], [])
+    address = host()
+    assert IPv4Address(address) in NETWORK
+    directory.update([node(str(NETWORK)), node(str(NETWORK))], [])
+    directory.forget("of another job")
+    assert host() == address
+    directory.update([node(str(NETWORK)), node("10.0.0.0/24")], [])
+    assert host() == "train-worker-1.train.team.svc.cluster.local"
 
 
 def test_block_larger_than_the_range_is_given_out() -> None:
@@ -134,7 +174,10 @@ class Blocks(RuleBasedStateMachine):
     def restart(self) -> None:
         self.blocks = AddressBlocks(IPv4Network("127.5.0.0/22"))
         for uid, block in self.known.items():
-            self.blocks.adopt(uid, str(IPv4Address(block[-1])), len(block) - 1)
+            owner = OwnerReference(api_version="v1", kind="J", name="j", uid=uid, controller=True)
+            text = f"{IPv4Address(block[0])}-{IPv4Address(block[-1])}"
+            meta = ObjectMeta(annotations={JOB_ADDRESSES: text}, owner_references=(owner,))
+            self.blocks.adopt(Pod(metadata=meta))
 
     @invariant()
     def are_apart(self) -> None:

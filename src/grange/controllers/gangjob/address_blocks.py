@@ -9,7 +9,14 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, ip_network
 
 from grange.api.kinds.node import Node
-from grange.api.pod_addresses import LOOPBACK, MACHINE_ADDRESSES, fixed_addresses
+from grange.api.kinds.pod import Pod
+from grange.api.meta import controller_of
+from grange.api.pod_addresses import (
+    JOB_ADDRESSES,
+    LOOPBACK,
+    MACHINE_ADDRESSES,
+    fixed_addresses,
+)
 
 PORTS = range(20_000, 32_768)
 """Ports of frameworks, one for each fixed address; above them Linux takes those of clients."""
@@ -66,17 +73,18 @@ class AddressBlocks:
         self._blocks[uid] = range(start, start + size)
         return self._blocks[uid]
 
-    def adopt(self, uid: str, address: str, offset: int) -> None:
-        """Note where a job's block begins, by the address of one of its pods.
-
-        Args:
-            uid: of the job.
-            address: what the pod asks for.
-            offset: the position of the pod in the block.
-        """
-        start = int(IPv4Address(address)) - offset
-        if uid not in self._blocks and start in self._fixed:
-            self._blocks[uid] = range(start, start + offset + 1)
+    def adopt(self, pod: Pod) -> None:
+        """Note the block of a pod's job, as the pod has it; nothing happens if it has none."""
+        owner = controller_of(pod.metadata)
+        text = pod.metadata.annotations.get(JOB_ADDRESSES)
+        if owner is None or text is None or owner.uid in self._blocks:
+            return
+        try:
+            first, last = (int(IPv4Address(item)) for item in text.split("-"))
+        except ValueError:
+            return  # edited by a user
+        if first in self._fixed and first <= last:
+            self._blocks[owner.uid] = range(first, last + 1)
 
     def release(self, uid: str) -> None:
         """The job is gone; nothing happens if it had no block."""

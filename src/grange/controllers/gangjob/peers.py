@@ -4,11 +4,14 @@ What is written into a pod must hold as long as its peers run: both ways answer 
 and an index in every attempt and after scaling.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address
 from typing import Protocol
 
-from grange.controllers.gangjob.address_blocks import AddressBlocks
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
+from grange.api.pod_addresses import JOB_ADDRESSES, POD_IP
+from grange.controllers.gangjob.address_blocks import AddressBlocks, loopback_network
 from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.gangjob.model import JobModel, JobRole, ServiceMode
 
@@ -32,8 +35,8 @@ class Peers(Protocol):
     def short_host(self, role: str, index: int) -> str:
         """The host name as the job's own namespace resolves it, or the address."""
 
-    def address(self, role: str, index: int) -> str:
-        """The address that a member's pod has to get; empty: any."""
+    def annotations(self, role: str, index: int) -> dict[str, str]:
+        """The annotations by which a member's pod gets its address."""
 
     def port(self, role: str, index: int, declared: int, default: int) -> int:
         """The port that a member's framework listens on.
@@ -80,9 +83,9 @@ class NamedPeers:
         """``<pod>[.<job>]``."""
         return self._pod_name(role, index) + self._subdomain
 
-    def address(self, role: str, index: int) -> str:
-        """Any: names lead to it."""
-        return ""
+    def annotations(self, role: str, index: int) -> dict[str, str]:
+        """None: names lead to any address."""
+        return {}
 
     def port(self, role: str, index: int, declared: int, default: int) -> int:
         """The declared one: every pod has all ports for itself."""
@@ -105,7 +108,7 @@ class AddressedPeers:
     def __init__(self, model: JobModel, pod_name: PodName, blocks: AddressBlocks) -> None:
         self._pod_name = pod_name
         self._blocks = blocks
-        self._start = blocks.reserve(model.uid, sum(map(capacity, model.roles))).start
+        self._block = blocks.reserve(model.uid, max(1, sum(map(capacity, model.roles))))
         self._model = model
 
     @property
@@ -125,9 +128,10 @@ class AddressedPeers:
         """The address."""
         return self.host(role, index)
 
-    def address(self, role: str, index: int) -> str:
-        """The address."""
-        return self.host(role, index)
+    def annotations(self, role: str, index: int) -> dict[str, str]:
+        """The address, and the job's block, by which a new controller knows it."""
+        first, last = IPv4Address(self._block.start), IPv4Address(self._block.stop - 1)
+        return {POD_IP: self.host(role, index), JOB_ADDRESSES: f"{first}-{last}"}
 
     def port(self, role: str, index: int, declared: int, default: int) -> int:
         """The user's, or one that no other member has: many programs bind all addresses."""
@@ -140,7 +144,7 @@ class AddressedPeers:
         return f"$(GRANGE_ROOT){path}"
 
     def _number(self, role: str, index: int) -> int:
-        return self._start + offset(self._model, role, index)
+        return self._block.start + offset(self._model, role, index)
 
 
 def capacity(role: JobRole) -> int:
@@ -160,3 +164,41 @@ def offset(model: JobModel, role: str, index: int) -> int:
             return before + index
         before += capacity(item)
     raise InvalidJob(f"spec.replicaSpecs: there is no role {role}; name one of the job's roles")
+
+
+class PeerDirectory:
+    """Decides for all jobs of a controller whether members are names or addresses.
+
+    Args:
+        domain: of the cluster, e.g. ``cluster.local``; empty: the resolver completes the names.
+    """
+
+    def __init__(self, *, domain: str = "") -> None:
+        self._domain = domain
+        self._blocks: AddressBlocks | None = None
+
+    def update(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> None:
+        """Go by the nodes as they are; call it whenever they change.
+
+        Args:
+            nodes: all nodes.
+            pods: all pods; read where the nodes' range has changed, to know the blocks of jobs.
+        """
+        network = loopback_network(nodes)
+        if network is None:
+            self._blocks = None
+        elif self._blocks is None or self._blocks.network != network:
+            self._blocks = AddressBlocks(network)
+            for pod in pods:
+                self._blocks.adopt(pod)
+
+    def peers(self, model: JobModel, pod_name: PodName) -> Peers:
+        """The members of a job."""
+        if self._blocks is None:
+            return NamedPeers(model, pod_name, domain=self._domain)
+        return AddressedPeers(model, pod_name, self._blocks)
+
+    def forget(self, uid: str) -> None:
+        """The job is gone, and its pods are."""
+        if self._blocks is not None:
+            self._blocks.release(uid)

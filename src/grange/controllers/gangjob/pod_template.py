@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from grange.api.meta import Document
 from grange.api.names import DNS_LABEL_MAX
-from grange.api.pod_addresses import POD_IP
 from grange.controllers.gangjob import gang_backends
 from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.gangjob.frameworks import framework_of
@@ -85,8 +84,7 @@ def _with_metadata(context: JobContext, member: JobMember) -> Document:
     annotations = dict(gang_annotations)
     if labels.index_annotation:
         annotations[labels.index_annotation] = str(member.index)
-    if address := context.peers.address(role.name, member.index):
-        annotations[POD_IP] = address
+    annotations |= context.peers.annotations(role.name, member.index)
     finalizers = [item for item in meta.get("finalizers") or [] if item != TRACKING_FINALIZER]
     return {
         **role.template,
