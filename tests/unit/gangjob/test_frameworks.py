@@ -149,9 +149,11 @@ def test_pytorch_world_size_counts_processes(text: str, size: str) -> None:
 
 
 def test_pytorch_worker_waits_for_name_of_master() -> None:
-    there = context(torch_job(role("Worker"), role("Master")))
+    secure = {"runAsNonRoot": True}
+    body = template(securityContext=secure)
+    there = context(torch_job(role("Worker", template=body), role("Master")))
     (waiting,) = pod(there, "Worker").document["spec"]["initContainers"]
-    assert waiting["image"] == "example/train"
+    assert (waiting["image"], waiting["securityContext"]) == ("example/train", secure)
     assert "getent hosts train-master-0" in waiting["command"][2]
     assert "initContainers" not in pod(there, "Master").document["spec"]
     addressed = context(torch_job(role("Worker"), role("Master")), blocks=blocks())

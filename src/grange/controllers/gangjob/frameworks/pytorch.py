@@ -113,8 +113,8 @@ def _wait_for_master(member: JobMember) -> tuple[Document, ...]:
         "command": ["sh", "-c", script],
         "resources": {"requests": amounts, "limits": amounts},
     }
-    if policy := container.get("imagePullPolicy"):
-        waiting["imagePullPolicy"] = policy
+    alike = ("imagePullPolicy", "securityContext")  # namespaces may refuse a pod without them
+    waiting.update((key, container[key]) for key in alike if container.get(key))
     return (waiting,)
 
 
