@@ -15,9 +15,7 @@ keep the scheduler busy.
 Synchronous, takes ``now`` (monotonic seconds), keyed by UID.
 """
 
-from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from math import floor, inf
 
@@ -27,6 +25,7 @@ from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queued_pods import (
     GroupKey,
     Heap,
+    InFlightEvents,
     Pool,
     QueuedPod,
     QueueSettings,
@@ -48,14 +47,6 @@ _STAY, _AFTER_BACKOFF, _NOW = _Requeue.STAY, _Requeue.AFTER_BACKOFF, _Requeue.NO
 _UNSCHEDULABLE, _ANY = Pool.UNSCHEDULABLE, Subject.ANY
 
 
-@dataclass(frozen=True, slots=True)
-class _Logged:
-    event: ClusterEvent
-    before: Object
-    after: Object
-    uid: str  # the only pod it is about; empty for all
-
-
 class SchedulingQueue:
     """The queue of one scheduler.
 
@@ -75,9 +66,7 @@ class SchedulingQueue:
         self._backoff = Heap(Pool.BACKOFF)
         self._error_backoff = Heap(Pool.ERROR_BACKOFF)
         self._unschedulable: dict[GroupKey, dict[str, QueuedPod]] = {}
-        self._in_flight: dict[str, int] = {}  # UID to its place in the log, oldest first
-        self._log: deque[_Logged] = deque()
-        self._log_start = 0
+        self._in_flight = InFlightEvents()
         self._tickets = 0
         self._check_due = -inf
         self._early = (-1, 0)
@@ -118,7 +107,7 @@ class SchedulingQueue:
             case Pool.ACTIVE:
                 self._push(pod, self._active)
             case Pool.IN_FLIGHT if event is not None:
-                self._note(event, before, info.pod, info.uid)
+                self._in_flight.note(event, before, info.pod, info.uid)
             case Pool.UNSCHEDULABLE if event is not None:
                 self._consider(pod, event, before, info.pod, now)
             case _:
@@ -138,8 +127,6 @@ class SchedulingQueue:
         for uid in [*self._pods]:
             self.delete(uid)
         self._in_flight.clear()
-        self._log_start += len(self._log)
-        self._log.clear()
 
     # --- trying ------------------------------------------------------------------------------
 
@@ -153,21 +140,18 @@ class SchedulingQueue:
             self._uncount(pod)
         pod.pool = _IN_FLIGHT
         pod.attempts += 1
-        self._in_flight[pod.info.uid] = self._log_start + len(self._log)
+        self._in_flight.begin(pod.info.uid)
         return pod
 
     def in_flight(self) -> QueuedPod | None:
         """The pod that was popped last and is being tried; None when none is."""
-        uid = next(reversed(self._in_flight), None)
+        uid = self._in_flight.newest()
         return None if uid is None else self._pods.get(uid)
 
     def done(self, pod: QueuedPod) -> None:
         """Remove a pod that will be bound, and its part of the log."""
         uid = pod.info.uid
-        if self._log:
-            self._end_flight(pod)
-        else:
-            self._in_flight.pop(uid, None)
+        self._in_flight.end(uid)
         if self._pods.get(uid) is pod:
             del self._pods[uid]
             if pod.pool is not _IN_FLIGHT:
@@ -192,7 +176,7 @@ class SchedulingQueue:
         if not rejectors:
             self.fail(pod, now)
             return
-        logged = self._end_flight(pod)
+        logged = self._in_flight.end(pod.uid)
         if not self._returns(pod):
             return
         pod.errors = 0
@@ -208,7 +192,7 @@ class SchedulingQueue:
 
     def fail(self, pod: QueuedPod, now: float) -> None:
         """Retry a pod after a backoff: its cycle or its binding failed by an error."""
-        self._end_flight(pod)
+        self._in_flight.end(pod.uid)
         if not self._returns(pod):
             return
         pod.errors += 1
@@ -273,7 +257,7 @@ class SchedulingQueue:
         Returns:
             How many pods left the unschedulable pool.
         """
-        self._note(event, before, after, "")
+        self._in_flight.note(event, before, after, "")
         moved = 0
         for (rejectors, signature), pods in [*self._unschedulable.items()]:
             if not self._asked_for(event, rejectors):
@@ -294,7 +278,7 @@ class SchedulingQueue:
             if pod is None or pod.pool is Pool.ACTIVE:
                 continue
             if pod.pool is Pool.IN_FLIGHT:
-                self._note(LEFTOVER, None, None, uid)
+                self._in_flight.note(LEFTOVER, None, None, uid)
             else:
                 pod.timestamp = now
                 self._leave(pod)
@@ -446,23 +430,6 @@ class SchedulingQueue:
             second, used = self._early
             self._early = (floor(now), used + 1 if second == floor(now) else 1)
         return pod
-
-    def _note(self, event: ClusterEvent, before: Object, after: Object, uid: str) -> None:
-        if self._in_flight:
-            self._log.append(_Logged(event, before, after, uid))
-
-    def _end_flight(self, pod: QueuedPod) -> list[_Logged]:
-        """Remove the pod's marker and trim the log; the events since the marker."""
-        place = self._in_flight.pop(pod.uid, None)
-        if place is None:
-            return []
-        end = self._log_start + len(self._log)
-        since = [] if place == end else list(self._log)[place - self._log_start :]
-        oldest = next(iter(self._in_flight.values()), end)
-        while self._log_start < oldest:
-            self._log.popleft()
-            self._log_start += 1
-        return since
 
     def _consider(
         self, pod: QueuedPod, event: ClusterEvent, before: Object, after: Object, now: float

@@ -1,11 +1,14 @@
-"""What the scheduling queue is made of: pools, the pods in them, and heaps with lazy removal."""
+"""The parts of the scheduling queue: pools, the pods in them, heaps, and the events of pods in flight."""
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
 
 import msgspec
 
+from grange.scheduler.clusterevents import ClusterEvent, Object
 from grange.scheduler.podinfo import PodInfo
 
 Key = tuple[float, ...]
@@ -138,3 +141,64 @@ class Heap:
             return None
         heappop(self._entries)
         return head[1]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """An event that came while a pod was in flight; ``uid`` is the only pod it concerns, or empty."""
+
+    event: ClusterEvent
+    before: Object
+    after: Object
+    uid: str
+
+
+class InFlightEvents:
+    """The pods in flight, and the events since the oldest of them was popped."""
+
+    __slots__ = ("_begun", "_log", "_start")
+
+    def __init__(self) -> None:
+        self._begun: dict[str, int] = {}  # UID to its place in the log, oldest first
+        self._log: deque[LoggedEvent] = deque()
+        self._start = 0
+
+    def __iter__(self) -> Iterator[str]:
+        """The UIDs, the oldest first."""
+        return iter(self._begun)
+
+    def __len__(self) -> int:
+        """How many events are logged."""
+        return len(self._log)
+
+    def begin(self, uid: str) -> None:
+        """A pod is in flight."""
+        self._begun[uid] = self._start + len(self._log)
+
+    def note(self, event: ClusterEvent, before: Object, after: Object, uid: str) -> None:
+        """Log an event, if any pod is in flight."""
+        if self._begun:
+            self._log.append(LoggedEvent(event, before, after, uid))
+
+    def newest(self) -> str | None:
+        """The pod that was popped last; None without any."""
+        return next(reversed(self._begun), None)
+
+    def end(self, uid: str) -> list[LoggedEvent]:
+        """A pod is in flight no longer; return the events since it was popped, and trim the log."""
+        place = self._begun.pop(uid, None)
+        if place is None or not self._log:
+            return []
+        end = self._start + len(self._log)
+        since = [] if place == end else list(self._log)[place - self._start :]
+        oldest = next(iter(self._begun.values()), end)
+        while self._start < oldest:
+            self._log.popleft()
+            self._start += 1
+        return since
+
+    def clear(self) -> None:
+        """Forget all pods and events."""
+        self._begun.clear()
+        self._start += len(self._log)
+        self._log.clear()

@@ -163,7 +163,7 @@ def test_the_log_of_events_is_forgotten_with_the_last_flight() -> None:
         queue.move(NODE_ADD, 0.0)
     for pod in flights:
         queue.done(pod)
-    assert len(queue._log) == 0
+    assert len(queue._in_flight) == 0
 
 
 BIG, SMALL = builders.node("big", capacity={"cpu": 8, "pods": 9}), builders.node("small")
