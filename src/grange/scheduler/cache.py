@@ -29,7 +29,7 @@ from grange.api.kinds.pod import Pod
 from grange.base.errors import invariant
 from grange.placement.podaffinity import Namespaces
 from grange.scheduler.errors import CacheCorrupted, CacheError
-from grange.scheduler.nodeinfo import ImageState, NodeInfo
+from grange.scheduler.nodeinfo import ImageState, ImageStates, NodeInfo
 from grange.scheduler.nodetree import NodeTree
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -73,7 +73,7 @@ class Cache:
         self._strict = strict
         self._nodes: OrderedDict[str, NodeInfo] = OrderedDict()  # most recently changed last
         self._tree = NodeTree()
-        self._images: dict[str, ImageState] = {}
+        self._images = ImageStates()
         self._namespaces: Namespaces = MappingProxyType({})
         self._pods: dict[str, PodInfo] = {}  # placed, all of them
         self._assumed: dict[str, float | None] = {}  # with the deadline, if there is one
@@ -297,7 +297,7 @@ class Cache:
         if entry is None or entry.node is None:
             raise CacheError(f"node {name} is not in the cache, so cannot be removed")
         self._tree.remove_node(node)
-        self._remove_images(entry)
+        self._images.remove(entry)
         entry.clear_node()
         if entry.pods:
             self._touch(entry)
@@ -369,7 +369,7 @@ class Cache:
             return
         snapshot.begin()
         snapshot.index.set_namespaces(self._namespaces)
-        snapshot.table.images = self._images
+        snapshot.table.images = self._images.by_name
         for entry in reversed(self._nodes.values()):
             if entry.generation <= snapshot.generation:
                 break
@@ -426,34 +426,16 @@ class Cache:
         entry.node = node
         entry.offer(allocatable)
         if old is None or old.status.images != node.status.images:
-            self._remove_images(entry)
-            entry.image_states = self._add_images(node)
+            self._images.remove(entry)
+            entry.image_states = self._images.add(node)
         self._tree.add_node(node)
         self._touch(entry)
         return entry
 
-    def _add_images(self, node: Node) -> dict[str, ImageState]:
-        states: dict[str, ImageState] = {}
-        for image in node.status.images:
-            for name in image.names:
-                state = self._images.get(name)
-                if state is None:
-                    state = self._images[name] = ImageState(image.size_bytes)
-                state.nodes[node.metadata.name] = None
-                states[name] = state
-        return states
-
-    def _remove_images(self, entry: NodeInfo) -> None:
-        for name, state in entry.image_states.items():
-            state.nodes.pop(entry.name, None)
-            if not state.nodes:
-                self._images.pop(name, None)
-        entry.image_states = {}
-
     @property
     def images(self) -> Mapping[str, ImageState]:
         """Every image that some node has, by name."""
-        return self._images
+        return self._images.by_name
 
 
 def _every_pod(_: Pod) -> bool:

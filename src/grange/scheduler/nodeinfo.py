@@ -211,6 +211,41 @@ class NodeInfo:
         return f"NodeInfo({self.name!r}, pods={len(self.pods)}, generation={self.generation})"
 
 
+class ImageStates:
+    """The images of a cluster.
+
+    Attributes:
+        by_name: every image that some node has.
+    """
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, ImageState] = {}
+
+    def add(self, node: Node) -> dict[str, ImageState]:
+        """Add the images of a node, and return them by name."""
+        states: dict[str, ImageState] = {}
+        for image in node.status.images:
+            for name in image.names:
+                state = self.by_name.get(name)
+                if state is None:
+                    state = self.by_name[name] = ImageState(image.size_bytes)
+                state.nodes[node.metadata.name] = None
+                states[name] = state
+        return states
+
+    def remove(self, entry: NodeInfo) -> None:
+        """Remove the images of a node."""
+        for name, state in entry.image_states.items():
+            state.nodes.pop(entry.name, None)
+            if not state.nodes:
+                self.by_name.pop(name, None)
+        entry.image_states = {}
+
+    def clear(self) -> None:
+        """Remove all of them."""
+        self.by_name.clear()
+
+
 def same(one: NodeInfo, other: NodeInfo) -> bool:
     """Whether both are equal, generation included."""
     names = [name for name in NodeInfo.__slots__ if name != "load"] + ["allocatable", "usage"]
