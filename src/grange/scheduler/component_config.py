@@ -10,7 +10,7 @@ points take some out (``disabled``, ``*`` for all) and put others in or change t
 are listed.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from math import isfinite
@@ -21,9 +21,8 @@ from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.scheduler import plugins
 from grange.scheduler.config import SchedulerConfig
-from grange.scheduler.domains import DomainRule
 from grange.scheduler.engine import EVERY_NODE
-from grange.scheduler.framework import NodeCheck, Plugin, Profile, TopologyPlugin
+from grange.scheduler.framework import Plugin, Profile
 from grange.scheduler.plugin_args import (
     API_VERSION,
     ConfigSection,
@@ -32,10 +31,8 @@ from grange.scheduler.plugin_args import (
     refusal,
     within,
 )
-from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.profiles import ProfileSet
+from grange.scheduler.profiles import EXTENSION_POINTS, ProfileSet, what_it_lacks, without
 from grange.scheduler.queued_pods import QueueSettings
-from grange.scheduler.snapshot import NodeInfoSnapshot
 
 KIND = "KubeSchedulerConfiguration"
 DEFAULT_NAME = "default-scheduler"
@@ -274,86 +271,11 @@ def _unknown(path: str, name: str) -> ConfigurationError:
 # --- which plugins, and what of each ---------------------------------------------------------------
 
 
-def _drop(field: str) -> Callable[[Plugin], Plugin]:
-    return lambda plugin: replace(plugin, **{field: None})  # type: ignore[arg-type]  # any field may be None
-
-
-class _ScoreOnly:
-    """A plugin about other nodes that rules none out."""
-
-    def __init__(self, whole: TopologyPlugin) -> None:
-        self.concerns = whole.concerns
-        self.score = whole.score
-        self.explain = whole.explain
-        self.ranking = whole.ranking
-
-    def filter(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> NodeCheck | None:
-        return None
-
-    def rules(
-        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
-    ) -> Sequence[DomainRule]:
-        return ()
-
-
-def _drop_filter(plugin: Plugin) -> Plugin:
-    return replace(plugin, filter=None, topology=plugin.topology and _ScoreOnly(plugin.topology))
-
-
-def _drop_score(plugin: Plugin) -> Plugin:
-    return replace(plugin, score=None, weight=0)
-
-
-def _keep(plugin: Plugin) -> Plugin:
-    return plugin
-
-
-# A plugin without an extension point. Where the plugin does nothing there, it stays as it is.
-_WITHOUT: Mapping[str, Callable[[Plugin], Plugin]] = {
-    "pre_enqueue": _drop("pre_enqueue"),
-    "queue_sort": _drop("queue_sort"),
-    "pre_filter": _drop("pre_filter"),
-    "filter": _drop_filter,
-    "post_filter": _drop("post_filter"),
-    "pre_score": _keep,
-    "score": _drop_score,
-    "reserve": lambda plugin: replace(plugin, reserve=None, device_allocator=None),
-    "permit": _drop("permit"),
-    "pre_bind": _keep,
-    "bind": _drop("bind"),
-    "post_bind": _keep,
-}
-
-
-# What a plugin must have to be enabled at a point, any of it, and the message for one without. The
-# stages that prepare or follow another one are part of that one here.
-_NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "pre_enqueue": (("pre_enqueue",), "hold pods back"),
-    "queue_sort": (("queue_sort",), "sort the queue"),
-    "pre_filter": (("pre_filter", "filter", "topology"), "filter"),
-    "filter": (("filter", "topology"), "filter"),
-    "post_filter": (("post_filter",), "act when no node fits"),
-    "pre_score": (("score", "topology"), "score"),
-    "score": (("score", "topology"), "score"),
-    "reserve": (("reserve", "device_allocator"), "reserve"),
-    "permit": (("permit",), "permit"),
-    "pre_bind": ((), "act before binding"),
-    "bind": (("bind",), "bind"),
-    "post_bind": ((), "act after binding"),
-}
-# Where Kubernetes' plugin of the name does what is done at another point here, or is not needed.
-_AS_ELSEWHERE: Mapping[str, frozenset[str]] = {
-    "VolumeBinding": frozenset({"filter", "pre_score", "score", "reserve", "pre_bind"}),
-}
-
-
 def _refuse_idle(enabled: Sequence[Enabled], point: str, path: str, known: _Known) -> None:
     """Refuse plugins without an effect at the point, and weights without an effect."""
-    fields, verb = _NEEDS[point]
     for at, item in enumerate(enabled):
-        does = any(getattr(known[item.name], field) is not None for field in fields)
-        if not does and point not in _AS_ELSEWHERE.get(item.name, ()):
-            text = f"{item.name} does not {verb}"
+        if lacking := what_it_lacks(known[item.name], point):
+            text = f"{item.name} does not {lacking}"
             raise ConfigurationError(f"{path}.enabled[{at}].name: {text}")
         if item.weight and point != "score":
             text = "counts at score and multiPoint only"
@@ -366,7 +288,7 @@ def _chosen(given: Plugins, path: str, known: _Known) -> list[Plugin]:
     weights = {item.name: item.weight or 1 for item in given.multi_point.enabled}
     used = dict.fromkeys(whole)
     kept: dict[str, dict[str, None]] = {}
-    for point in _WITHOUT:
+    for point in EXTENSION_POINTS:
         changes: PluginSet = getattr(given, point)
         here = f"{path}.{_camel(point)}"
         kept[point] = dict.fromkeys(_merged(whole, changes, here, known))
@@ -381,9 +303,9 @@ def _reduced(
     plugin: Plugin, kept: Mapping[str, Mapping[str, None]], weights: Mapping[str, int]
 ) -> Plugin:
     made = replace(plugin, weight=weights.get(plugin.name, plugin.weight))
-    for point, without in _WITHOUT.items():
+    for point in EXTENSION_POINTS:
         if plugin.name not in kept[point]:
-            made = without(made)
+            made = without(made, point)
     return made
 
 
