@@ -105,6 +105,7 @@ class JobSimulator:
     status_writes: int = 0
     created: list[str] = field(default_factory=list)
     job_deleted: bool = False
+    conflicts: int = 0
     _uids: int = 0
 
     # --- the controller -----------------------------------------------------------------------
@@ -132,6 +133,17 @@ class JobSimulator:
             write()
         self.events += plan.events
         return plan
+
+    def late_writes(self, plan: JobPlan) -> None:
+        """The writes of an earlier plan once more, as preconditions let them pass."""
+        for deletion in plan.delete:
+            if self.pods.get(deletion.pod.name) == deletion.pod:
+                self.delete(deletion.pod.name)
+        for pod in plan.release:
+            self.release(pod.name, uid=pod.uid)
+        for creation in plan.create:
+            if gen_general_name(self.model.name, creation.role, creation.index) not in self.pods:
+                self.create(creation)
 
     def _writes(self, plan: JobPlan) -> Iterator[Callable[[], object]]:
         if plan.status != self.status:
@@ -177,6 +189,7 @@ class JobSimulator:
         """Create a pod, unless its name is in use."""
         name = gen_general_name(self.model.name, creation.role, creation.index)
         if name in self.pods:
+            self.conflicts += 1
             return None
         return self.add(creation.role, creation.index, attempt=creation.attempt, tracked=True)
 

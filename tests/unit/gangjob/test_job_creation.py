@@ -122,6 +122,14 @@ def test_lower_parallelism_deletes_pods_without_a_charge() -> None:
     assert (world.phase, world.role("").failed) == ("Running", 0)
 
 
+def test_pods_that_stop_use_up_the_parallelism() -> None:
+    model = batch_job(4, parallelism=2, default_action=FailureAction.RESTART_JOB)
+    world = JobSimulator(model).started()
+    world.fail("train--0")
+    assert [item.index for item in world.step().create] == [2]
+    assert creations(world) == []
+
+
 # --- surplus and duplicates ------------------------------------------------------------------------
 
 

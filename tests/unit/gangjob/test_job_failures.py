@@ -339,6 +339,47 @@ def test_pod_of_a_lost_node_is_let_go_when_its_end_is_overdue() -> None:
     assert restarts(world) == (0, 0, 1)
 
 
+def test_late_report_of_a_lost_node_is_counted_once() -> None:
+    world = JobSimulator(gang_job(workers(2, restart_policy=RestartPolicy.ON_FAILURE))).started()
+    world.restart_in_place(WORKER_0, 2)
+    ended = world.now
+    world.forward(5)
+    world.delete(WORKER_0)
+    world.forward(35)
+    world.step(limit=1)
+    assert restarts(world) == (2, 0, 1)
+    world.end(WORKER_0, finished_at=ended)
+    world.settle()
+    assert world.role().completed_indexes == "0"
+    assert restarts(world) == (2, 0, 1)
+
+
+def test_restarts_of_an_earlier_attempt_are_counted_once() -> None:
+    role = workers(3, restart_policy=RestartPolicy.ON_FAILURE)
+    restart = rule(FailureAction.RESTART_JOB_UNCHARGED, 4)
+    world = JobSimulator(gang_job(role, failure_rules=(restart,))).started()
+    for name in (WORKER_0, WORKER_1, WORKER_2):
+        world.restart_in_place(name, 1)
+    world.end(WORKER_2)
+    world.step()
+    world.fail(WORKER_0, code=4)
+    for _ in range(4):
+        world.step(limit=1)
+    world.started()
+    assert restarts(world) == (3, 0, 1)
+
+
+def test_restarts_of_a_given_up_pod_are_counted_once() -> None:
+    role = workers(2, restart_policy=RestartPolicy.ON_FAILURE, backoff_limit_per_index=1)
+    restart = rule(FailureAction.RESTART_JOB_UNCHARGED, 4)
+    world = JobSimulator(gang_job(role, failure_rules=(restart,))).started()
+    world.restart_in_place(WORKER_0, 2)
+    world.step(limit=1)
+    world.fail(WORKER_1, code=4)
+    world.started()
+    assert (world.role().attempt, restarts(world)) == (1, (2, 0, 1))
+
+
 def test_c74_own_deletions_trigger_no_policy() -> None:
     world = with_rules(rule(FailureAction.FAIL_JOB, 143), rule(FailureAction.RESTART_JOB, 1))
     world.fail(WORKER_0)
@@ -354,6 +395,14 @@ def test_c74_failed_pods_stay_when_no_retry_is_left() -> None:
     world.settle()
     assert list(world.pods) == [WORKER_0]
     assert not world.pods[WORKER_0].tracked
+
+
+def test_c74_failed_pods_stay_when_one_of_them_ends_the_job() -> None:
+    world = JobSimulator(batch_job(3, backoff_limit=1)).started()
+    world.fail("train--0", "train--1")
+    world.settle()
+    assert world.reason("Failed") == "BackoffLimitExceeded"
+    assert sorted(world.pods) == ["train--0", "train--1"]
 
 
 # --- indexes and elastic roles -----------------------------------------------------------------------
@@ -375,6 +424,15 @@ def test_index_is_given_up_at_its_own_limit() -> None:
     world.end(WORKER_0, WORKER_2)
     world.settle()
     assert world.reason("Failed") == "FailedIndexes"
+
+
+def test_late_pod_of_a_given_up_index_is_deleted() -> None:
+    world = JobSimulator(indexed(backoff_limit_per_index=0)).started()
+    world.fail(WORKER_1)
+    world.settle()
+    world.delete(WORKER_1)
+    world.add("worker", 1)
+    assert [item.pod.name for item in world.plan().delete] == [WORKER_1]
 
 
 def test_too_many_failed_indexes_fail_the_job() -> None:

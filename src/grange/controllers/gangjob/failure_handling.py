@@ -10,7 +10,11 @@ from grange.controllers.gangjob.job_members import INDEX_FINISHED, RoleMembers
 from grange.controllers.gangjob.job_reasons import JobReason
 from grange.controllers.gangjob.model import FailureAction, JobEvent, JobPod
 from grange.controllers.gangjob.plan_draft import JobEnd, PlanDraft
-from grange.controllers.gangjob.pod_counting import live_in_place_restarts, replace
+from grange.controllers.gangjob.pod_counting import (
+    end_attempt,
+    live_in_place_restarts,
+    replace,
+)
 from grange.controllers.gangjob.pod_outcomes import PodOutcome
 
 MOST_COUNTED = 500
@@ -136,8 +140,8 @@ def _handle_job(draft: PlanDraft, decision: FailureDecision) -> JobEnd | None:
             return end
         _charge(draft, decision)
     for members in draft.members.roles.values():
-        members.counts.start_attempt()
-        members.retire()
+        end_attempt(draft, members)
+        members.counts.clear_indexes()
     draft.restarts.append(f"all roles are restarted: {_explain(decision)}")
     return None
 
@@ -153,8 +157,8 @@ def _restart_roles(draft: PlanDraft, ordered: list[FailureDecision]) -> JobEnd |
         if end:
             return end
         _charge(draft, first)
-        members.counts.start_attempt()
-        members.retire()
+        end_attempt(draft, members)
+        members.counts.clear_indexes()
         draft.restarts.append(f"role {members.counts.role.name} is restarted: {_explain(first)}")
     return None
 

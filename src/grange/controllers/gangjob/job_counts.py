@@ -42,9 +42,8 @@ class RoleCounts:
             return 0
         return self.role.replicas - len(self.given_up) - self.role.min_replicas
 
-    def start_attempt(self) -> None:
-        """Start the role anew: all indexes have to run again."""
-        self.attempt += 1
+    def clear_indexes(self) -> None:
+        """Let all indexes run again."""
         self.completed.clear()
         self.given_up.clear()
 

@@ -30,7 +30,7 @@ class RoleMembers:
 
     Attributes:
         counts: of the role.
-        current: the pod of each index, of the current attempt.
+        current: the pod of each index, of the current attempt, in the order of the indexes.
         outcomes: of the pods in ``current``.
         surplus: pods that are deleted and trigger no policy, and why.
         occupied: indexes whose pods' names are in use.
@@ -44,7 +44,8 @@ class RoleMembers:
 
     def having(self, *outcomes: PodOutcome) -> list[JobPod]:
         """The pods of ``current`` with one of these outcomes, by index."""
-        return [self.current[i] for i in sorted(self.current) if self.outcomes[i] in outcomes]
+        stands = self.outcomes
+        return [pod for index, pod in self.current.items() if stands[index] in outcomes]
 
     def remove(self, index: int, why: str) -> None:
         """Make the pod of an index surplus."""
@@ -53,7 +54,7 @@ class RoleMembers:
 
     def retire(self) -> None:
         """Make all pods surplus, because the role starts another attempt."""
-        for index in sorted(self.current):
+        for index in list(self.current):
             self.remove(index, EARLIER_ATTEMPT)
 
     @property
@@ -96,6 +97,7 @@ def assign(counts: JobCounts, pods: Iterable[JobPod], now: datetime) -> JobMembe
             else:
                 _assign_to_index(role, pod, now)
     for role in members.roles.values():
+        role.current = dict(sorted(role.current.items()))
         _remove_finished_indexes(role)
         _remove_stopped_by_parallelism(role)
     return members
@@ -119,7 +121,7 @@ def _quality(pod: JobPod, stands: PodOutcome) -> tuple[int, bool, datetime, str]
 
 def _remove_finished_indexes(role: RoleMembers) -> None:
     """A pod that came late to an index that is finished has nothing to do."""
-    for index in sorted(role.current):
+    for index in list(role.current):
         ended = role.outcomes[index] in ENDED
         if index in role.counts.completed:
             if role.outcomes[index] is not PodOutcome.COMPLETE:

@@ -13,7 +13,9 @@ derived from pods again is in the status, which is written before anything that 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as with_changes
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -48,6 +50,7 @@ def plan(inputs: JobInputs) -> JobPlan:
     if model.deleting:
         tracked = tuple(pod for pod in inputs.pods if pod.tracked)
         return JobPlan(inputs.status, release=tracked, gang=False)
+    inputs = with_changes(inputs, pods=tuple(sorted(inputs.pods, key=attrgetter("name"))))
     counts = job_counts.load(model, inputs.status, inputs.pods)
     draft = PlanDraft(inputs, counts, job_members.assign(counts, inputs.pods, inputs.now))
     writer = JobStatusWriter(inputs.status, model.kind, inputs.now)
@@ -187,8 +190,7 @@ def _suspended(draft: PlanDraft, writer: JobStatusWriter) -> JobPlan:
     if draft.inputs.status.start_time:
         # The pods that stop now belong to an attempt that is over, also after the job is resumed.
         for members in draft.members.roles.values():
-            members.counts.attempt += 1
-            members.retire()
+            pod_counting.end_attempt(draft, members)
     for pod in draft.inputs.pods:
         draft.delete(pod, SUSPENDED)
     writer.suspend()

@@ -1,7 +1,7 @@
 """Which pods are counted in this pass, and which failures the failure policy decides about."""
 
 from grange.controllers.gangjob import job_counts
-from grange.controllers.gangjob.job_members import RoleMembers
+from grange.controllers.gangjob.job_members import EARLIER_ATTEMPT, RoleMembers
 from grange.controllers.gangjob.model import JobPod, RestartPolicy
 from grange.controllers.gangjob.plan_draft import PlanDraft
 from grange.controllers.gangjob.pod_outcomes import (
@@ -35,10 +35,20 @@ def count_ended(draft: PlanDraft) -> tuple[list[JobPod], list[JobPod]]:
                 disrupted.append(pod)
         for pod in members.having(PodOutcome.STOPPING):
             _wait_for_report(draft, pod)
-        for pod, _ in members.surplus:
-            _count_surplus(draft, pod, members)
+        for pod, why in members.surplus:
+            _count_surplus(draft, pod, members, why)
     draft.release(*(pod for pod in draft.members.strays if _has_ended(draft, pod)))
     return failed, disrupted
+
+
+def end_attempt(draft: PlanDraft, members: RoleMembers) -> None:
+    """Make all pods of a role surplus; those that are counted by their index stay counted."""
+    for pod in members.having(*ENDED):
+        finished = pod.index in members.counts.completed or pod.index in members.counts.given_up
+        if finished and job_counts.in_place_restarts(members.counts.role, pod):
+            draft.counts.counted.add(pod.uid)
+    members.counts.attempt += 1
+    members.retire()
 
 
 def replace(draft: PlanDraft, pod: JobPod) -> None:
@@ -63,12 +73,12 @@ def _count_completed(draft: PlanDraft, members: RoleMembers) -> None:
         draft.completions.add(pod.role)
 
 
-def _count_surplus(draft: PlanDraft, pod: JobPod, members: RoleMembers) -> None:
-    """The end of a surplus pod triggers nothing, but restarts inside of it happened."""
+def _count_surplus(draft: PlanDraft, pod: JobPod, members: RoleMembers, why: str) -> None:
+    """The end of a surplus pod triggers nothing; restarts inside of it count if it was wanted."""
     if not _has_ended(draft, pod):
         _wait_for_report(draft, pod)
         return
-    if pod.index < members.counts.role.replicas:
+    if why == EARLIER_ATTEMPT:
         _count_once(draft, pod, members)
     draft.release(pod)
 
