@@ -16,7 +16,6 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, Document
@@ -98,10 +97,8 @@ class Fleet:
         ready = self.ready()
         available = {self.pods[name].metadata.uid for name in ready}
         started = time.process_time()
-        active = [pod for pod in owned if pods.is_active(pod)]
         now = EPOCH + timedelta(seconds=self.now)
-        facts = rollout.RolloutInputs(self.owner, active, available, NODES, frozenset(), now)
-        decision = rollout.decide(facts)
+        decision = rollout.decide(inputs.Inputs(self.owner, owned, NODES, available=available), now)
         plan = logic.plan(
             inputs.Inputs(
                 decision.controller,

@@ -60,14 +60,14 @@ async def test_a_machine_is_eligible_for_its_holder_alone(make: MakePool, clock:
     pool = make(["m1", "m2"])
     there = [builders.node(name) for name in ("m1", "m2", "own")]
     scheduler = MachinePoolScheduler(NodeSelectorScheduler(lambda: there), pool, clock)
-    assert await scheduler.eligible_nodes(WEB) == ["own"]
+    assert (await scheduler.eligible_nodes())(WEB) == ["own"]
     assert await scheduler.allocate_nodes(WEB, 1, request_id="t1") == ("m1",)
-    assert await scheduler.eligible_nodes(WEB) == ["m1", "own"]
-    assert await scheduler.eligible_nodes(API) == ["own"]
+    assert (await scheduler.eligible_nodes())(WEB) == ["m1", "own"]
+    assert (await scheduler.eligible_nodes())(API) == ["own"]
     with pytest.raises(AllocationRefused, match="add machines"):
         await scheduler.allocate_nodes(API, 2, request_id="t2")
     await scheduler.deallocate_nodes(WEB, ["m1", "own"])
-    assert await scheduler.eligible_nodes(WEB) == ["own"]
+    assert (await scheduler.eligible_nodes())(WEB) == ["own"]
 
 
 async def test_a_request_of_an_earlier_owner_changes_nothing(make: MakePool) -> None:

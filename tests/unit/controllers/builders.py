@@ -1,15 +1,17 @@
 """Objects for tests of controllers: the least that is valid, with what matters as arguments."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from grange.api.kinds.node import Node, Taint
-from grange.api.kinds.pod import Pod
+from grange.api.kinds.pod import Pod, is_active
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.controllers.replication import podtemplate
-from grange.controllers.shared import pod_identity
+from grange.controllers.replication.inputs import Inputs
+from grange.controllers.shared import deletion_order, pod_identity
 
 TEMPLATE: Document = {
     "metadata": {"labels": {"app": "web"}},
@@ -113,3 +115,14 @@ def pod(
         "containerStatuses": [{"name": "web", "restartCount": facts.get("restarts", 0)}],
     }
     return msgspec.convert(document, Pod)
+
+
+def inputs(
+    owner: ReplicationController, owned: Sequence[Pod], eligible: Collection[str], **facts: Any
+) -> Inputs:
+    """What a plan depends on; the ready pods are available."""
+    down = facts.get("down", ())
+    ready = {
+        pod.metadata.uid for pod in owned if is_active(pod) and deletion_order.is_ready(pod, down)
+    }
+    return Inputs(owner, owned, eligible, **{"available": frozenset(ready), **facts})

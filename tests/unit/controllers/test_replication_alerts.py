@@ -14,7 +14,7 @@ from grange.api.meta import Condition, ObjectKey
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import alert_rules, status_conditions
+from grange.controllers.replication import alert_rules, condition_types, status_conditions
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.sim.simulated_pool import SimulatedPool
@@ -126,7 +126,11 @@ async def test_next_owner_reports_and_resolves_alerts(
 
 
 def test_alerting_conditions_exist() -> None:
-    assert alert_rules.URGENCY.keys() <= {kind for kind, _ in status_conditions.RULES}
+    assert (
+        alert_rules.URGENCY.keys()
+        <= status_conditions.RULES.keys()
+        == condition_types.BY_NAME.keys()
+    )
 
 
 def condition(reason: str, status: str = "True") -> Condition:

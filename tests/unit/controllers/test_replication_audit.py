@@ -35,7 +35,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.audit.config import AuditConfig
 from grange.controllers.audit.controller import AuditController
-from grange.controllers.replication import outbox
+from grange.controllers.replication import audit_trail
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.plan import Addition, Plan, Removal
@@ -84,8 +84,10 @@ def test_a1_a_record_names_the_members_that_are_left() -> None:
     web = builders.controller(replicas=2)
     one, two = (builders.pod(web, node=node) for node in ("1", "2"))
     plan = Plan(create=(Addition("web-3", "3"),), delete=(Removal(two, "Surplus"),))
-    done = outbox.entry(web, MEMBERSHIP_CHANGED, NOW, plan=plan)
-    document = outbox.record(web, done, audit_records.members_after([one, two], [done]))
+    done = audit_trail.entry(web, MEMBERSHIP_CHANGED, NOW, plan=plan)
+    subject = audit_records.AuditedController("default", "web", web.metadata.uid, 2)
+    members = audit_records.members_after([one, two], [done])
+    document = audit_records.record_of(subject, done, members)
     spec = msgspec.convert(document["spec"], AuditSpec)
     assert spec.event == MEMBERSHIP_CHANGED
     assert [(item.pod, item.node) for item in spec.members] == [("web-1", "1"), ("web-3", "3")]
@@ -161,18 +163,20 @@ def test_what_did_not_come_true_is_not_recorded() -> None:
         removed=(MemberPod("web-2", uid="uid-web-2"), MemberPod("web-3", uid="uid-web-3")),
         message="Surplus",
     )
-    done = outbox.settled(entry, [one, two, going])
+    done = audit_trail.effective(entry, [one, two, going])
     assert done is not None
     assert (names(done.added), names(done.removed)) == (["web-1"], ["web-3"])
     assert done.message == "Surplus"
     three = builders.pod(web, node="3")
-    came = outbox.settled(entry, [one, two, three])
+    came = audit_trail.effective(entry, [one, two, three])
     assert came is not None
     assert (names(came.removed), came.message) == ([], ""), "not why those go who stay"
     nothing = OutboxEntry("e", MEMBERSHIP_CHANGED, added=(MemberPod("web-9"),))
-    assert outbox.settled(nothing, [one]) is None
+    assert audit_trail.effective(nothing, [one]) is None
     of_transfer = OutboxEntry("e", "NodeTransferStarted", transfer=TRANSFER)
-    assert outbox.settled(of_transfer, []) is of_transfer, "it came true with its announcement"
+    assert audit_trail.effective(of_transfer, []) is of_transfer, (
+        "it came true with its announcement"
+    )
 
 
 # --- through the API -----------------------------------------------------------------------------
@@ -377,22 +381,24 @@ async def test_what_the_cache_does_not_show_is_not_recorded_again(
 def test_terminating_pod_is_not_the_announced_one_of_its_name() -> None:
     owner = builders.controller(replicas=1)
     plan = Plan(create=(Addition("web-a", "a"),))
-    announced = outbox.entry(owner, MEMBERSHIP_CHANGED, datetime(2026, 1, 1, tzinfo=UTC), plan=plan)
+    announced = audit_trail.entry(
+        owner, MEMBERSHIP_CHANGED, datetime(2026, 1, 1, tzinfo=UTC), plan=plan
+    )
     leaving = builders.pod(owner, node="a", deleted=True)
-    assert outbox.settled(announced, [leaving]) is None
+    assert audit_trail.effective(announced, [leaving]) is None
 
 
 def test_pod_announced_to_go_is_not_the_new_one_of_its_name() -> None:
     owner = builders.controller(replicas=1)
     before = builders.pod(owner, node="a", bound=False)
     plan = Plan(create=(Addition("web-a", "a"),), delete=(Removal(before, "Outdated"),))
-    announced = outbox.entry(owner, MEMBERSHIP_CHANGED, NOW, plan=plan)
-    assert outbox.settled(announced, [before]) is None, "nothing was done"
-    gone = outbox.settled(announced, [])
+    announced = audit_trail.entry(owner, MEMBERSHIP_CHANGED, NOW, plan=plan)
+    assert audit_trail.effective(announced, [before]) is None, "nothing was done"
+    gone = audit_trail.effective(announced, [])
     assert gone is not None
     assert (names(gone.added), names(gone.removed)) == ([], ["web-a"])
     made = replace(before, metadata=replace(before.metadata, uid="another"))
-    assert outbox.settled(announced, [made]) == announced
+    assert audit_trail.effective(announced, [made]) == announced
 
 
 @pytest.mark.parametrize("crash_after", range(1, 6))

@@ -14,7 +14,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.reconciler import FINALIZER
+from grange.controllers.replication.controller_status import FINALIZER
 
 
 async def gone(there: World) -> bool:

@@ -16,8 +16,8 @@ from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.rollouts import RolloutLimits
-from grange.controllers.replication import logic, rollout
-from grange.controllers.replication.inputs import Inputs, InvalidController, sort_by_owner
+from grange.controllers.replication import logic
+from grange.controllers.replication.inputs import InvalidController, Sides, sort_by_owner
 from grange.controllers.replication.plan import Addition, Plan
 from grange.controllers.shared import deletion_order, pod_identity
 
@@ -30,7 +30,7 @@ def decide(
     eligible: Sequence[str] = (),
     **rest: Any,
 ) -> Plan:
-    return logic.plan(Inputs(owner, owned, eligible, **rest))
+    return logic.plan(builders.inputs(owner, owned, eligible, **rest))
 
 
 def created(plan: Plan) -> list[str]:
@@ -286,7 +286,7 @@ def test_rollout_counts_each_template_and_makes_what_is_missing() -> None:
     before = builders.controller(replicas=3)
     owner = builders.controller(replicas=3, template=OTHER)
     owned = [*on_nodes(before, "a", "b"), *on_nodes(owner, "c")]
-    sides = rollout.Sides(new=2, old=2, source=before)
+    sides = Sides(new=2, old=2, source=before)
     plan = decide(owner, owned[1:], list("abcd"), sides=sides)
     assert plan.create == (Addition("web-a", "a"), Addition("web-d", "d", before))
     assert decide(owner, owned, list("abcd"), sides=sides).create == (Addition("web-d", "d"),)
@@ -297,7 +297,7 @@ def test_rollout_takes_old_pods_by_rank_while_enough_available() -> None:
     owner = builders.controller(replicas=4, template=OTHER)
     sick = builders.pod(before, node="d", ready=False)
     owned = [*on_nodes(before, *"abc"), sick]
-    gone = rollout.Sides(new=0, old=0)
+    gone = Sides(new=0, old=0)
     for minimum, names in ((4, ["web-d"]), (3, ["web-d"]), (2, ["web-d", "web-c"])):
         limits = RolloutLimits(minimum, 4)
         assert deleted(decide(owner, owned, list("abcd"), sides=gone, limits=limits)) == names
@@ -306,7 +306,7 @@ def test_rollout_takes_old_pods_by_rank_while_enough_available() -> None:
 def test_dead_old_pods_are_not_remade_without_a_good_template() -> None:
     owner = builders.controller(replicas=3, template=OTHER)
     owned = on_nodes(builders.controller(replicas=3), "a")
-    plan = decide(owner, owned, list("abc"), sides=rollout.Sides(new=0, old=2))
+    plan = decide(owner, owned, list("abc"), sides=Sides(new=0, old=2))
     assert plan.create == ()
 
 
@@ -323,7 +323,7 @@ def test_w14_silent_pod_goes_only_while_the_minimum_holds() -> None:
     owner = builders.controller(replicas=3, template=OTHER, rollout={"maxUnavailable": 1})
     unbound = builders.pod(before, node="z", name="web-z", bound=False)
     owned = [*on_nodes(before, "a", "b", "c"), unbound]
-    gone = rollout.Sides(new=0, old=1)
+    gone = Sides(new=0, old=1)
     everywhere = frozenset("abc")
     assert deleted(decide(owner, owned, [], sides=gone, down=everywhere)) == ["web-z"]
     plan = decide(owner, owned[:3], ["a", "b"], sides=gone, down=frozenset("c"))
@@ -336,7 +336,7 @@ def test_pods_on_their_way_out_have_been_paid_for() -> None:
     owner = builders.controller(replicas=3, template=OTHER, rollout={"maxUnavailable": 1})
     evicted = builders.pod(before, node="a", deleted=True)
     owned = [evicted, *on_nodes(before, "b", "c")]
-    plan = decide(owner, owned, list("abc"), sides=rollout.Sides(new=0, old=1))
+    plan = decide(owner, owned, list("abc"), sides=Sides(new=0, old=1))
     assert plan.delete == ()
 
 
@@ -447,7 +447,7 @@ def test_surge_pod_without_a_node_is_not_short() -> None:
     """As many pods are there as are wanted: that more would be made is nothing to alert about."""
     before = builders.controller(replicas=2)
     owner = builders.controller(replicas=2, template=OTHER)
-    sides = rollout.Sides(new=1, old=2, source=before)
+    sides = Sides(new=1, old=2, source=before)
     plan = decide(owner, on_nodes(before, "a", "b"), ["a", "b"], sides=sides)
     assert (plan.create, plan.short) == ((), 0)
     plan = decide(owner, on_nodes(before, "a"), ["a"], sides=sides)

@@ -143,7 +143,9 @@ class Cluster(RuleBasedStateMachine):
         adopted = () if self.controller.spec.paused else claim.adopt
         owned = [*claim.owned, *adopted]
         names = {pod.metadata.name for pod in owned}
-        situation = Inputs(self.controller, owned, self.eligible(), taken=self.cache.keys() - names)
+        situation = builders.inputs(
+            self.controller, owned, self.eligible(), taken=self.cache.keys() - names
+        )
         return claim, situation, logic.plan(situation)
 
     def act(self, writes: int) -> bool:

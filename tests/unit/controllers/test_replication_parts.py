@@ -20,7 +20,7 @@ from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_eligibility import AllocationRefused, NodeSelectorScheduler
 from grange.controllers.replication.node_transfer_service import TransferResult
-from grange.controllers.replication.state import PodBackoff, State
+from grange.controllers.replication.state import PodBackoff, ReplicationState
 from grange.reconcile.control import slow_start
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -41,21 +41,21 @@ async def test_eligible_nodes_are_selected_ready_tolerated_and_sorted() -> None:
     ]
     scheduler = NodeSelectorScheduler(lambda: there)
     owner = builders.controller(nodeSelector={"matchLabels": {"zone": "a"}})
-    assert list(await scheduler.eligible_nodes(owner)) == ["b", "z"]
+    assert list((await scheduler.eligible_nodes())(owner)) == ["b", "z"]
     tolerant = builders.controller(
         template={"spec": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"zone": "a"}}}
     )
-    assert list(await scheduler.eligible_nodes(tolerant)) == ["b", "cordoned", "tainted", "z"]
+    assert list((await scheduler.eligible_nodes())(tolerant)) == ["b", "cordoned", "tainted", "z"]
 
 
 async def test_eligible_nodes_are_computed_anew_when_nodes_change() -> None:
     there = [builders.node("a")]
     scheduler = NodeSelectorScheduler(lambda: there)
     owner = builders.controller()
-    assert list(await scheduler.eligible_nodes(owner)) == ["a"]
+    assert list((await scheduler.eligible_nodes())(owner)) == ["a"]
     there.append(builders.node("b"))
     scheduler.nodes_changed()
-    assert list(await scheduler.eligible_nodes(owner)) == ["a", "b"]
+    assert list((await scheduler.eligible_nodes())(owner)) == ["a", "b"]
 
 
 async def test_node_selector_scheduler_refuses_to_allocate() -> None:
@@ -72,16 +72,18 @@ async def test_node_selector_scheduler_refuses_to_allocate() -> None:
 # --- status -------------------------------------------------------------------------------------
 
 
-def outcome(situation: Inputs, failure: str = "") -> status_conditions.Outcome:
-    return status_conditions.observe(situation, logic.plan(situation), now=NOW, failure=failure)
+def outcome(situation: Inputs, failure: str = "") -> status_conditions.ReconcileOutcome:
+    health = status_conditions.health_of(situation, NOW)
+    plan = logic.plan(situation)
+    return status_conditions.ReconcileOutcome(situation, plan, health, failure=failure)
 
 
-def said(result: status_conditions.Outcome) -> dict[str, tuple[str, str]]:
+def said(result: status_conditions.ReconcileOutcome) -> dict[str, tuple[str, str]]:
     made = status_conditions.status_of(result, NOW)
     return {item.type: (item.status, item.reason) for item in made.conditions}
 
 
-def message(result: status_conditions.Outcome, kind: str) -> str:
+def message(result: status_conditions.ReconcileOutcome, kind: str) -> str:
     made = status_conditions.status_of(result, NOW)
     return next(item.message for item in made.conditions if item.type == kind)
 
@@ -89,7 +91,7 @@ def message(result: status_conditions.Outcome, kind: str) -> str:
 def test_complete_controller_status_is_available_and_reconciled() -> None:
     owner = builders.controller(replicas=2)
     owned = [builders.pod(owner, node=node) for node in "ab"]
-    result = outcome(Inputs(owner, owned, ["a", "b"]))
+    result = outcome(builders.inputs(owner, owned, ["a", "b"]))
     assert said(result) == {
         "Available": ("True", "MinimumReplicasAvailable"),
         "Reconciled": ("True", "ReplicasReady"),
@@ -115,7 +117,7 @@ def test_status_counts_in_words_that_can_be_true(
 ) -> None:
     owner = builders.controller(replicas=wanted)
     owned = [builders.pod(owner, node=node) for node in "abcd"[:have]]
-    result = outcome(Inputs(owner, owned, ["a", "b", "c", "d"]))
+    result = outcome(builders.inputs(owner, owned, ["a", "b", "c", "d"]))
     assert (message(result, "Available"), message(result, "Reconciled")) == told
 
 
@@ -127,10 +129,11 @@ def test_status_counts_in_words_that_can_be_true(
     ],
 )
 def test_status_says_what_is_moving(old: str, told: str) -> None:
-    result = outcome(Inputs(builders.controller(replicas=0), [], ["a", "b"]))
+    result = outcome(builders.inputs(builders.controller(replicas=0), [], ["a", "b"]))
     after = [NodeTransfer(node, "Starting", node, f"web-{node}", f"uid-{node}") for node in old]
     assert (
-        message(dataclasses.replace(result, moves=TransferResult(after=after)), "Misplaced") == told
+        message(dataclasses.replace(result, transfers=TransferResult(after=after)), "Misplaced")
+        == told
     )
 
 
@@ -150,17 +153,17 @@ def test_status_says_why_a_controller_is_not_reconciled(
 ) -> None:
     made = builders.pod(builders.controller(), node="a")
     owner = builders.controller(**spec)
-    result = outcome(Inputs(owner, [made], nodes), failure)
+    result = outcome(builders.inputs(owner, [made], nodes), failure)
     assert said(result)["Reconciled"] == ("False", reason)
 
 
 def test_status_is_equal_when_nothing_changed() -> None:
     """So that it is written once and not after every pass."""
     owner = builders.controller(replicas=1)
-    result = outcome(Inputs(owner, [builders.pod(owner, node="a")], ["a"]))
+    result = outcome(builders.inputs(owner, [builders.pod(owner, node="a")], ["a"]))
     first = status_conditions.status_of(result, NOW)
     known = replace(owner, status=first)
-    again = outcome(Inputs(known, [builders.pod(owner, node="a")], ["a"]))
+    again = outcome(builders.inputs(known, [builders.pod(owner, node="a")], ["a"]))
     assert status_conditions.status_of(again, NOW + timedelta(hours=1)) == first
 
 
@@ -168,24 +171,26 @@ def test_w14_pods_on_a_node_that_is_down_are_not_ready() -> None:
     """In P2 stale health counted as passing."""
     owner = builders.controller(replicas=2)
     owned = [builders.pod(owner, node=node) for node in "ab"]
-    result = outcome(Inputs(owner, owned, ["b"], down=frozenset("a")))
-    assert result.ready == 1
+    result = outcome(builders.inputs(owner, owned, ["b"], down=frozenset("a")))
+    assert result.health.ready == 1
     assert said(result)["Available"][0] == "False"
 
 
 def test_a_pod_is_available_only_after_being_ready_long_enough() -> None:
     owner = builders.controller(replicas=1, rollout={"minReadySeconds": 30})
     since = timestamps.rfc3339(NOW - timedelta(seconds=20))
-    result = outcome(Inputs(owner, [builders.pod(owner, node="a", ready_since=since)], ["a"]))
-    assert (result.ready, result.available, result.next_available_s) == (1, 0, 10.0)
+    result = outcome(
+        builders.inputs(owner, [builders.pod(owner, node="a", ready_since=since)], ["a"])
+    )
+    assert (result.health.ready, result.available, result.health.next_available_s) == (1, 0, 10.0)
 
 
 def test_condition_keeps_its_time_while_its_status_stays() -> None:
     owner = builders.controller(replicas=2)
-    first = status_conditions.status_of(outcome(Inputs(owner, [], [])), NOW)
+    first = status_conditions.status_of(outcome(builders.inputs(owner, [], [])), NOW)
     later = NOW + timedelta(minutes=1)
     second = status_conditions.status_of(
-        outcome(Inputs(replace(owner, status=first), [], ["a"])), later
+        outcome(builders.inputs(replace(owner, status=first), [], ["a"])), later
     )
     before = conditions.find(first.conditions, "InsufficientNodes")
     after = conditions.find(second.conditions, "InsufficientNodes")
@@ -264,7 +269,7 @@ async def test_slow_start_touches_everything_when_nothing_fails() -> None:
 
 async def test_controller_that_no_budget_keeps_is_not_remembered(clock: Clock, log: Logger) -> None:
     """A change of a budget brings about passes of those that wait for one, and of no others."""
-    memory = State(ReplicationConfig(), clock=clock, log=log)
+    memory = ReplicationState(ReplicationConfig(), clock=clock)
     waiting, going = (builders.controller(name, uid=f"uid-{name}") for name in ("one", "two"))
     for controller in (waiting, going):
         memory.wait_for_budget(controller, waits=True)

@@ -30,7 +30,6 @@ from grange.base.tasks import Nursery
 from grange.controllers.replication import logic, node_transfer
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
 from grange.controllers.replication.node_eligibility import NodeSelectorScheduler
 from grange.controllers.replication.node_transfer import TransferEvent, TransferPhase
@@ -185,10 +184,10 @@ async def test_w10_controllers_wait_for_a_silent_pool_in_parallel(
     scheduler = MachinePoolScheduler(NodeSelectorScheduler(lambda: there), pool, clock)
     for number in range(100):
         owner = builders.controller(f"c{number}", uid=f"u{number}")
-        assert await scheduler.eligible_nodes(owner) == ["own"]
+        assert (await scheduler.eligible_nodes())(owner) == ["own"]
     assert pool.asked == 2
     await clock.sleep(6.0)
-    assert await scheduler.eligible_nodes(builders.controller()) == ["own"]
+    assert (await scheduler.eligible_nodes())(builders.controller()) == ["own"]
     assert pool.asked == 3
 
 
@@ -363,10 +362,8 @@ async def bound(there: World, node: str) -> bool:
 
 def test_controller_under_deletion_makes_no_transfer_pod() -> None:
     owner = builders.controller(replicas=1, deleted=True)
-    situation = Inputs(owner, [builders.pod(owner, node="a", uid="u")], ["b"])
-    now = LoopClock().now()
-    starting = [item(TransferPhase.STARTING)]
-    acts = node_transfer.transfer_pods(situation, starting, now)
+    situation = builders.inputs(owner, [builders.pod(owner, node="a", uid="u")], ["b"])
+    acts = node_transfer.transfer_pods(situation, [item(TransferPhase.STARTING)])
     assert acts == node_transfer.NO_TRANSFERS
 
 
@@ -375,9 +372,9 @@ def test_spare_node_lost_before_binding_ends_the_attempt() -> None:
     owner = builders.controller(replicas=1)
     now = LoopClock().now()
     old = builders.pod(owner, node="a", uid="u")
-    before = Inputs(owner, [old], ["c"])
+    before = builders.inputs(owner, [old], ["c"])
     unbound = builders.pod(owner, node="b", bound=False)
-    after = Inputs(owner, [old, unbound], ["c"])
+    after = builders.inputs(owner, [old, unbound], ["c"])
     assert (
         node_transfer.happened(item(TransferPhase.STARTING), before, (), now)
         is TransferEvent.NEW_LOST
@@ -395,6 +392,6 @@ def test_growth_waits_for_the_node_of_a_transferred_pod() -> None:
     owner = builders.controller(replicas=2)
     old = builders.pod(owner, node="a", uid="u", deleted=True)
     new = builders.pod(owner, node="b")
-    situation = Inputs(owner, [old, new], ["a", "b"])
+    situation = builders.inputs(owner, [old, new], ["a", "b"])
     plan = logic.plan(node_transfer.hidden(situation, [item(TransferPhase.FINISHING)]))
     assert plan.create == ()

@@ -35,7 +35,7 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
 
 def situation(**facts: Any) -> Inputs:
     owner = facts.pop("owner", None) or builders.controller(replicas=2)
-    return Inputs(owner, facts.pop("owned", ()), ("a", "b", "c", "d"), **facts)
+    return builders.inputs(owner, facts.pop("owned", ()), ("a", "b", "c", "d"), **facts)
 
 
 def nodes_of(plan: Plan) -> list[str]:

@@ -59,10 +59,10 @@ async def test_malformed_order_is_a_condition_until_it_is_gone(
         assert said.status == "False"
         assert f"kubectl annotate -n default grc/web {name}-" in said.message
         await there.settle(1.0)
-        logged = [event for event, _ in records].count("order ignored")
+        logged = [event for event, _ in records].count("malformed annotation ignored")
         await there.settle(14.0)
         assert skipped(there, "InvalidAnnotation") == 1.0
-        assert [event for event, _ in records].count("order ignored") == logged > 0
+        assert [event for event, _ in records].count("malformed annotation ignored") == logged > 0
         await annotate(there, "web", **{note: None})
         await there.until(lambda: says(there, "ReplicasReady"), limit_s=5.0)
 

@@ -20,11 +20,14 @@ from grange.api.kinds.auditevents import MEMBERSHIP_CHANGED
 from grange.api.meta import Document
 from grange.api.status import ApiError, InternalError
 from grange.base.tasks import Nursery
-from grange.controllers.replication import outbox
+from grange.controllers.replication import audit_trail
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.plan import Addition, Plan
+from grange.controllers.shared.audit_records import AuditRetries
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.member import Member
+from grange.reconcile.recorder import Recorder
 
 __all__ = ["tools"]
 
@@ -96,10 +99,15 @@ async def test_check_t3_a_second_commit_does_nothing(tools: Tools) -> None:
         await there.until(lambda: there.ready(2))
         web = await there.controller()
         plan = Plan(create=(Addition("web-c", "c"),))
-        done = outbox.entry(web, MEMBERSHIP_CHANGED, there.clock.now(), plan=plan)
-        journal = outbox.Outbox(there.client, clock=there.clock)
+        done = audit_trail.entry(web, MEMBERSHIP_CHANGED, there.clock.now(), plan=plan)
+        deps, clock = there.deps, there.clock
+        recorder = Recorder(
+            deps.client, "test", clock=clock, rng=deps.rng, log=deps.log, metrics=deps.metrics
+        )
+        audit = audit_trail.AuditTrail(there.client, recorder, AuditRetries(clock), clock=clock)
         for _ in range(2):
-            await journal.publish(web, [done], await there.pods())
+            seen = Inputs(web, await there.pods(), [])
+            await audit.record(web, [done], audit_trail.Recorded(""), seen)
         assert [names(item.spec.added) for item in await records(there)].count(["web-c"]) == 1
 
         there.held_watches.add("/apis/grange.dev/v1alpha1/replicationcontrollers")

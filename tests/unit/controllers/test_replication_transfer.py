@@ -12,7 +12,6 @@ import pytest
 from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
 
-from grange.api import timestamps
 from grange.api.http import Request
 from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_ROLLED_BACK, TRANSFER_STARTED
@@ -28,7 +27,6 @@ from grange.base.tasks import Nursery
 from grange.client.locks import ObjectLock
 from grange.controllers.replication import node_transfer
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_transfer import TRANSITIONS, TransferEvent, TransferPhase
 from grange.sim.simulated_pool import SimulatedPool
 
@@ -135,9 +133,9 @@ def test_rollback_deletes_its_new_pod_once(new: str, *, deleted: bool) -> None:
     pods = [builders.pod(web, node="a", name="web-a")]
     if new != "gone":
         pods.append(builders.pod(web, node="b", name="web-b", deleted=new == "terminating"))
-    situation = Inputs(web, pods, {"a", "b"})
-    acts = node_transfer.transfer_pods(situation, [item], timestamps.EPOCH)
-    assert [act.removal.pod.metadata.name for act in acts.delete] == ["web-b"] * deleted
+    situation = builders.inputs(web, pods, {"a", "b"})
+    acts = node_transfer.transfer_pods(situation, [item])
+    assert [act.pod.metadata.name for act in acts.delete] == ["web-b"] * deleted
 
 
 # --- the way it goes -----------------------------------------------------------------------------

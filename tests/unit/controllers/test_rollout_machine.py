@@ -74,10 +74,10 @@ class Rollouts(RuleBasedStateMachine):
         owned = [self.pods[name] for name in sorted(self.pods)]
         active = [pod for pod in owned if pods.is_active(pod)]
         seen = availability.observe(self.owner, active, self.down, self.now)
-        facts = rollout.RolloutInputs(
-            self.owner, active, seen.available, NODES, self.down, self.now
+        observed = Inputs(
+            self.owner, owned, NODES, down=frozenset(self.down), available=seen.available
         )
-        decision = rollout.decide(facts)
+        decision = rollout.decide(observed, self.now)
         limits = decision.limits if decision.sides is not None else None
         plan = logic.plan(
             Inputs(

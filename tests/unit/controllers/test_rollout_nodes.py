@@ -134,7 +134,7 @@ def test_who_is_judged_by_which_nodes() -> None:
     before = builders.controller(replicas=2, template=wanting("hard"))
     new, old = builders.pod(owner, node="a"), builders.pod(before, node="c")
     assert pod_identity.sources(owner) == (owner, None), "nothing is written down"
-    situation = Inputs(
+    situation = builders.inputs(
         owner, [new, old], ["a"], template=pod_identity.template_hash(owner), earlier=["c", "d"]
     )
     assert node_transfer.misplaced(situation) == []
@@ -162,9 +162,7 @@ def test_canary_whose_old_pods_are_lost_is_not_complete() -> None:
     for owner, active in ((before, old), (after, old), (after, [*old[1:], new]), (after, [new])):
         available = frozenset(pod.metadata.uid for pod in active)
         seen = structs.replace(owner, status=status)
-        decision = rollout.decide(
-            rollout.RolloutInputs(seen, active, available, ["a"], frozenset(), NOW)
-        )
+        decision = rollout.decide(Inputs(seen, active, ["a"], available=available), NOW)
         status, sides = decision.controller.status, decision.sides
     assert status.rollout is not None
     assert (status.rollout.new_replicas, status.rollout.old_replicas) == (1, 2)

@@ -34,7 +34,6 @@ from grange.controllers.replication import (
     podtemplate,
 )
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.inputs import Inputs
 from grange.sim.simulated_pool import SimulatedPool
 
 
@@ -132,7 +131,7 @@ def test_an_old_pod_that_is_there_yet_keeps_its_name() -> None:
         new_pod="web-2",
         deadline="2030-01-01T00:00:00Z",
     )
-    situation = Inputs(owner, [old, other, new], ["a", "b"])
+    situation = builders.inputs(owner, [old, other, new], ["a", "b"])
     plan = logic.plan(node_transfer.hidden(situation, [row]))
     assert [addition.name for addition in plan.create] == ["web-3"]
 
@@ -146,7 +145,7 @@ def test_pod_ordered_to_go_keeps_name_and_node_until_gone(placement: str, names:
     ]
     order = {REMOVE_ANNOTATION: pods[0].metadata.uid}
     owner = replace(owner, metadata=replace(owner.metadata, annotations=order))
-    situation = pending_operations.without_marked(Inputs(owner, pods, ["a", "b"]))
+    situation = pending_operations.without_marked(builders.inputs(owner, pods, ["a", "b"]))
     assert [addition.name for addition in logic.plan(situation).create] == names
 
 

@@ -1,10 +1,10 @@
-"""The replication controller: so many copies of a pod, on nodes that fit, kept alive.
+"""The replication controller: keeps so many copies of a pod, on nodes that fit.
 
-Owns: every pod whose controller reference carries the uid of a ReplicationController, the labels
-    of ``identity`` on those pods, and the controller's status.
-Never: a pod of somebody else, a node, a placement decision (the scheduler checks fit and binds).
-Flow: change of a controller, pod or node → key → ``logic.claim`` and ``logic.plan`` (pure) →
-    ``writes`` (fenced, in slow-start batches) → ``status`` (one write, only when it changed).
-Concurrency: passes of one key are serial, keys run side by side; a pass awaits only writes.
-Start reading at: ``logic``, then ``passes``; ``controller`` puts it together.
+Owns: every pod whose controller reference has the uid of a ReplicationController, the labels of
+    ``pod_identity`` on those pods, and the controller's status.
+Never: another controller's pod, a node, a placement decision (the scheduler checks fit and binds).
+Flow: event → key → ``reconciler``: ``observer`` → ``constraints`` → ``logic.plan`` (pure) →
+    ``pod_control`` (fenced, in slow-start batches) → ``controller_status`` (one write, if it changed).
+Concurrency: reconciles of one key are serial, keys run concurrently; a reconcile awaits only requests.
+Start reading at: ``reconciler``, then ``logic``; ``controller`` wires the parts.
 """

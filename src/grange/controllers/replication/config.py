@@ -11,12 +11,12 @@ class ReplicationConfig:
 
     Attributes:
         workers: controllers reconciled at the same time.
-        burst: most pods created or deleted in one pass; the next pass follows at once.
-        resync_s: every controller is looked at again after so many seconds even without news.
-        replacement: how long the place of a pod that finished stays empty, by how many pods of
-            the controller finished in a row; the finished pod is kept for inspection meanwhile.
-        replacement_reset_s: after so many seconds without a finished pod, the count starts anew.
-        pool_sweep_s: how often machines are looked for whose holders are gone.
+        burst: most pods created or deleted in one reconcile; the next one follows at once.
+        resync_s: every controller is reconciled again after so many seconds, also without events.
+        replacement: delay before a finished pod is replaced, by how often pods of the controller finished in a
+            row; the finished pod is kept for inspection meanwhile.
+        replacement_reset_s: seconds without a finished pod after which the delay is reset.
+        pool_sweep_s: seconds between two sweeps for machines whose holders are gone.
     """
 
     workers: int = 4

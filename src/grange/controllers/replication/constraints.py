@@ -1,23 +1,17 @@
 """What restricts the plan of a reconcile besides the counts. Pure.
 
-Operators mark pods for deletion, node transfers hide some pods and need others, a rollout decides how
-many pods of which template are wanted. All of that is collected here, and ``logic.plan`` obeys it.
+Users mark pods for deletion, node transfers hide some pods and need others, and a rollout decides how many pods
+of which template are wanted. All of that is collected here for ``logic.plan``.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.controllers.replication import node_transfer, pending_operations, rollout
 from grange.controllers.replication.inputs import Inputs
-from grange.controllers.replication.node_transfer import (
-    NO_TRANSFERS,
-    NOTHING_NEEDED,
-    Needed,
-    TransferPods,
-)
+from grange.controllers.replication.node_transfer import NO_TRANSFERS, TransferPods
 from grange.controllers.replication.node_transfer_service import TransferResult
 
 
@@ -26,17 +20,15 @@ class Constraints:
     """What restricts a plan.
 
     Attributes:
-        transfers_after: node transfers as they will be stored: they hide pods and promise nodes.
-        needed: pods that transfers need.
+        transfers_after: node transfers as they will be stored: they hide pods and reserve nodes.
         transfers: pods that transfers create and delete.
-        removals: pods that were marked for deletion and may go now.
-        removals_waiting: how many more were marked and stay for now, because of the minimum.
+        removals: pods that are marked for deletion and may go now.
+        removals_waiting: how many more are marked and stay for now, because of the minimum.
         nodes_known: whether it is known which nodes are eligible.
         limit: of pods that are created, and deleted; None for none.
     """
 
     transfers_after: Sequence[NodeTransfer] = ()
-    needed: Needed = NOTHING_NEEDED
     transfers: TransferPods = NO_TRANSFERS
     removals: tuple[Pod, ...] = ()
     removals_waiting: int = 0
@@ -57,20 +49,17 @@ def constrain(
     decision: rollout.RolloutDecision,
     *,
     limit: int,
-    now: datetime,
 ) -> tuple[Inputs, Constraints]:
-    """Apply what transfers and the rollout decided.
+    """Apply the decisions about transfers and the rollout.
 
     Args:
         inputs: as observed, with all pods of the controller.
-        result: what became of the node transfers.
-        decision: what the rollout of the template comes to.
+        result: of the node transfers.
+        decision: of the rollout of the template.
         limit: of pods that are created, and deleted.
-        now: wall time.
 
     Returns:
-        The inputs with the template, the limits and the nodes that the plan goes by, and the
-        constraints.
+        The inputs with the template, the limits and the nodes of the plan, and the constraints.
     """
     inputs = node_transfer.without_given_up(inputs, result.after).without(result.released)
     inputs = replace(
@@ -82,8 +71,7 @@ def constrain(
     marked = pending_operations.marked_for_deletion(inputs.controller, inputs.owned)
     return inputs, Constraints(
         transfers_after=result.after,
-        needed=node_transfer.needed(result.after),
-        transfers=node_transfer.transfer_pods(inputs, result.stored, now),
+        transfers=node_transfer.transfer_pods(inputs, result.stored),
         removals=tuple(granted),
         removals_waiting=len(marked) - len(granted),
         nodes_known=result.known,

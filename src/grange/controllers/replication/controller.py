@@ -1,8 +1,7 @@
-"""The shell of the replication controller: what it is made of, and what it does over and over.
+"""The replication controller: its parts, and its background tasks.
 
-Reconciles are triggered by changes of controllers, pods and nodes (``event_handlers``), by what becomes due (a pod
-that counts as available, a place that was held), by retries of failures, and by a slow resync. What
-a reconcile does is in ``reconciler``.
+Reconciles are triggered by events (``event_handlers``), by what becomes due (a pod that becomes available, a
+delayed replacement), by retries of failures, and by a slow resync. ``reconciler`` says what a reconcile does.
 """
 
 from dataclasses import replace
@@ -19,7 +18,7 @@ from grange.controllers.replication.machine_pool_scheduler import (
     MachinePoolScheduler,
 )
 from grange.controllers.replication.reconciler import Reconciler
-from grange.controllers.replication.state import State
+from grange.controllers.replication.state import ReplicationState
 from grange.reconcile.controller import Controller, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.machine_pool import MachinePool
@@ -28,7 +27,9 @@ from grange.reconcile.workqueue import WorkQueue
 
 NAME = "replication"
 
-_RETRY = Exponential(initial_s=0.02, cap_s=60.0)  # the field's cap of 17 minutes outlives patience
+_RETRY = Exponential(
+    initial_s=0.02, cap_s=60.0
+)  # client-go's cap of 17 minutes is too long for users
 
 
 class ReplicationService:
@@ -37,7 +38,7 @@ class ReplicationService:
     Args:
         deps: client, informers, clock, randomness, log, metrics.
         config: settings.
-        pool: lends further machines to controllers whose pods have to move; none unless given.
+        pool: provides machines to controllers whose pods have to move; none by default.
     """
 
     def __init__(
@@ -63,9 +64,9 @@ class ReplicationService:
         self._scheduler: node_eligibility.NodeScheduler = selector
         self._collector: MachineCollector | None = None
         if pool is not None:
-            self._scheduler = behind = MachinePoolScheduler(selector, pool, deps.clock)
-            self._collector = MachineCollector(behind, deps.client, clock=deps.clock, log=self._log)
-        state = State(config, clock=deps.clock, log=self._log)
+            self._scheduler = pooled = MachinePoolScheduler(selector, pool, deps.clock)
+            self._collector = MachineCollector(pooled, deps.client, clock=deps.clock, log=self._log)
+        state = ReplicationState(config, clock=deps.clock)
         self._reconciler = Reconciler(
             replace(deps, log=self._log),
             self._listers,
@@ -92,7 +93,7 @@ class ReplicationService:
         )
 
     async def run(self) -> None:
-        """Work until cancelled; begins when the caches have shown a complete state."""
+        """Run until cancelled; starts when the listers are synced."""
         await self._listers.wait_synced()
         async with Nursery(NAME) as nursery:
             nursery.start(self._recorder.run(), name="replication events")

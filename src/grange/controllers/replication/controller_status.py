@@ -5,32 +5,44 @@ from contextlib import suppress
 from typing import NoReturn
 
 import msgspec
+from msgspec.structs import replace
 
 from grange.api import conditions
 from grange.api.kinds import REPLICATIONCONTROLLER
-from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.kinds.transfer_status import OutboxEntry
-from grange.api.meta import Condition, Document
+from grange.api.kinds.replicationcontroller import (
+    ReplicationController,
+    ReplicationControllerStatus,
+)
+from grange.api.kinds.transfer_status import OutboxEntry, PendingDeletion
+from grange.api.meta import Condition, Document, preconditions
 from grange.api.status import Conflict, NotFound
 from grange.base.clock import Clock
-from grange.base.metrics import Counter
 from grange.client.client import Client
-from grange.controllers.replication import status_conditions
-from grange.controllers.shared.event_reasons import Reason
+from grange.controllers.replication import pod_control, rollout, status_conditions
+from grange.controllers.replication.audit_trail import Recorded
+from grange.controllers.replication.node_transfer_service import TransferResult
+from grange.controllers.replication.plan import Plan
+from grange.controllers.shared import audit_records
+from grange.controllers.shared.event_reasons import FAILURES, Reason
+from grange.controllers.shared.rollout_metrics import RolloutMetrics
+from grange.reconcile import finalizers
 from grange.reconcile.controller import Terminal
-from grange.reconcile.recorder import WARNING, Recorder
+from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 from grange.reconcile.write_tracker import WriteTracker
+
+FINALIZER = "grange.dev/replication-audit"
+"""Keeps a controller that has announced changes until their records are written."""
 
 
 class ControllerStatusWriter:
-    """Writes status, and reports what became of it.
+    """Writes status, and reports what changed with it.
 
     Args:
         client: to the API.
         written: remembers the versions that were written.
         recorder: records events for users.
         clock: of condition timestamps.
-        skips: counts reasons for which work is left undone.
+        instruments: count steps, transfers, rollouts and skips.
     """
 
     def __init__(
@@ -40,13 +52,13 @@ class ControllerStatusWriter:
         recorder: Recorder,
         *,
         clock: Clock,
-        skips: Counter,
+        instruments: RolloutMetrics,
     ) -> None:
         self._client = client
         self._written = written
         self._recorder = recorder
         self._clock = clock
-        self._skips = skips
+        self._instruments = instruments
 
     async def refuse(self, controller: ReplicationController, error: Exception) -> NoReturn:
         """Write why the spec cannot be acted on.
@@ -54,31 +66,97 @@ class ControllerStatusWriter:
         Raises:
             Terminal: always.
         """
-        self._recorder.event(
-            controller, WARNING, Reason.INVALID, str(error), kind=REPLICATIONCONTROLLER
-        )
+        self._record(controller, WARNING, Reason.INVALID, str(error))
         wanted = status_conditions.refused(controller, str(error), self._clock.now())
-        with suppress(Conflict, NotFound):  # it changed meanwhile: there is another pass
+        with suppress(Conflict, NotFound):  # it has changed: there is another reconcile
             if wanted != controller.status:
-                await self.patch(controller, status_conditions.patch_of(controller, wanted))
+                await self.patch(controller, _changes(controller, wanted))
                 self._count_skips(controller, wanted.conditions)
         raise Terminal(f"{controller.key}: {error}") from error
 
+    async def announce(
+        self,
+        controller: ReplicationController,
+        plan: Plan,
+        transfers: TransferResult,
+        decision: rollout.RolloutDecision,
+        entries: Sequence[OutboxEntry],
+        audited: Recorded,
+    ) -> ReplicationController:
+        """Store what is about to be done, unless the controller has changed since it was observed.
+
+        Returns:
+            The controller with the template that pods are made from.
+
+        Raises:
+            Conflict: it has.
+        """
+        known, after = controller.status, tuple(transfers.after)
+        moved = (after, transfers.backoffs) != (known.node_transfers, known.transfer_backoffs)
+        step = _rollout_of(decision.controller.status)
+        if step == _rollout_of(known):
+            step = {}
+        deletions = pod_control.deletions_of(plan)
+        changed = deletions != known.pending_deletions or moved
+        if not (changed or step or entries or known.outbox):
+            return decision.controller
+        meta = controller.metadata
+        if entries and not meta.deletion_timestamp and not finalizers.has(controller, FINALIZER):
+            controller = await finalizers.add(
+                self._client, REPLICATIONCONTROLLER, controller, FINALIZER
+            )
+            self._written.wrote(controller)
+        status = {
+            "nodeTransfers": msgspec.to_builtins(after),
+            "transferBackoffs": msgspec.to_builtins(transfers.backoffs),
+            "outbox": msgspec.to_builtins(entries),
+            "pendingDeletions": msgspec.to_builtins(deletions),
+            **step,
+            "audited": audited.members,
+        }
+        if audited.refused:
+            # In the write that gives the entries up: a crash must not make them vanish silently.
+            found = audit_records.with_condition(
+                controller, known.conditions, audited.missing, self._clock.now()
+            )
+            status["conditions"] = msgspec.to_builtins(found)
+        written = await self.patch(controller, status)
+        if step:
+            self._instruments.steps.inc()
+        for event, _ in transfers.records:
+            self._instruments.transfers.labels(event).inc()
+        for reason, message in decision.events:
+            self._instruments.rollouts.labels(reason.value).inc()
+            kind = WARNING if reason in FAILURES else NORMAL
+            self._record(controller, kind, reason, message)
+        return replace(written, spec=decision.controller.spec)
+
     async def write(
-        self, outcome: status_conditions.Outcome, outbox: Sequence[OutboxEntry], audited: str
+        self,
+        outcome: status_conditions.ReconcileOutcome,
+        outbox: Sequence[OutboxEntry],
+        pending: Sequence[PendingDeletion],
+        audited: str,
     ) -> bool:
-        """Write the status if it changed; False if the controller changed meanwhile."""
+        """Write the status if it changed; False if the controller has changed since.
+
+        Args:
+            outcome: of the reconcile.
+            outbox: entries whose records are not written yet.
+            pending: deletions whose outcome is not certain.
+            audited: fingerprint of the members that are recorded.
+        """
         controller = outcome.controller
-        wanted = msgspec.structs.replace(
+        wanted = replace(
             status_conditions.status_of(outcome, self._clock.now()),
             outbox=tuple(outbox),
-            pending_deletions=outcome.pending,
+            pending_deletions=tuple(pending),
             audited=audited,
         )
         if wanted == controller.status:
             return True
         try:
-            await self.patch(controller, status_conditions.patch_of(controller, wanted))
+            await self.patch(controller, _changes(controller, wanted))
         except NotFound:
             return True
         except Conflict:
@@ -88,35 +166,68 @@ class ControllerStatusWriter:
         return True
 
     async def patch(
-        self, controller: ReplicationController, patch: Document
+        self, controller: ReplicationController, status: Document
     ) -> ReplicationController:
-        """Patch the status; the versions that the listers have yet to show are remembered."""
+        """Merge fields into the status, unless the controller has changed since it was observed."""
         meta = controller.metadata
+        patch = {"metadata": preconditions(meta), "status": status}
         written = await self._client.patch(
             REPLICATIONCONTROLLER, meta.name, meta.namespace, patch=patch, subresource="status"
         )
         self._written.wrote(written)
         return written
 
-    def _count_skips(self, controller: ReplicationController, said: Sequence[Condition]) -> None:
-        for reason in status_conditions.skips(controller.status.conditions, said):
-            self._skips.labels(reason).inc()
-
-    def _report_shortage(
-        self, controller: ReplicationController, now_said: Sequence[Condition]
+    def _record(
+        self, controller: ReplicationController, kind: str, reason: Reason, message: str
     ) -> None:
-        said = conditions.find(controller.status.conditions, "InsufficientNodes")
-        short = conditions.find(now_said, "InsufficientNodes")
+        self._recorder.event(controller, kind, reason, message, kind=REPLICATIONCONTROLLER)
+
+    def _count_skips(self, controller: ReplicationController, now: Sequence[Condition]) -> None:
+        for reason in status_conditions.skips(controller.status.conditions, now):
+            self._instruments.skips.labels(reason).inc()
+
+    def _report_shortage(self, controller: ReplicationController, now: Sequence[Condition]) -> None:
+        before = conditions.find(controller.status.conditions, "InsufficientNodes")
+        short = conditions.find(now, "InsufficientNodes")
         if short is None or short.status != "True":
             return
-        # How many nodes there are for each reason changes all the time.
-        before = said.message.partition(":")[0] if said is not None else ""
-        news = short.message.partition(":")[0] != before
-        if said is None or news or said.status != "True":
-            self._recorder.event(
-                controller,
-                WARNING,
-                Reason.INSUFFICIENT_NODES,
-                short.message,
-                kind=REPLICATIONCONTROLLER,
-            )
+        # The message up to the colon: the number of nodes for each obstacle changes all the time.
+        count = short.message.partition(":")[0]
+        if before is None or (before.status, before.message.partition(":")[0]) != ("True", count):
+            self._record(controller, WARNING, Reason.INSUFFICIENT_NODES, short.message)
+
+
+def _changes(controller: ReplicationController, status: ReplicationControllerStatus) -> Document:
+    """The fields of the status to merge."""
+    known, changed = controller.status, Document()
+    if status.outbox != known.outbox:
+        changed["outbox"] = msgspec.to_builtins(status.outbox)
+    if status.audited != known.audited:
+        changed["audited"] = status.audited
+    if status.pending_deletions != known.pending_deletions:
+        changed["pendingDeletions"] = msgspec.to_builtins(status.pending_deletions)
+    return {
+        **changed,
+        "observedGeneration": status.observed_generation,
+        "replicas": status.replicas,
+        "selector": status.selector,
+        "readyReplicas": status.ready_replicas,
+        "updatedReplicas": status.updated_replicas,
+        "availableReplicas": status.available_replicas,
+        "conditions": msgspec.to_builtins(status.conditions),
+    }
+
+
+def _rollout_of(status: ReplicationControllerStatus) -> Document:
+    """The rollout and its history, as a merge patch writes them."""
+    state = status.rollout
+    if state is None:
+        return {}
+    return {
+        "rollout": {
+            # Every field, also those at their default: the patch must be able to set them back.
+            item.encode_name: getattr(state, item.name)
+            for item in msgspec.structs.fields(state)
+        },
+        "history": [msgspec.to_builtins(item) for item in status.history],
+    }

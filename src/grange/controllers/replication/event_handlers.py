@@ -1,4 +1,4 @@
-"""Which controllers a piece of news concerns: changes of controllers, pods and nodes become keys."""
+"""Event handlers: changes of controllers, pods, nodes and budgets become keys of the work queue."""
 
 import asyncio
 from contextlib import suppress
@@ -15,30 +15,30 @@ from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.controllers.replication import node_eligibility, pod_control
 from grange.controllers.replication.listers import Listers
-from grange.controllers.replication.state import State
+from grange.controllers.replication.state import ReplicationState
 from grange.controllers.shared.pod_identity import controller_key
 from grange.reconcile.controller import Controller
 from grange.reconcile.write_tracker import is_only_annotated
 
-_SETTLE_S = 0.02  # nodes change in bursts; one look at the controllers serves many changes
-_SETTLE_SHARE = 10  # looking at the controllers takes at most a tenth of the time
+_SETTLE_S = 0.02  # nodes change in bursts; one pass over the controllers serves many changes
+_SETTLE_SHARE = 10  # passes over the controllers take at most a tenth of the time
 
 
 class ReplicationEventHandlers:
-    """Hears what the caches are told, keeps the memory up to date, and wakes whom it concerns.
+    """Keeps the state up to date and enqueues the controllers that an event concerns.
 
     Args:
-        listers: where the news comes from; it is heard from now on.
-        memory: what passes wait for.
-        loop: to which keys go.
-        selector: remembers answers that hold until nodes change.
+        listers: whose handlers these become.
+        state: what reconciles wait for.
+        loop: with the work queue.
+        selector: caches results that hold until nodes change.
         clock: for bursts.
     """
 
     def __init__(
         self,
         listers: Listers,
-        state: State,
+        state: ReplicationState,
         loop: Controller,
         *,
         selector: node_eligibility.NodeSelectorScheduler,
@@ -49,7 +49,7 @@ class ReplicationEventHandlers:
         self._loop = loop
         self._selector = selector
         self._clock = clock
-        self._nodes_moved = asyncio.Event()
+        self._nodes_changed = asyncio.Event()
         listers.controllers.add_handler(
             self._controller_added, self._controller_changed, self._controller_gone
         )
@@ -59,22 +59,22 @@ class ReplicationEventHandlers:
         listers.nodes.add_handler(self._node_changed, self._node_updated, self._node_changed)
 
     async def watch_nodes(self, scheduler: node_eligibility.NodeScheduler) -> None:
-        """Wake the controllers whose eligible nodes have changed since they last acted on them."""
+        """Enqueue the controllers whose eligible nodes have changed since they last acted on them."""
         while True:
-            await self._nodes_moved.wait()
-            self._nodes_moved.clear()
+            await self._nodes_changed.wait()
+            self._nodes_changed.clear()
             started = self._clock.monotonic()
-            with suppress(GrangeError):  # every pass finds it out and tries again
-                self._wake(await scheduler.look())
+            with suppress(GrangeError):  # every reconcile reports it and tries again
+                self._enqueue_changed(await scheduler.eligible_nodes())
             took_s = self._clock.monotonic() - started
             await self._clock.sleep(max(_SETTLE_S, took_s * _SETTLE_SHARE))
 
-    def _wake(self, look: node_eligibility.Look) -> None:
+    def _enqueue_changed(self, nodes: node_eligibility.EligibleNodes) -> None:
         for controller in self._listers.controllers.store.list():
             try:
-                eligible = node_eligibility.visible_places(look, controller)
+                eligible = node_eligibility.places(nodes, controller)
             except (SelectorError, msgspec.ValidationError):
-                continue  # its own pass reports it
+                continue  # its own reconcile reports it
             if eligible != self._state.eligible.get(controller.metadata.uid):
                 self._loop.enqueue(controller.key)
 
@@ -127,7 +127,6 @@ class ReplicationEventHandlers:
         if owner is not None:
             self._state.expectations.deletion_observed(owner[1], pod.metadata.uid)
             self._enqueue_owner(*owner)
-        # Whoever wanted this name for a pod of their own can have it now; they retry by themselves.
 
     def _enqueue_owner(self, key: ObjectKey, uid: str) -> None:
         controller = self._listers.controllers.store.get(key)
@@ -151,17 +150,17 @@ class ReplicationEventHandlers:
 
     def _node_changed(self, node: Node) -> None:
         self._selector.nodes_changed()
-        self._nodes_moved.set()
+        self._nodes_changed.set()
         for pod in self._listers.on_node(node.metadata.name):
             if (owner := controller_key(pod)) is not None:
                 self._enqueue_owner(*owner)
 
 
 def _facts(controller: ReplicationController) -> tuple[object, ...]:
-    """What a pass depends on, besides pods and nodes.
+    """What a reconcile depends on, besides pods and nodes.
 
-    Not the status, which is our own: every failed pass writes there what it was about to do, and
-    that must not bring about the next one past its backoff.
+    Not the status: every failed reconcile writes to it what it was about to do, and that must not cause the
+    next one before its backoff has passed.
     """
     meta = controller.metadata
     return meta.generation, meta.labels, meta.annotations, meta.deletion_timestamp

@@ -80,7 +80,7 @@ def charged(plan: Plan, inputs: Inputs, found: Sequence[Allowance]) -> Plan:
     """
     if not found:
         return plan
-    available = inputs.available or frozenset()
+    available = inputs.available
     spent: Counter[str] = Counter()
     delete: list[Removal] = []
     refused: list[str] = []

@@ -1,4 +1,4 @@
-"""Everything that the plan of one reconcile depends on, as it was observed."""
+"""Everything that the plan of one reconcile depends on, as observed. Pure."""
 
 from collections.abc import Collection, Container, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -8,22 +8,21 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import controller_of
 from grange.api.rollouts import RolloutLimits
 from grange.base.errors import GrangeError
-from grange.controllers.replication import rollout
 from grange.controllers.shared import pod_identity
 
 
 class InvalidController(GrangeError):
-    """The spec cannot be acted on (the API server should have refused it): nothing is touched."""
+    """The spec is invalid and was not rejected by the API server: nothing is changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
-    """Whose pods are whose.
+    """The pods that concern a controller.
 
     Attributes:
-        owned: pods controlled by us, in order of name.
-        adopt: orphans with our name label: to be made ours.
-        release: pods controlled by us that somebody relabelled to another name: to be let go.
+        owned: pods that it controls, by name.
+        adopt: orphans with its name label, to adopt.
+        release: pods that it controls and whose name label was changed to another name, to release.
     """
 
     owned: tuple[Pod, ...]
@@ -32,8 +31,24 @@ class PodClaims:
 
 
 @dataclass(frozen=True, slots=True)
+class Sides:
+    """How many pods of which template are wanted during a rollout.
+
+    Attributes:
+        new: pods of the controller's template.
+        old: pods of any other.
+        source: the controller with the last template that a rollout completed with, from which pods of the
+            old side are created; None if they are not created again.
+    """
+
+    new: int
+    old: int
+    source: ReplicationController | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _TakenNames:
-    """Names that are taken, and some more."""
+    """Names that are taken, and more."""
 
     taken: Container[str]
     more: frozenset[str]
@@ -47,16 +62,16 @@ class Inputs:
     """Everything that a plan depends on.
 
     Attributes:
-        controller: as the cache has it.
-        owned: pods controlled by it, whatever their state.
+        controller: as the listers have it.
+        owned: pods controlled by it, in any state.
         eligible: names of nodes where its pods may run.
-        down: names of nodes that are gone or not ready: what their pods say is stale.
+        down: names of nodes that are gone or not ready: the status of their pods is stale.
         taken: names of pods in the namespace that are not among ``owned``.
         held: uids of finished pods whose replacement must wait.
-        available: uids of the pods that are available; None for those that are ready.
-        limits: what the rollout allows; None for what the spec says, wherever pods may go.
-        sides: the counts of a rollout that is under way.
-        template: hash of the template that pods are made from.
+        available: uids of the available pods.
+        limits: what the rollout allows; None for what the spec says.
+        sides: the counts of a rollout in progress.
+        template: hash of the template that pods are created from.
         earlier: names of nodes where pods of other templates may run; None for the same.
         full: names of nodes without room for one more pod.
     """
@@ -67,26 +82,24 @@ class Inputs:
     down: Container[str] = frozenset()
     taken: Container[str] = frozenset()
     held: AbstractSet[str] = frozenset()
-    available: AbstractSet[str] | None = None
+    available: AbstractSet[str] = frozenset()
     limits: RolloutLimits | None = None
-    sides: rollout.Sides | None = None
+    sides: Sides | None = None
     template: str = ""
     earlier: Collection[str] | None = None
     full: Container[str] = frozenset()
 
     def nodes_for(self, pod: Pod | None) -> Collection[str]:
-        """Names of nodes where a pod may run, or its successor; of none: a new one."""
+        """Names of nodes where a pod or its successor may run; for None a new pod."""
         if self.earlier is None or pod is None or pod_identity.is_of(pod, self.template):
             return self.eligible
         return self.earlier
 
     def decided(self, controller: ReplicationController) -> "Inputs":
-        """The same for a rollout that may have turned back in this pass.
-
-        New pods are then made from the template of the earlier ones, and go where that fits.
+        """The inputs for a rollout that may have begun to roll back in this reconcile.
 
         Args:
-            controller: with the template that pods are to be made from now.
+            controller: with the template that pods are created from now.
         """
         template = pod_identity.template_hash(controller)
         if self.earlier is None or template == self.template:
@@ -96,7 +109,7 @@ class Inputs:
         )
 
     def without(self, nodes: Container[str]) -> "Inputs":
-        """The same without some of the eligible nodes."""
+        """The inputs without some of the eligible nodes."""
         left = [name for name in self.eligible if name not in nodes]
         if self.earlier is None:
             return replace(self, eligible=left)
@@ -104,11 +117,11 @@ class Inputs:
         return replace(self, eligible=left, earlier=earlier)
 
     def hiding(self, hidden: Collection[Pod], names: AbstractSet[str] = frozenset()) -> "Inputs":
-        """The same without pods that do not count: nobody gets their names, or their nodes where one pod fits.
+        """The inputs without pods that do not count. Their names stay taken, and with OnePerNode their nodes.
 
         Args:
             hidden: pods of the controller.
-            names: that are promised to others that are not there yet.
+            names: of pods that will be created for something else.
         """
         names = names | {pod.metadata.name for pod in hidden}
         uids = {pod.metadata.uid for pod in hidden}
@@ -120,12 +133,11 @@ class Inputs:
 
 
 def sort_by_owner(controller: ReplicationController, candidates: Sequence[Pod]) -> PodClaims:
-    """Sort pods of the controller's namespace by whose they are.
+    """Sort pods of the controller's namespace by owner.
 
-    The owner reference decides. A pod of ours that lost its labels stays ours (they are repaired);
-    one whose name label was set to something else was taken out on purpose and is released. An
-    orphan with our name label is adopted unless it is finished or on its way out, or the
-    controller itself is.
+    The owner reference decides. A pod of the controller that lost its labels stays (they are repaired); one
+    whose name label was changed is released. An orphan with the name label is adopted, unless it is
+    finished or terminating, or the controller is being deleted.
     """
     meta = controller.metadata
     mark = pod_identity.label_value(meta.name)

@@ -1,4 +1,4 @@
-"""What the replication controller knows of the world: copies of objects, found by what it asks for."""
+"""Listers of the objects that the replication controller reads, with its indexes."""
 
 from collections.abc import Container, Sequence
 
@@ -22,7 +22,7 @@ _BY_LABEL = "replication/label"  # controllers by namespace and the label value 
 
 
 class Listers:
-    """Controllers, pods and nodes as they were told last.
+    """Controllers, pods and nodes as the informers have them.
 
     Args:
         informers: where they come from.
@@ -53,15 +53,17 @@ class Listers:
         return {one.metadata.uid for one in self.controllers.store.list()}
 
     def candidates(self, controller: ReplicationController) -> list[Pod]:
-        """The pods that are the controller's, and the orphans that it might adopt."""
+        """The pods of a controller, and the orphans that it might adopt."""
         meta = controller.metadata
         return [
             *self.pods.store.by_index(_BY_OWNER, meta.uid),
             *self.pods.store.by_index(_BY_MARK, _name_mark(controller)),
         ]
 
-    def has_namesakes(self, controller: ReplicationController, *, besides: Sequence[Pod]) -> bool:
-        """Whether there are pods, besides some, that look like the controller's by its name."""
+    def has_pods_of_name(
+        self, controller: ReplicationController, *, besides: Sequence[Pod]
+    ) -> bool:
+        """Whether other pods have the controller's name label."""
         known = {pod.metadata.uid for pod in besides}
         named = self.pods.store.by_index(_BY_NAME, _name_mark(controller))
         return any(pod.metadata.uid not in known for pod in named)

@@ -32,7 +32,7 @@ async def confirm(client: Client, inputs: Inputs, plan: Plan, readiness: Readine
     Raises:
         ApiError: the server cannot be asked.
     """
-    available = inputs.available or frozenset()
+    available = inputs.available
     going = {removal.pod.metadata.uid for removal in plan.delete}
     if not available & going:
         return True
@@ -56,7 +56,9 @@ class NotAdopted(GrangeError):
     """Pods that are to be adopted are not, and hold up those that are to be made."""
 
 
-async def unseen(client: Client, controller: ReplicationController, seen: Iterable[Pod]) -> bool:
+async def has_unseen(
+    client: Client, controller: ReplicationController, seen: Iterable[Pod]
+) -> bool:
     """Whether the controller has pods, or has orphans to adopt, besides those that a pass counts with.
 
     Args:

@@ -23,17 +23,18 @@ far as the disruption ``budget`` grants them, and one that has too few gets pods
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence, Set as AbstractSet
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod, is_active
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.replication import is_count_after_transfer
-from grange.controllers.replication import budget, evictions
+from grange.controllers.replication import budget, evictions, node_transfer
 from grange.controllers.replication.constraints import UNCONSTRAINED, Constraints
 from grange.controllers.replication.inputs import Inputs, InvalidController
-from grange.controllers.replication.node_transfer import Needed, TransferPods
+from grange.controllers.replication.node_transfer import TransferPods
 from grange.controllers.replication.plan import Addition, Plan, Removal, Repair
 from grange.controllers.shared import deletion_order, pod_identity, rollout_phase
 
@@ -71,7 +72,7 @@ def plan(inputs: Inputs, constraints: Constraints = UNCONSTRAINED) -> Plan:
         raise InvalidController(f"spec.placement: {spec.placement!r} is not OnePerNode or Packed")
     counted = Plan()
     if not (spec.paused or inputs.controller.metadata.deletion_timestamp):
-        counted = _OnePass(constraints.counted(inputs), constraints.needed).decide()
+        counted = _Planner(constraints.counted(inputs), constraints.transfers_after).decide()
     if not constraints.nodes_known:
         counted = _without_placement(counted, inputs.controller)
     first = tuple(Removal(pod, "Removed") for pod in constraints.removals)
@@ -89,8 +90,9 @@ def permitted(plan_: Plan, inputs: Inputs, permissions: Permissions) -> Plan:
     Creations that were to replace pods that stay wait with them.
     """
     if not permissions.available_may_go:
-        available = inputs.available or frozenset()
-        going = tuple(item for item in plan_.delete if item.pod.metadata.uid not in available)
+        going = tuple(
+            item for item in plan_.delete if item.pod.metadata.uid not in inputs.available
+        )
         plan_ = plan_.keeping(going, len(plan_.delete) - len(going))
     return evictions.charged(plan_, inputs, permissions.allowances)
 
@@ -143,24 +145,24 @@ def _limited(plan_: Plan, most: int) -> Plan:
 
 def _with_transfers(plan_: Plan, inputs: Inputs, transfers: TransferPods) -> Plan:
     """The plan, and the pods that node transfers create and delete, within the minimum."""
-    available = inputs.available or frozenset()
     going = {removal.pod.metadata.uid for removal in plan_.delete}
-    spare = len(available) - len(available & going) - budget.limits(inputs.controller).minimum
+    spare = len(inputs.available - going) - budget.limits(inputs.controller).minimum
     delete, kept = list(plan_.delete), plan_.kept
-    for item in transfers.delete:
-        if item.removal.why == "Transferred" and item.removal.pod.metadata.uid in going:
+    for removal in transfers.delete:
+        uid = removal.pod.metadata.uid
+        if removal.why == "Transferred" and uid in going:
             continue
-        if item.is_available:
+        if uid in inputs.available:
             if spare <= 0:
                 kept += 1
                 continue
             spare -= 1
-        delete.append(item.removal)
+        delete.append(removal)
     create = (*plan_.create, *transfers.create)
     return replace(plan_, create=create, delete=tuple(delete), kept=kept)
 
 
-_SPARING_REASONS = frozenset({"Surplus", "OnePerNode", "NodeIneligible"})
+_NOT_FOR_TRANSFERS = frozenset({"Surplus", "OnePerNode", "NodeIneligible"})
 
 
 @dataclass(slots=True)
@@ -189,12 +191,17 @@ class _Group:
         return self.wanted - len(self.active) - len(self.held)
 
 
-class _OnePass:
-    """The working state of one plan; thrown away with it."""
+class _Planner:
+    """The working state of one plan, used once.
 
-    def __init__(self, inputs: Inputs, needed: Needed) -> None:
+    Args:
+        inputs: with the pods that count.
+        transfers: which need some of them.
+    """
+
+    def __init__(self, inputs: Inputs, transfers: Sequence[NodeTransfer]) -> None:
         self.inputs = inputs
-        self.needed = needed
+        self.transfers = transfers
         self.controller = inputs.controller
         self.one_per_node = inputs.controller.spec.placement == "OnePerNode"
         self.eligible = frozenset(inputs.eligible)
@@ -221,7 +228,7 @@ class _OnePass:
             for pod in self._active()
             if pod.spec.node_name in inputs.down and pods.is_ready(pod)
         }
-        self.budget = budget.Budget(self._available(), limits.minimum, unknown)
+        self.budget = budget.Budget(inputs.available, limits.minimum, unknown)
 
     def _groups(self) -> tuple[_Group, ...]:
         """The new side before the old one, or one group for all."""
@@ -236,12 +243,6 @@ class _OnePass:
     def _group_of(self, pod: Pod) -> _Group:
         first = self.groups[0]
         return first if pod_identity.is_of(pod, first.template_hash) else self.groups[-1]
-
-    def _available(self) -> AbstractSet[str]:
-        if self.inputs.available is not None:
-            return self.inputs.available
-        down = self.inputs.down
-        return {pod.metadata.uid for pod in self._active() if deletion_order.is_ready(pod, down)}
 
     def _active(self) -> list[Pod]:
         return [pod for group in self.groups for pod in group.active]
@@ -286,9 +287,10 @@ class _OnePass:
         """Remove pods; those that node transfers need take their share of the removals and stay."""
         self._forget(chosen)
         self.removing = self.removing or bool(chosen)
-        spares = why in _SPARING_REASONS
         self.removals += [
-            Removal(pod, why) for pod in chosen if not (spares and self.needed.has(pod))
+            Removal(pod, why)
+            for pod in chosen
+            if why not in _NOT_FOR_TRANSFERS or not node_transfer.is_needed(pod, self.transfers)
         ]
 
     def _shrink(self, group: _Group, surplus: int, why: str) -> None:

@@ -16,29 +16,32 @@ from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.client import Client
-from grange.controllers.replication.node_eligibility import AllocationRefused, Look, NodeScheduler
+from grange.controllers.replication.node_eligibility import (
+    AllocationRefused,
+    EligibleNodes,
+    NodeScheduler,
+)
 from grange.reconcile.machine_pool import MachinePool, PoolExhausted, epoch_of
 
 T = TypeVar("T")
 
-_PATIENCE_S = 5.0
-_PAUSE_S = 5.0  # after silence; thousands of controllers would wait one after another
+_TIMEOUT_S = 5.0
+_PAUSE_S = 5.0  # after a timeout: thousands of controllers would wait one after another
 
 
 class PoolSilent(GrangeError):
-    """The pool does not answer in time: it is asked again later."""
+    """The pool does not answer in time: try again later."""
 
 
 class MachinePoolScheduler:
     """Eligibility by node selectors, and further nodes from a pool.
 
-    A machine of the pool is eligible for its holder alone; nodes that the pool does not know are
-    eligible by their labels, as without a pool.
+    A machine of the pool is eligible for its holder only; other nodes are eligible by their labels.
 
     Args:
-        base: judges the nodes there are.
+        base: names eligible nodes by their labels.
         pool: provides more.
-        clock: for patience with the pool.
+        clock: of the timeout of the pool.
     """
 
     def __init__(self, base: NodeScheduler, pool: MachinePool, clock: Clock) -> None:
@@ -48,19 +51,19 @@ class MachinePoolScheduler:
         self._known: dict[str, str] | None = None
         self._silent_until = 0.0
 
-    async def look(self) -> Look:
-        """The eligible nodes of now; by what is known of the pool while it is silent.
+    async def eligible_nodes(self) -> EligibleNodes:
+        """The eligible nodes of now; by the last known holders while the pool does not answer.
 
         Raises:
-            GrangeError: the pool has trouble, and nothing is known of it.
+            GrangeError: the pool fails, and no holders are known.
         """
         try:
-            holders = await self._holders()
+            holders = await self.holders()
         except GrangeError:
             if self._known is None:
                 raise
             holders = self._known
-        base = await self._base.look()
+        base = await self._base.eligible_nodes()
 
         def eligible(controller: ReplicationController) -> Sequence[str]:
             uid = controller.metadata.uid
@@ -68,22 +71,14 @@ class MachinePoolScheduler:
 
         return eligible
 
-    async def eligible_nodes(self, controller: ReplicationController) -> Sequence[str]:
-        """Names of the eligible nodes, sorted; by what is known of the pool while it is silent.
-
-        Raises:
-            GrangeError: the pool has trouble, and nothing is known of it.
-        """
-        return (await self.look())(controller)
-
     async def allocate_nodes(
         self, controller: ReplicationController, count: int, *, request_id: str
     ) -> Sequence[str]:
-        """Ask the pool for machines.
+        """Claim machines of the pool.
 
         Raises:
             AllocationRefused: the pool has none.
-            GrangeError: the pool has trouble.
+            GrangeError: the pool fails.
         """
         uid = controller.metadata.uid
         epoch = epoch_of(controller.metadata.resource_version)
@@ -98,38 +93,39 @@ class MachinePoolScheduler:
         return given
 
     async def allocated_nodes(self, controller: ReplicationController) -> Sequence[str]:
-        """Names of the machines that the pool has lent to the controller."""
+        """Names of the machines that the controller holds."""
         uid = controller.metadata.uid
-        return [name for name, held in (await self._holders()).items() if held == uid]
+        return [name for name, held in (await self.holders()).items() if held == uid]
 
     async def deallocate_nodes(
         self, controller: ReplicationController, names: Sequence[str]
     ) -> None:
-        """Give machines back; nodes that the pool did not lend to the controller are ignored."""
+        """Release machines; nodes that the controller does not hold are ignored."""
         meta = controller.metadata
         await self.release(names, holder=meta.uid, version=meta.resource_version)
 
     async def release(self, names: Sequence[str], *, holder: str, version: str) -> None:
-        """Give back machines of a holder that need not be there any more.
+        """Release machines of a holder, which may be gone.
 
         Args:
             names: of the machines.
             holder: its uid.
-            version: of the holder, or of the list that it is missing from.
+            version: of the holder, or of the list in which it is missing.
 
         Raises:
-            GrangeError: the pool has trouble, or has heard from a later owner.
+            GrangeError: the pool fails, or knows a later version.
         """
         self._note([name for name in names if self._known and name in self._known], "")
         await self._answer(self._pool.release(names, holder=holder, epoch=epoch_of(version)))
 
     async def holders(self) -> Mapping[str, str]:
-        """Every machine of the pool by node name: uid of its holder, or empty."""
-        return await self._holders()
+        """Every machine of the pool by node name: uid of its holder, or empty.
 
-    async def _holders(self) -> Mapping[str, str]:
+        Raises:
+            GrangeError: the pool fails, or did not answer a moment ago.
+        """
         if self._clock.monotonic() < self._silent_until:
-            raise PoolSilent("the pool of machines was silent a moment ago")
+            raise PoolSilent("the pool of machines did not answer a moment ago")
         try:
             self._known = dict(await self._answer(self._pool.holders()))
         except PoolSilent:
@@ -143,20 +139,20 @@ class MachinePoolScheduler:
 
     async def _answer(self, asked: Awaitable[T]) -> T:
         try:
-            async with self._clock.timeout(_PATIENCE_S):
+            async with self._clock.timeout(_TIMEOUT_S):
                 return await asked
         except TimeoutError as error:
-            raise PoolSilent(f"the pool of machines did not answer in {_PATIENCE_S:g} s") from error
+            raise PoolSilent(f"the pool of machines did not answer in {_TIMEOUT_S:g} s") from error
 
 
 class MachineCollector:
-    """Finds machines whose holders are gone, and gives them back when no replica runs there.
+    """Releases machines whose holders are gone, once no replica runs there.
 
     Args:
-        pool: who lent them.
-        client: what is there now, when a cache says that a holder is not.
-        clock: for the time between two looks.
-        log: what was given back.
+        pool: knows the holders.
+        client: confirms that a holder is gone.
+        clock: of the time between two sweeps.
+        log: of released machines.
     """
 
     def __init__(
@@ -169,26 +165,26 @@ class MachineCollector:
         self._missed: set[str] = set()
 
     async def run(self, rng: Stream, every_s: float, present: Callable[[], set[str]]) -> None:
-        """Look every so often until cancelled.
+        """Sweep periodically until cancelled.
 
         Args:
-            rng: spreads the looks of several processes.
-            every_s: seconds between two looks, give or take a tenth.
-            present: uids of the controllers that the cache shows.
+            rng: spreads the sweeps of several processes.
+            every_s: seconds between two sweeps, plus or minus a tenth.
+            present: uids of the controllers that the lister has.
         """
         while True:
             await self._clock.sleep(rng.uniform(0.9, 1.1) * every_s)
-            with suppress(GrangeError):  # it is asked again in the next round
+            with suppress(GrangeError):  # the next sweep tries again
                 await self.sweep(present())
 
     async def sweep(self, present: Collection[str]) -> None:
-        """Look once. A holder has to be missing twice in a row: views empty by mistake, too.
+        """Sweep once. A holder must be missing twice in a row: a lister may be empty by mistake.
 
         Args:
-            present: uids of the controllers that the cache shows.
+            present: uids of the controllers that the lister has.
 
         Raises:
-            GrangeError: pool or server do not answer; look again later.
+            GrangeError: the pool or the server does not answer; try again later.
         """
         holders = await self._pool.holders()
         missing = {uid for uid in holders.values() if uid and uid not in present}

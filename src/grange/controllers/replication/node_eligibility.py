@@ -1,8 +1,8 @@
-"""Which nodes a controller may use, and how it asks for more.
+"""Which nodes a controller may use, and how it allocates more.
 
-``NodeScheduler`` is the controller's view of placement: it names eligible nodes, it can be asked to
-provide further ones and to take them back. It does not bind pods. ``NodeSelectorScheduler`` knows
-the nodes that are there; a pool of machines can stand behind the same protocol.
+``NodeScheduler`` is the controller's view of placement: it names eligible nodes, allocates further ones and
+releases them. It does not bind pods. ``NodeSelectorScheduler`` knows the nodes that exist; a pool of machines
+can implement the same protocol.
 """
 
 from collections import Counter
@@ -23,15 +23,15 @@ from grange.base.errors import GrangeError
 from grange.controllers.shared import pod_identity
 from grange.placement import node_rules, taint_toleration
 
-_REMEMBERED = 4096  # distinct demands; beyond it the memory starts afresh rather than grow
+_REMEMBERED = 4096  # distinct demands
 
 
 class AllocationRefused(GrangeError):
-    """No further nodes can be provided: report the shortage and carry on with what there is."""
+    """No further nodes can be provided: report the shortage and continue with the existing ones."""
 
 
-Look = Callable[[ReplicationController], Sequence[str]]
-"""What there was at one moment: names of the eligible nodes of any controller, sorted.
+EligibleNodes = Callable[[ReplicationController], Sequence[str]]
+"""Names of the eligible nodes of any controller at one moment, sorted.
 
 Raises:
     SelectorError, msgspec.ValidationError: the controller's spec cannot be read.
@@ -39,7 +39,7 @@ Raises:
 
 
 Obstacle = tuple[str, str]
-"""What is said of one node, and of several."""
+"""The predicate for one node, and for several."""
 
 _GOING: Obstacle = ("is being deleted", "are being deleted")
 _NOT_READY: Obstacle = ("is not Ready", "are not Ready")
@@ -54,17 +54,13 @@ _NOT_WANTED: Obstacle = (
 class NodeScheduler(Protocol):
     """What the replication controller needs to know about nodes."""
 
-    async def look(self) -> Look:
-        """The eligible nodes of now, for as many controllers as are asked about at once.
+    async def eligible_nodes(self) -> EligibleNodes:
+        """The eligible nodes of now, used ones included, of any controller.
+
+        Empty is a valid answer: nothing will be placed.
 
         Raises:
             GrangeError: nothing is known of the nodes.
-        """
-
-    async def eligible_nodes(self, controller: ReplicationController) -> Sequence[str]:
-        """Names of all nodes where the controller's pods may run, sorted; used ones included.
-
-        Authoritative and asked anew in every pass. Empty is an answer: nothing will be placed.
         """
 
     async def allocate_nodes(
@@ -72,19 +68,19 @@ class NodeScheduler(Protocol):
     ) -> Sequence[str]:
         """Provide so many more nodes, which ``eligible_nodes`` then includes.
 
-        Asking again under the same request id returns the same nodes.
+        The same request id returns the same nodes.
 
         Raises:
-            AllocationRefused: there are none to be had.
+            AllocationRefused: there are none.
         """
 
     async def allocated_nodes(self, controller: ReplicationController) -> Sequence[str]:
-        """Names of the nodes that were allocated for the controller and not taken back."""
+        """Names of the nodes that were allocated for the controller and not released."""
 
     async def deallocate_nodes(
         self, controller: ReplicationController, names: Sequence[str]
     ) -> None:
-        """Take back nodes that the controller no longer uses; unknown ones are ignored.
+        """Release nodes that the controller no longer uses; unknown ones are ignored.
 
         Raises:
             AllocationRefused: nodes are not allocated here.
@@ -93,7 +89,7 @@ class NodeScheduler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a controller asks of a node, compiled once."""
+    """What a controller requires of a node, compiled once."""
 
     labels: selectors.Labels
     affinity: node_rules.NodeRules
@@ -101,7 +97,7 @@ class Demand:
 
     @classmethod
     def of(cls, controller: ReplicationController) -> "Demand":
-        """The demand of a controller: its node selector and what its template says about nodes.
+        """The demand of a controller: its node selector and its template's rules about nodes.
 
         Raises:
             SelectorError, msgspec.ValidationError: the spec cannot be read.
@@ -153,11 +149,10 @@ def placement_facts(node: Node) -> tuple[object, ...]:
 class NodeSelectorScheduler:
     """Eligibility from the nodes that exist; nodes cannot be allocated.
 
-    Answers are remembered by demand until ``nodes_changed``, because ten thousand controllers ask
-    the same few questions about the same nodes.
+    Results are cached by demand until ``nodes_changed``: ten thousand controllers have few distinct demands.
 
     Args:
-        nodes_: all nodes as the cache has them.
+        nodes_: all nodes as the lister has them.
     """
 
     def __init__(self, nodes_: Callable[[], Iterable[Node]]) -> None:
@@ -165,16 +160,12 @@ class NodeSelectorScheduler:
         self._answers: BoundedDict[bytes, tuple[str, ...]] = BoundedDict(_REMEMBERED)
 
     def nodes_changed(self) -> None:
-        """Forget the answers; call when the placement facts of any node changed."""
+        """Clear the cache; call when the placement facts of any node changed."""
         self._answers.clear()
 
-    async def look(self) -> Look:
+    async def eligible_nodes(self) -> EligibleNodes:
         """The eligible nodes of now."""
         return self._eligible
-
-    async def eligible_nodes(self, controller: ReplicationController) -> Sequence[str]:
-        """Names of the eligible nodes, sorted."""
-        return self._eligible(controller)
 
     def _eligible(self, controller: ReplicationController) -> Sequence[str]:
         spec = controller.spec.template.get("spec") or {}
@@ -192,7 +183,7 @@ class NodeSelectorScheduler:
     async def allocate_nodes(
         self, controller: ReplicationController, count: int, *, request_id: str
     ) -> Sequence[str]:
-        """Refused: label nodes so that the node selector matches them, or add nodes."""
+        """Raise: label nodes so that the node selector matches them, or add nodes."""
         more = f"{count} more {'node' if count == 1 else 'nodes'}"
         raise AllocationRefused(
             f"{controller.key}: {more} wanted, but nodes are not allocated here: "
@@ -200,13 +191,13 @@ class NodeSelectorScheduler:
         )
 
     async def allocated_nodes(self, controller: ReplicationController) -> Sequence[str]:
-        """None: nodes are not allocated here."""
+        """None."""
         return ()
 
     async def deallocate_nodes(
         self, controller: ReplicationController, names: Sequence[str]
     ) -> None:
-        """Refused: nothing was allocated."""
+        """Raise: nothing was allocated."""
         raise AllocationRefused(
             f"{controller.key}: nodes are not allocated here, so none can be released"
         )
@@ -216,34 +207,18 @@ Places = tuple[Sequence[str], Sequence[str] | None]
 """Names of nodes for new pods, and for those of earlier templates; None for the same."""
 
 
-async def eligible_places(scheduler: NodeScheduler, controller: ReplicationController) -> Places:
-    """The eligible nodes of a controller, for a pass.
+def places(nodes_: EligibleNodes, controller: ReplicationController) -> Places:
+    """The eligible nodes of a controller.
 
     Args:
-        scheduler: knows the nodes.
-        controller: with what is written down of its rollout.
+        nodes_: the eligible nodes of any controller.
+        controller: with the stored state of its rollout.
 
     Raises:
-        SelectorError, msgspec.ValidationError: a template cannot be read.
-        GrangeError: nothing is known of the nodes.
+        SelectorError, msgspec.ValidationError: a template cannot be parsed.
     """
     present, stable = pod_identity.sources(controller)
-    places = await scheduler.eligible_nodes(present)
-    return places, None if stable is None else await scheduler.eligible_nodes(stable)
-
-
-def visible_places(look: Look, controller: ReplicationController) -> Places:
-    """The same by one look, for many controllers.
-
-    Args:
-        look: what there is.
-        controller: with what is written down of its rollout.
-
-    Raises:
-        SelectorError, msgspec.ValidationError: a template cannot be read.
-    """
-    present, stable = pod_identity.sources(controller)
-    return look(present), None if stable is None else look(stable)
+    return nodes_(present), None if stable is None else nodes_(stable)
 
 
 _SHOWN = 5
@@ -256,16 +231,16 @@ def shortage_reasons(
     occupied: Container[str],
     eligible: Container[str],
 ) -> str:
-    """The shortage_reasons, most frequent first.
+    """Why nodes cannot take replicas, most frequent reason first.
 
     Args:
-        controller: whose replicas.
-        nodes: all there are.
+        controller: whose replicas lack nodes.
+        nodes: all nodes.
         occupied: names of nodes that have a pod of it.
         eligible: names of nodes where its pods may run, drained ones included.
 
     Raises:
-        SelectorError, msgspec.ValidationError: its spec cannot be read.
+        SelectorError, msgspec.ValidationError: its spec cannot be parsed.
     """
     demand, drained = Demand.of(controller), drained_nodes(controller)
     spread = controller.spec.placement == "OnePerNode"

@@ -33,7 +33,7 @@ from grange.base.statemachine import diagram
 from grange.controllers.replication import rollout
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.plan import Addition, Removal
-from grange.controllers.shared import availability, deletion_order, pod_identity
+from grange.controllers.shared import deletion_order, pod_identity
 
 
 class TransferPhase(StrEnum):
@@ -94,19 +94,6 @@ _BEFORE_SWITCH = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TransferStep:
-    """One step of one transfer.
-
-    Attributes:
-        before: as it was stored; None for a new one.
-        after: as it is to be stored; None when it is over.
-    """
-
-    before: NodeTransfer | None
-    after: NodeTransfer | None
-
-
 def phase_of(transfer: NodeTransfer) -> TransferPhase:
     """Its phase; one that this version does not know is rolled back, which loses nothing."""
     try:
@@ -153,7 +140,7 @@ def happened(
         return TransferEvent.EXPIRED if expired else None
     if phase is TransferPhase.STARTING:
         new = new_pod(transfer, inputs.owned)
-        if new is not None and is_available(inputs, new, now):
+        if new is not None and is_available(inputs, new):
             return TransferEvent.AVAILABLE
         if old_gone:
             return TransferEvent.CALLED_OFF if new is None else TransferEvent.OLD_GONE
@@ -166,20 +153,14 @@ def happened(
         # Waiting for the budget, which may need the old pod for as long as the new one fails. One
         # that serves nobody is not waited for: it goes at once.
         new = new_pod(transfer, inputs.owned)
-        relapsed = new is None or not is_available(inputs, new, now)
-        return TransferEvent.RELAPSED if relapsed and is_available(inputs, old, now) else None
+        relapsed = new is None or not is_available(inputs, new)
+        return TransferEvent.RELAPSED if relapsed and is_available(inputs, old) else None
     return None
 
 
-def is_available(inputs: Inputs, pod: Pod, now: datetime) -> bool:
-    """Whether an active pod is ready, for long enough, by news that is not stale."""
-    if inputs.available is not None:
-        return pods.is_active(pod) and pod.metadata.uid in inputs.available
-    return (
-        pods.is_active(pod)
-        and deletion_order.is_ready(pod, inputs.down)
-        and availability.wait_for_available(inputs.controller, pod, now) == 0.0
-    )
+def is_available(inputs: Inputs, pod: Pod) -> bool:
+    """Whether a pod is active and available."""
+    return pods.is_active(pod) and pod.metadata.uid in inputs.available
 
 
 def new_pod(transfer: NodeTransfer, owned: Iterable[Pod]) -> Pod | None:
@@ -337,54 +318,23 @@ def hidden(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> Inputs:
 
 
 def without_given_up(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> Inputs:
-    """The inputs in which nobody counts on pods that go because their transfers are rolled back."""
-    if inputs.available is None:
-        return inputs
+    """The inputs in which the pods of transfers that are rolled back are not available."""
     names = {item.new_pod for item in transfers if phase_of(item) is TransferPhase.ROLLING_BACK}
     going = {pod.metadata.uid for pod in inputs.owned if pod.metadata.name in names}
     return replace(inputs, available=inputs.available - going)
 
 
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """Pods that node transfers need: they are not removed for being too many (unless finished).
+def is_needed(pod: Pod, transfers: Iterable[NodeTransfer]) -> bool:
+    """Whether a transfer needs a pod, which is then not deleted as surplus (unless it is finished).
 
-    Attributes:
-        uids: of old pods, until the new one is available.
-        names: of new pods, from then on.
+    It needs the old pod until the new one is available, and the new one from then on.
     """
-
-    uids: frozenset[str] = frozenset()
-    names: frozenset[str] = frozenset()
-
-    def has(self, pod: Pod) -> bool:
-        """Whether the pod is one of them."""
-        return pod.metadata.uid in self.uids or pod.metadata.name in self.names
-
-
-NOTHING_NEEDED = Needed()
-
-
-def needed(transfers: Iterable[NodeTransfer]) -> Needed:
-    """The pods that transfers need."""
-    phases = [(item, phase_of(item)) for item in transfers]
-    return Needed(
-        frozenset(item.old_uid for item, phase in phases if phase in _BEFORE_SWITCH),
-        frozenset(item.new_pod for item, phase in phases if phase is TransferPhase.FINISHING),
+    return any(
+        item.old_uid == pod.metadata.uid
+        if phase_of(item) in _BEFORE_SWITCH
+        else item.new_pod == pod.metadata.name
+        for item in transfers
     )
-
-
-@dataclass(frozen=True, slots=True)
-class TransferRemoval:
-    """A pod that a transfer deletes.
-
-    Attributes:
-        removal: the pod and why.
-        is_available: the disruption budget is charged for it.
-    """
-
-    removal: Removal
-    is_available: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,39 +342,32 @@ class TransferPods:
     """The pods that node transfers create and delete now."""
 
     create: tuple[Addition, ...] = ()
-    delete: tuple[TransferRemoval, ...] = ()
+    delete: tuple[Removal, ...] = ()
 
 
 NO_TRANSFERS = TransferPods()
 
 
-def transfer_pods(inputs: Inputs, transfers: Sequence[NodeTransfer], now: datetime) -> TransferPods:
-    """The pods that stored transfers create and delete.
+def transfer_pods(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> TransferPods:
+    """The pods that stored transfers create and delete; none for a controller that is being deleted.
 
     Args:
         inputs: with all pods of the controller.
         transfers: as they are stored; what is not stored yet is not acted on.
-        now: wall time.
-
-    Returns:
-        Nothing for a controller that is being deleted.
     """
     if inputs.controller.metadata.deletion_timestamp:
-        return TransferPods()
+        return NO_TRANSFERS
     create: list[Addition] = []
-    delete: list[TransferRemoval] = []
+    delete: list[Removal] = []
     for item in transfers:
         new, old = new_pod(item, inputs.owned), old_pod(item, inputs.owned)
         match phase_of(item):
             case TransferPhase.STARTING if new is None and item.new in {"", *inputs.nodes_for(old)}:
                 create.append(Addition(item.new_pod, item.new, _source(inputs, old)))
-            case TransferPhase.FINISHING if old is not None and not old.metadata.deletion_timestamp:
-                removal = Removal(old, "Transferred")
-                delete.append(TransferRemoval(removal, is_available(inputs, old, now)))
-            case TransferPhase.ROLLING_BACK if (
-                new is not None and not new.metadata.deletion_timestamp
-            ):
-                delete.append(TransferRemoval(Removal(new, "TransferRolledBack")))
+            case TransferPhase.FINISHING if old and not old.metadata.deletion_timestamp:
+                delete.append(Removal(old, "Transferred"))
+            case TransferPhase.ROLLING_BACK if new and not new.metadata.deletion_timestamp:
+                delete.append(Removal(new, "TransferRolledBack"))
     return TransferPods(tuple(create), tuple(delete))
 
 

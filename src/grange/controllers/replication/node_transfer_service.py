@@ -1,7 +1,7 @@
-"""The shell around ``node_transfer``: asks the scheduler for nodes, and waits after failures.
+"""Advances node transfers: allocates and releases nodes, and waits after failures.
 
-Nothing lives in memory: transfers and what failed of them lately (``transfer_backoff``) are in the
-controller's status, so the next owner goes on with both.
+Nothing is kept in memory: transfers and their back-offs are in the controller's status, so the next owner
+continues with both.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from grange.controllers.replication.node_eligibility import AllocationRefused, N
 from grange.controllers.replication.node_transfer import TransferEvent, TransferPhase
 from grange.controllers.shared import pod_identity
 
-_LOCKED_S = 1.0  # an operator's lock is short; look again soon
+_LOCKED_S = 1.0  # a user's lock is short
 _RELEASE_AGAIN_S = 5.0
 
 _RECORDS = {
@@ -39,18 +39,18 @@ _RECORDS = {
 
 @dataclass(slots=True)
 class TransferResult:
-    """What became of a controller's transfers in a pass.
+    """The result of advancing a controller's transfers.
 
     Attributes:
-        stored: those that may be acted on: stored in this phase before the pass, and still in it.
+        stored: those that may be acted on: stored in this phase before the reconcile, and still in it.
         after: all of them as they are to be stored.
-        backoffs: from which nodes transfers failed lately, as it is to be stored.
+        backoffs: of nodes from which transfers failed, as they are to be stored.
         records: type of audit record and transfer, for those that began or ended.
-        held_back: why pods on ineligible nodes are not moving, by reason; the first is the most telling.
+        held_back: why pods on ineligible nodes do not move, by reason; the most important first.
         failures: what needs an operator, by reason.
-        released: nodes that were given back in this pass: nothing more may go there.
-        wait_s: seconds until something is due without any news; None for nothing.
-        known: whether anybody knows which nodes may be used.
+        released: nodes that were released now: nothing more may go there.
+        wait_s: seconds until something is due without an event; None for nothing.
+        known: whether it is known which nodes may be used.
     """
 
     stored: list[NodeTransfer] = field(default_factory=list)
@@ -64,7 +64,7 @@ class TransferResult:
     known: bool = True
 
     def due(self, seconds: float) -> None:
-        """Look again after so many seconds at the latest."""
+        """Reconcile again after so many seconds at the latest."""
         self.wait_s = seconds if self.wait_s is None else min(self.wait_s, seconds)
 
 
@@ -72,22 +72,23 @@ class Transfers:
     """Moves pods off nodes that are no longer eligible.
 
     Args:
-        clock: for deadlines and for waits.
-        log: what happened.
+        scheduler: allocates and releases nodes.
+        clock: of deadlines.
+        log: of transfers that begin and end.
     """
 
-    def __init__(self, *, clock: Clock, log: Logger) -> None:
+    def __init__(self, scheduler: NodeScheduler, *, clock: Clock, log: Logger) -> None:
+        self._scheduler = scheduler
         self._clock = clock
         self._log = log
 
-    async def advance(self, inputs: Inputs, scheduler: NodeScheduler) -> TransferResult:
-        """Take every transfer at most one phase further, and begin new ones.
+    async def advance(self, inputs: Inputs) -> TransferResult:
+        """Advance every transfer by at most one phase, and begin new ones.
+
+        Errors of the scheduler are part of the result: the rest of the reconcile continues without it.
 
         Args:
             inputs: with all pods of the controller.
-            scheduler: where nodes come from.
-
-        Trouble with the scheduler is in the answer, because the rest of the pass goes on without it.
         """
         controller, now = inputs.controller, self._clock.now()
         result = TransferResult(backoffs=controller.status.transfer_backoffs)
@@ -96,15 +97,15 @@ class Transfers:
             return result
         current = list(controller.status.node_transfers)
         for at, item in enumerate(current):
-            after = await self._further(item, inputs, scheduler, current, result)
+            after = await self._next(item, inputs, current, result)
             if after is item:
                 result.stored.append(item)
             if after is None:
-                result.due(0.0)  # then to see whether anything that was lent is idle now
+                result.due(0.0)  # to release nodes that are idle now
                 over = node_transfer.with_new_node(item, inputs.owned)
                 result.records.append((_RECORDS[node_transfer.phase_of(item)], over))
                 self._log.info(
-                    "node transfer over", transfer=item.id, phase=item.phase, new=over.new
+                    "node transfer ended", transfer=item.id, phase=item.phase, new=over.new
                 )
             else:
                 result.after.append(after)
@@ -112,44 +113,43 @@ class Transfers:
                 if node_transfer.phase_of(after) is not TransferPhase.ROLLING_BACK:
                     left_s = (node_transfer.deadline_of(after) - now).total_seconds()
                     if left_s > 0 or node_transfer.phase_of(after) is not TransferPhase.FINISHING:
-                        result.due(max(0.0, left_s) + 0.1)  # Finishing may outlast it: news wakes
+                        result.due(
+                            max(0.0, left_s) + 0.1
+                        )  # Finishing may outlast it: an event wakes
         self._begin(inputs, now, result)
         leaving = {pod.spec.node_name for pod in node_transfer.misplaced(inputs)}
         leaving |= {item.old for item in result.after}
         result.backoffs = node_transfer.kept_backoffs(result.backoffs, leaving)
         if not current and not result.after:
-            await self._release_idle(inputs, scheduler, result)
+            await self._release_idle(inputs, result)
         return result
 
-    async def _release_idle(
-        self, inputs: Inputs, scheduler: NodeScheduler, result: TransferResult
-    ) -> None:
-        """Give back what was allocated and is not used: after a transfer the service may shrink."""
+    async def _release_idle(self, inputs: Inputs, result: TransferResult) -> None:
+        """Release allocated nodes that are not used: after a transfer the controller may shrink."""
         controller = inputs.controller
         if sum(map(pods.is_active, inputs.owned)) < controller.spec.replicas:
-            return  # it may be wanted at once
+            return  # they may be needed at once
         used = {pod_identity.node_of(pod) for pod in inputs.owned}
         try:
-            allocated = await scheduler.allocated_nodes(controller)
+            allocated = await self._scheduler.allocated_nodes(controller)
         except GrangeError as error:
             self._log.warning("allocated nodes not known", key=str(controller.key), error=error)
             result.due(_RELEASE_AGAIN_S)
             return
         for name in allocated:
             if name not in used:
-                await self._release(name, controller, scheduler, result)
+                await self._release(name, controller, result)
 
     # --- those under way ----------------------------------------------------------------------
 
-    async def _further(
+    async def _next(
         self,
         item: NodeTransfer,
         inputs: Inputs,
-        scheduler: NodeScheduler,
         current: Sequence[NodeTransfer],
         result: TransferResult,
     ) -> NodeTransfer | None:
-        """The transfer as it is to be stored: itself if nothing happened, None if it is over."""
+        """The transfer as it is to be stored: unchanged if nothing happened, None if it has ended."""
         phase = node_transfer.phase_of(item)
         controller = inputs.controller
         now = self._clock.now()
@@ -160,16 +160,16 @@ class Transfers:
             return node_transfer.step(item, event)
         match phase:
             case TransferPhase.ALLOCATING:
-                return await self._find(item, inputs, scheduler, current, result)
+                return await self._find(item, inputs, current, result)
             case TransferPhase.FINISHING:
                 old = node_transfer.old_pod(item, inputs.owned)
-                if old is None and await self._finalize(item.old, inputs, scheduler, result):
+                if old is None and await self._leave(item.old, inputs, result):
                     result.backoffs = node_transfer.without_backoff(result.backoffs, item.old)
                     return node_transfer.step(item, TransferEvent.RELEASED)
             case TransferPhase.ROLLING_BACK:
                 new = node_transfer.new_pod(item, inputs.owned)
                 if new is None and (
-                    not item.allocated or await self._finalize(item.new, inputs, scheduler, result)
+                    not item.allocated or await self._leave(item.new, inputs, result)
                 ):
                     return node_transfer.step(item, TransferEvent.RELEASED)
             case _:
@@ -180,14 +180,13 @@ class Transfers:
         self,
         item: NodeTransfer,
         inputs: Inputs,
-        scheduler: NodeScheduler,
         current: Sequence[NodeTransfer],
         result: TransferResult,
     ) -> NodeTransfer:
-        """A spare node first; else ask for one, under the transfer's id."""
+        """Use a spare node, else allocate one under the transfer's id."""
         controller, old = inputs.controller, node_transfer.old_pod(item, inputs.owned)
         packed = controller.spec.placement == "Packed"
-        if packed and inputs.nodes_for(old):  # full or not: that is the scheduler's to know
+        if packed and inputs.nodes_for(old):  # the scheduler chooses it
             return node_transfer.found(item, "", inputs, current, allocated=False)
         avoid = node_transfer.backoff_of(result.backoffs, item.old).avoid
         spare = node_transfer.spare_node(inputs, current, avoid, old)
@@ -195,7 +194,7 @@ class Transfers:
             return node_transfer.found(item, spare, inputs, current, allocated=False)
         try:
             demand = _demand(inputs, old)
-            given = await scheduler.allocate_nodes(demand, 1, request_id=item.id)
+            given = await self._scheduler.allocate_nodes(demand, 1, request_id=item.id)
         except GrangeError as error:
             refused = isinstance(error, AllocationRefused)
             result.failures["AllocationRefused" if refused else "AllocationFailed"] = str(error)
@@ -203,24 +202,18 @@ class Transfers:
             return item
         return node_transfer.found(item, given[0], inputs, current, allocated=True)
 
-    async def _finalize(
-        self, node: str, inputs: Inputs, scheduler: NodeScheduler, result: TransferResult
-    ) -> bool:
-        """Give a node back unless others of the controller are there: who leaves last does."""
+    async def _leave(self, node: str, inputs: Inputs, result: TransferResult) -> bool:
+        """Release a node unless other pods of the controller are there; False to try again."""
         if any(pod_identity.node_of(pod) == node for pod in inputs.owned):
             return True
-        return await self._release(node, inputs.controller, scheduler, result)
+        return await self._release(node, inputs.controller, result)
 
     async def _release(
-        self,
-        node: str,
-        controller: ReplicationController,
-        scheduler: NodeScheduler,
-        result: TransferResult,
+        self, node: str, controller: ReplicationController, result: TransferResult
     ) -> bool:
-        """Give a node back; True when there is nothing left to give back."""
+        """Release a node; False to try again."""
         try:
-            await scheduler.deallocate_nodes(controller, [node])
+            await self._scheduler.deallocate_nodes(controller, [node])
         except AllocationRefused:
             return True  # nodes are not allocated here
         except GrangeError as error:
@@ -285,7 +278,7 @@ class Transfers:
 
 
 def _demand(inputs: Inputs, old: Pod | None) -> ReplicationController:
-    """The controller with the template of a pod's successor, which the node must fit."""
+    """The controller with the template of a pod's successor, which must fit on the node."""
     present, stable = pod_identity.sources(inputs.controller)
     if stable is None or old is None or pod_identity.is_of(old, inputs.template):
         return present

@@ -1,6 +1,7 @@
 """Observes everything that the plan for a controller depends on."""
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -19,14 +20,31 @@ from grange.controllers.replication import node_eligibility
 from grange.controllers.replication.inputs import Inputs, InvalidController
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.plan import Plan
-from grange.controllers.replication.state import State
+from grange.controllers.replication.state import ReplicationState
 from grange.controllers.shared import availability, pod_identity
 from grange.placement import resource_fit
 from grange.placement.node_usage import IDLE, charged
 
+_MOST_NODES = 200  # whose room is computed in one reconcile; all others count as full
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was observed of a controller.
+
+    Attributes:
+        inputs: of its plan.
+        held_s: seconds until the replacement of a finished pod is due; None for none.
+        nodes_error: why it is not known which nodes are eligible.
+    """
+
+    inputs: Inputs
+    held_s: float | None = None
+    nodes_error: GrangeError | None = None
+
 
 class Observer:
-    """Makes ``Inputs`` from what the listers, the scheduler and earlier reconciles know.
+    """Makes ``Inputs`` from the listers, the scheduler and the state of earlier reconciles.
 
     Args:
         listers: controllers, pods and nodes.
@@ -38,7 +56,7 @@ class Observer:
     def __init__(
         self,
         listers: Listers,
-        state: State,
+        state: ReplicationState,
         scheduler: node_eligibility.NodeScheduler,
         *,
         clock: Clock,
@@ -48,28 +66,31 @@ class Observer:
         self._scheduler = scheduler
         self._clock = clock
 
-    async def observe(
-        self, controller: ReplicationController, owned: list[Pod]
-    ) -> tuple[Inputs, float | None, GrangeError | None]:
-        """What the plan depends on, seconds until the next held place is due, and why nodes are unknown."""
+    async def observe(self, controller: ReplicationController, owned: list[Pod]) -> Observation:
+        """Observe a controller.
+
+        Raises:
+            InvalidController: a template or selector cannot be parsed.
+        """
         uid = controller.metadata.uid
-        trouble: GrangeError | None = None
+        error: GrangeError | None = None
         try:
-            eligible, earlier = await node_eligibility.eligible_places(self._scheduler, controller)
-        except (SelectorError, msgspec.ValidationError) as error:
-            raise InvalidController(str(error)) from error
-        except GrangeError as error:
-            trouble = error  # what needs no further node goes on
+            nodes = await self._scheduler.eligible_nodes()
+            eligible, earlier = node_eligibility.places(nodes, controller)
+        except (SelectorError, msgspec.ValidationError) as invalid:
+            raise InvalidController(str(invalid)) from invalid
+        except GrangeError as unknown:
+            error = unknown  # what needs no further node goes on
             eligible, earlier = sorted({pod_identity.node_of(pod) for pod in owned} - {""}), None
         self._state.eligible[uid] = (eligible, earlier)
         finished = [
             pod for pod in owned if pods.is_finished(pod) and not pod.metadata.deletion_timestamp
         ]
-        held, due_s = self._state.replacements.held(uid, finished, self._clock.monotonic())
+        held, held_s = self._state.replacements.held(uid, finished, self._clock.monotonic())
         bound = {pod.spec.node_name for pod in owned if pod.spec.node_name}
         down = frozenset(name for name in bound if not self._listers.is_up(name))
         active = [pod for pod in owned if pods.is_active(pod)]
-        seen = availability.observe(
+        health = availability.observe(
             controller, active, down, self._clock.now(), self._state.readiness
         )
         inputs = Inputs(
@@ -79,28 +100,33 @@ class Observer:
             down=down,
             taken=self._listers.taken(controller.metadata.namespace, besides=owned),
             held=held,
-            available=seen.available,
+            available=health.available,
             template=pod_identity.template_hash(pod_identity.sources(controller)[0]),
             earlier=earlier,
             full=self._full(controller),
         )
-        return inputs.without(drained_nodes(controller)), due_s, trouble
+        return Observation(inputs.without(drained_nodes(controller)), held_s, error)
 
     def candidates(self, controller: ReplicationController, newer: Mapping[str, Pod]) -> list[Pod]:
-        """Its pods and orphans that it might adopt, some of them newer than in the cache."""
+        """Its pods and the orphans that it might adopt.
+
+        Args:
+            controller: whose.
+            newer: pods that are newer than in the listers, by uid.
+        """
         found = self._listers.candidates(controller)
         return [newer.get(pod.metadata.uid, pod) for pod in found] if newer else found
 
     def _full(self, controller: ReplicationController) -> Container[str]:
-        """The nodes without room, where the controller has to choose one for a pod itself."""
+        """The nodes without room, if the controller itself chooses a node for each pod."""
         if controller.spec.placement == "Packed":
             return frozenset()
         present, _ = pod_identity.sources(controller)
-        spec = msgspec.convert(present.spec.template.get("spec") or {}, pods.PodSpec)
-        return FullNodes(self._listers, spec)
+        spec = msgspec.convert(present.spec.template.get("spec") or {}, PodSpec)
+        return _FullNodes(self._listers, spec)
 
     def shortage(self, inputs: Inputs, plan: Plan) -> str:
-        """Why replicas have no eligible node, in words; empty if all have one."""
+        """Why replicas have no eligible node; empty if all have one."""
         if not plan.short:
             return ""
         eligible, _ = self._state.eligible[inputs.controller.metadata.uid]
@@ -112,12 +138,8 @@ class Observer:
         )
 
 
-_LOOKED_AT = 200
-"""Nodes that are added up in one pass; of others nothing is known, so they are not preferred."""
-
-
-class FullNodes:
-    """The names of nodes that have no room; each is added up when it is asked about.
+class _FullNodes:
+    """The names of nodes without room; the room of each is computed on demand.
 
     Args:
         listers: nodes and their pods.
@@ -133,7 +155,7 @@ class FullNodes:
         key = str(name)
         known = self._known.get(key)
         if known is None:
-            if len(self._known) >= _LOOKED_AT:
+            if len(self._known) >= _MOST_NODES:
                 return True
             known = self._known[key] = self._is_full(key)
         return known
@@ -145,7 +167,7 @@ class FullNodes:
         try:
             return not _fits(self._spec, node, self._listers.on_node(name))
         except QuantityError:
-            return False  # whoever binds it finds out
+            return False  # the scheduler decides
 
 
 def _fits(spec: PodSpec, node: Node, there: Sequence[Pod]) -> bool:
@@ -155,5 +177,5 @@ def _fits(spec: PodSpec, node: Node, there: Sequence[Pod]) -> bool:
             usage = charged(usage, pod_requests.pod_request(pod.spec), ())
     given = node.status.allocatable or node.status.capacity
     if not given:
-        return True  # it has not said yet what it has
+        return True  # not reported yet
     return resource_fit.fits(pod_requests.pod_request(spec), pod_requests.allocatable(given), usage)

@@ -15,7 +15,7 @@ The deadline is moved by getting further than ever since the spec changed and by
 nothing else: a pod that is ready now and then earns it once.
 """
 
-from collections.abc import Collection, Container, Sequence, Set as AbstractSet
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -29,50 +29,12 @@ from grange.api.meta import Document
 from grange.api.rollouts import Revision, RolloutLimits, RolloutState
 from grange.base.statemachine import advance
 from grange.controllers.replication import budget
+from grange.controllers.replication.inputs import Inputs, Sides
 from grange.controllers.shared import failure_message, pod_identity, rollout_step
 from grange.controllers.shared.event_reasons import Reason
 from grange.controllers.shared.pod_identity import is_of
 from grange.controllers.shared.rollout_phase import ROLLOUT, RolloutEvent, RolloutPhase
 from grange.controllers.shared.rollout_step import Goal, Side
-
-EventHandlers = tuple[Reason, str]
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutInputs:
-    """Everything that a decision depends on.
-
-    Attributes:
-        controller: as the cache has it.
-        active: its pods that are neither finished nor on their way out.
-        available: uids of those that are available.
-        eligible: names of nodes where pods may run.
-        down: names of nodes that are gone or not ready.
-        now: wall time.
-    """
-
-    controller: ReplicationController
-    active: Sequence[Pod]
-    available: AbstractSet[str]
-    eligible: Collection[str]
-    down: Container[str]
-    now: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Sides:
-    """How many pods of which template are wanted while a rollout is under way.
-
-    Attributes:
-        new: pods of the controller's template.
-        old: pods of any other.
-        source: the controller as it was when its template was last good: what pods of the old
-            side are made from; None if they are not made anew.
-    """
-
-    new: int
-    old: int
-    source: ReplicationController | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +45,25 @@ class RolloutDecision:
         controller: with the template that pods are made from, and the status to be written.
         sides: None while all pods are of one template, or may be of any.
         limits: what the controller allows.
-        news: events to record once it is written.
+        events: events to record once it is written.
         deadline_s: seconds until the rollout will have failed; None for none.
     """
 
     controller: ReplicationController
     sides: Sides | None
     limits: RolloutLimits
-    news: tuple[EventHandlers, ...] = ()
+    events: tuple[tuple[Reason, str], ...] = ()
     deadline_s: float | None = None
 
 
-def decide(facts: RolloutInputs) -> RolloutDecision:
-    """One step of the controller's rollout."""
-    return _Step(facts).decide()
+def decide(inputs: Inputs, now: datetime) -> RolloutDecision:
+    """One step of the controller's rollout.
+
+    Args:
+        inputs: with the pods that count.
+        now: wall time.
+    """
+    return _Step(inputs, now).decide()
 
 
 def stored(controller: ReplicationController) -> RolloutState | None:
@@ -134,17 +101,20 @@ def pruned(history: Sequence[Revision], keep: Container[str], limit: int) -> tup
 class _Step:
     """The working state of one decision; thrown away with it."""
 
-    facts: RolloutInputs
-    news: list[EventHandlers] = field(default_factory=list)
+    inputs: Inputs
+    now: datetime
+    events: list[tuple[Reason, str]] = field(default_factory=list)
     limits: RolloutLimits = field(default_factory=lambda: RolloutLimits(0, 0))
     state: RolloutState = field(default_factory=lambda: RolloutState(0, ""))
     history: tuple[Revision, ...] = ()
+    active: list[Pod] = field(default_factory=list)
     new: list[Pod] = field(default_factory=list)
     old: list[Pod] = field(default_factory=list)
 
     def decide(self) -> RolloutDecision:
         """The decision; called once."""
-        spec = self.facts.controller.spec
+        spec = self.inputs.controller.spec
+        self.active = [pod for pod in self.inputs.owned if pods.is_active(pod)]
         self._begin()
         self._sort()
         self.limits = self._limits()
@@ -165,12 +135,12 @@ class _Step:
 
     @property
     def replicas(self) -> int:
-        return max(0, self.facts.controller.spec.replicas)
+        return max(0, self.inputs.controller.spec.replicas)
 
     @property
     def rolling(self) -> bool:
         """Whether there are two sides to balance."""
-        if self.facts.controller.spec.rollout.type != "RollingUpdate":
+        if self.inputs.controller.spec.rollout.type != "RollingUpdate":
             return False
         over = self.phase in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK}
         return not over and bool(self.old or self.state.old_replicas)
@@ -178,14 +148,14 @@ class _Step:
     def _advance(self, event: RolloutEvent) -> None:
         self.state = replace(self.state, phase=advance(ROLLOUT, self.phase, event).value)
 
-    def _now(self) -> str:
-        return timestamps.rfc3339(self.facts.now)
+    def _timestamp(self) -> str:
+        return timestamps.rfc3339(self.now)
 
     # --- which template -----------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Take note of a template that is new, or of a spec that deserves a new deadline."""
-        controller = self.facts.controller
+        controller = self.inputs.controller
         wanted = pod_identity.template_hash(controller)
         state, self.history = controller.status.rollout, controller.status.history
         if state is not None and state.spec_hash == wanted:
@@ -199,11 +169,11 @@ class _Step:
                     self.state,
                     generation=controller.metadata.generation,
                     mark=self._score(),  # of another number of replicas, the last one says nothing
-                    progressed_at=self._now(),
+                    progressed_at=self._timestamp(),
                 )
             return
         template = controller.spec.template
-        self.history = remember(self.history, wanted, template, self._now())
+        self.history = remember(self.history, wanted, template, self._timestamp())
         number = self.history[-1].revision
         if state is None:
             self.state = RolloutState(number, wanted, wanted, phase=RolloutPhase.PROGRESSING.value)
@@ -212,13 +182,13 @@ class _Step:
                 state, revision=number, template_hash=wanted, spec_hash=wanted, message=""
             )
             self._advance(RolloutEvent.CHANGED)
-            self.news.append((Reason.ROLLOUT_STARTED, f"Rolling out revision {number}"))
+            self.events.append((Reason.ROLLOUT_STARTED, f"Rolling out revision {number}"))
         self._sort()
         self._restart()
 
     def _sort(self) -> None:
         self.new, self.old = [], []
-        for pod in self.facts.active:
+        for pod in self.active:
             (self.new if is_of(pod, self.state.template_hash) else self.old).append(pod)
 
     def _restart(self) -> None:
@@ -227,10 +197,10 @@ class _Step:
             self.state,
             new_replicas=min(len(self.new), self.replicas),
             old_replicas=len(self.old),
-            generation=self.facts.controller.metadata.generation,
+            generation=self.inputs.controller.metadata.generation,
             mark=self._score(),
-            started_at=self._now(),
-            progressed_at=self._now(),
+            started_at=self._timestamp(),
+            progressed_at=self._timestamp(),
         )
 
     def _known(self, template_hash: str) -> Revision | None:
@@ -240,7 +210,7 @@ class _Step:
         return None
 
     def _made_from(self, template_hash: str) -> ReplicationController:
-        controller = self.facts.controller
+        controller = self.inputs.controller
         known = self._known(template_hash)
         if known is None or template_hash == self.state.spec_hash:
             return controller
@@ -256,21 +226,21 @@ class _Step:
     # --- how many -----------------------------------------------------------------------------
 
     def _limits(self) -> RolloutLimits:
-        controller = self.facts.controller
+        controller = self.inputs.controller
         if controller.spec.placement == "OnePerNode":
-            places = {pod_identity.node_of(pod) for pod in self.facts.active}
+            places = {pod_identity.node_of(pod) for pod in self.active}
             places.discard("")
             return budget.limits(
-                controller, room=len(places.union(self.facts.eligible)) - self.replicas
+                controller, room=len(places.union(self.inputs.eligible)) - self.replicas
             )
         stuck = any(_is_unschedulable(pod) for pod in self.new) if self.old else False
         return budget.limits(controller, room=0 if stuck else None)
 
     def _available(self, side: Sequence[Pod]) -> int:
-        return sum(pod.metadata.uid in self.facts.available for pod in side)
+        return sum(pod.metadata.uid in self.inputs.available for pod in side)
 
     def _goal(self) -> Goal:
-        rollout = self.facts.controller.spec.rollout
+        rollout = self.inputs.controller.spec.rollout
         updated = self.replicas
         if self.phase is RolloutPhase.PAUSED:
             updated = self.state.new_replicas
@@ -286,11 +256,13 @@ class _Step:
         if self._source() is None:
             old_replicas = min(old_replicas, len(self.old))
         idle = sum(self._is_idle(pod) for pod in self.old)
-        broken = sum(_is_broken(pod, self.facts.down) for pod in self.old)
+        broken = sum(_is_broken(pod, self.inputs.down) for pod in self.old)
         broken += idle + max(0, old_replicas - len(self.old))
         old = Side(old_replicas, self._available(self.old), broken=broken, idle=idle)
         new_replicas = self.state.new_replicas
-        broken = sum(not pod.spec.node_name or _is_broken(pod, self.facts.down) for pod in self.new)
+        broken = sum(
+            not pod.spec.node_name or _is_broken(pod, self.inputs.down) for pod in self.new
+        )
         broken += max(0, new_replicas - len(self.new))
         new = Side(new_replicas, self._available(self.new), broken=broken)
         split = rollout_step.step(old, new, self._goal())
@@ -305,18 +277,18 @@ class _Step:
     # --- where it is --------------------------------------------------------------------------
 
     def _pause(self) -> None:
-        spec = self.facts.controller.spec
+        spec = self.inputs.controller.spec
         paused = spec.paused or spec.rollout.paused
         if paused and (self.phase, RolloutEvent.PAUSED) in ROLLOUT:
             self._advance(RolloutEvent.PAUSED)
             if self.old:
-                self.news.append((Reason.ROLLOUT_PAUSED, "Rollout paused"))
+                self.events.append((Reason.ROLLOUT_PAUSED, "Rollout paused"))
         elif not paused and self.phase is RolloutPhase.PAUSED:
             back = self.state.template_hash != self.state.spec_hash
             self._advance(RolloutEvent.RESUMED_BACK if back else RolloutEvent.RESUMED)
-            self.state = replace(self.state, progressed_at=self._now())
+            self.state = replace(self.state, progressed_at=self._timestamp())
             if self.old:
-                self.news.append((Reason.ROLLOUT_RESUMED, "Rollout resumed"))
+                self.events.append((Reason.ROLLOUT_RESUMED, "Rollout resumed"))
 
     def _score(self) -> int:
         """How far it got; between zero and twice the replicas."""
@@ -324,10 +296,10 @@ class _Step:
 
     def _remaining_s(self) -> float | None:
         """Seconds until the deadline; None where there is none."""
-        rollout = self.facts.controller.spec.rollout
+        rollout = self.inputs.controller.spec.rollout
         if self.phase is not RolloutPhase.PROGRESSING or rollout.type != "RollingUpdate":
             return None
-        since = self.facts.now - timestamps.parse_or(self.state.progressed_at, timestamps.EPOCH)
+        since = self.now - timestamps.parse_or(self.state.progressed_at, timestamps.EPOCH)
         return rollout.progress_deadline_seconds - since.total_seconds()
 
     def _late(self) -> bool:
@@ -337,29 +309,29 @@ class _Step:
         return remaining_s is not None and remaining_s <= 0 and not self._is_complete()
 
     def _go_back_or_fail(self) -> None:
-        rollout = self.facts.controller.spec.rollout
+        rollout = self.inputs.controller.spec.rollout
         failed = self.state.revision
         message = (
             f"revision {failed} got no further for {rollout.progress_deadline_seconds} s: "
             f"{self._available(self.new)} of its {self.replicas} replicas are available"
         )
-        idle = (pod for pod in self.new if pod.metadata.uid not in self.facts.available)
+        idle = (pod for pod in self.new if pod.metadata.uid not in self.inputs.available)
         if said := failure_message.told(idle):
             message += f"; {said}"
         self.state = replace(self.state, message=message)
         source = self._source()
         if not rollout.auto_rollback or source is None:
             self._advance(RolloutEvent.LATE)
-            self.news.append((Reason.ROLLOUT_FAILED, message))
+            self.events.append((Reason.ROLLOUT_FAILED, message))
             return
         self._advance(RolloutEvent.BACK)
         stable = self.state.stable_hash
-        self.history = remember(self.history, stable, source.spec.template, self._now())
+        self.history = remember(self.history, stable, source.spec.template, self._timestamp())
         number = self.history[-1].revision
         self.state = replace(self.state, revision=number, template_hash=stable)
         self._sort()
         self._restart()
-        self.news.append((Reason.ROLLING_BACK, f"Rolling back: {message}"))
+        self.events.append((Reason.ROLLING_BACK, f"Rolling back: {message}"))
 
     def _is_complete(self) -> bool:
         return (
@@ -370,11 +342,11 @@ class _Step:
 
     def _places(self) -> int:
         """How many pods of the new side could be anywhere."""
-        controller = self.facts.controller
+        controller = self.inputs.controller
         if controller.spec.placement != "OnePerNode":
             return self.replicas
         taken = {pod.spec.node_name for pod in self.new if pod.spec.node_name}
-        return len(taken.union(self.facts.eligible))
+        return len(taken.union(self.inputs.eligible))
 
     def _judge(self) -> None:
         """Compare what is with what was, and say where the rollout is now."""
@@ -382,7 +354,7 @@ class _Step:
             return
         score = self._score()
         if score > self.state.mark:
-            self.state = replace(self.state, mark=score, progressed_at=self._now())
+            self.state = replace(self.state, mark=score, progressed_at=self._timestamp())
             if self.phase is RolloutPhase.FAILED:
                 self._advance(RolloutEvent.ADVANCED)
         if self._is_complete():
@@ -393,21 +365,21 @@ class _Step:
 
     def _wait_or_go_on(self) -> None:
         goal = self._goal()
-        if self.facts.controller.spec.rollout.type != "RollingUpdate":
+        if self.inputs.controller.spec.rollout.type != "RollingUpdate":
             reached = bool(self.old)
         else:
             reached = self.rolling and goal.updated < goal.target
             reached = reached and self.state.new_replicas == goal.updated
-        before = self.facts.controller.status.rollout
+        before = self.inputs.controller.status.rollout
         grown = before is not None and self.state.new_replicas > before.new_replicas
         if self.phase is RolloutPhase.WAITING and (grown or not reached):
             self._advance(RolloutEvent.PROMOTED)
-            self.state = replace(self.state, progressed_at=self._now())
+            self.state = replace(self.state, progressed_at=self._timestamp())
         elif self.phase is RolloutPhase.PROGRESSING and reached and self._are_canaries_up(goal):
             self._advance(RolloutEvent.REACHED)
             if self.rolling:
                 message = f"{goal.updated} of {goal.target} replicas are updated: waiting"
-                self.news.append((Reason.CANARY_REACHED, message))
+                self.events.append((Reason.CANARY_REACHED, message))
 
     def _are_canaries_up(self, goal: Goal) -> bool:
         return not self.rolling or self._available(self.new) >= goal.updated
@@ -422,12 +394,12 @@ class _Step:
             self.state = replace(self.state, message="")
         number = self.state.revision
         if back:
-            self.news.append((Reason.ROLLED_BACK, f"Rolled back to the template of {number}"))
+            self.events.append((Reason.ROLLED_BACK, f"Rolled back to the template of {number}"))
         elif number > 1:
-            self.news.append((Reason.ROLLOUT_COMPLETE, f"Revision {number} is rolled out"))
+            self.events.append((Reason.ROLLOUT_COMPLETE, f"Revision {number} is rolled out"))
 
     def _decision(self) -> RolloutDecision:
-        controller = self.facts.controller
+        controller = self.inputs.controller
         keep = {self.state.template_hash, self.state.spec_hash, self.state.stable_hash}
         limit = controller.spec.rollout.revision_history_limit
         status = replace(
@@ -441,7 +413,7 @@ class _Step:
             controller=replace(self._made_from(self.state.template_hash), status=status),
             sides=sides,
             limits=self.limits,
-            news=tuple(self.news),
+            events=tuple(self.events),
             deadline_s=None if remaining_s is None else max(0.0, remaining_s),
         )
 

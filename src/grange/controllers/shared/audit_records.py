@@ -154,15 +154,15 @@ def missing_of(said: Sequence[Condition]) -> str:
     return found.message if found is not None and found.status == "True" else ""
 
 
-def still_missing(known: str, refused: Sequence[str], *, told_of: bool = False) -> str:
+def still_missing(known: str, refused: Sequence[str], *, reported: bool = False) -> str:
     """What is missing once records were written, in words; empty if nothing is.
 
     Args:
         known: what was missing before.
         refused: which of the records were refused.
-        told_of: one of them tells of what was missing.
+        reported: one of them says what was missing.
     """
-    if known and (refused or not told_of):
+    if known and (refused or not reported):
         return known
     return refusal_message(refused[0]) if refused else ""
 

@@ -1,0 +1,167 @@
+"""The conditions of a ReplicationController: their types, and the reasons that each can have.
+
+Every condition is always present. Conditions that are true in an abnormal state (``InsufficientNodes``,
+``Misplaced``, ``Paused``, …) are named after it, so that ``kubectl wait`` can wait for either status.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from grange.controllers.shared import audit_records
+from grange.controllers.shared.event_reasons import INVALID_ANNOTATION, Reason
+
+
+class ConditionReason(NamedTuple):
+    """One reason of a condition.
+
+    Attributes:
+        status: of the condition.
+        meaning: for users.
+        is_skip: something is left undone for this reason, which a metric counts.
+    """
+
+    status: str
+    meaning: str
+    is_skip: bool = False
+
+
+def _skip(status: str, meaning: str) -> ConditionReason:
+    return ConditionReason(status, meaning, is_skip=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionType:
+    """One condition.
+
+    Attributes:
+        name: its type.
+        meaning: what it means while it is true.
+        reasons: by name.
+    """
+
+    name: str
+    meaning: str
+    reasons: Mapping[str, ConditionReason]
+
+
+_NODES_UNKNOWN = ConditionReason("Unknown", "it is not known which nodes may be used")
+
+CONDITIONS: tuple[ConditionType, ...] = (
+    ConditionType(
+        "Available",
+        "as many pods as `maxUnavailable` requires are available",
+        {
+            "MinimumReplicasAvailable": ConditionReason("True", "the minimum is available"),
+            "MinimumReplicasUnavailable": ConditionReason("False", "fewer pods are available"),
+        },
+    ),
+    ConditionType(
+        "Reconciled",
+        "the pods are what `spec` asks for",
+        {
+            "ReplicasReady": ConditionReason("True", "as many pods as wanted exist"),
+            "Scaling": ConditionReason("False", "pods are created or deleted"),
+            "RollingOut": ConditionReason("False", "pods are replaced for another template"),
+            "Repairing": ConditionReason("False", "labels of pods are put back"),
+            "Outdated": ConditionReason("False", "pods are made from another template"),
+            "InsufficientNodes": ConditionReason("False", "replicas have no eligible node"),
+            "DisruptionBudget": _skip(
+                "False", "pods stay because the minimum or a PodDisruptionBudget needs them"
+            ),
+            "CrashLoopBackOff": _skip(
+                "False", "pods ended several times and are replaced after a delay"
+            ),
+            "Paused": _skip("False", "`spec.paused` is true"),
+            "RolledBack": _skip("False", "`spec.template` failed and was rolled back"),
+            "NodesUnknown": _skip("False", _NODES_UNKNOWN.meaning),
+            "WriteFailed": _skip("False", "the server refused a write"),
+            "DeletionsHeld": _skip(
+                "False",
+                "the [deletion guard](../explanation/farm.md#the-deletion-guard) holds deletions",
+            ),
+            INVALID_ANNOTATION: _skip(
+                "False", "an annotation with an operation is malformed (edited by a user)"
+            ),
+            Reason.INVALID.value: _skip("False", "the spec cannot be acted on"),
+        },
+    ),
+    ConditionType(
+        "InsufficientNodes",
+        "replicas have no eligible node; the message counts the nodes by obstacle",
+        {
+            "NotEnoughEligibleNodes": _skip("True", "too few nodes are eligible"),
+            "EnoughEligibleNodes": ConditionReason("False", "every replica has a node"),
+            "Paused": ConditionReason("False", "not evaluated while `spec.paused` is true"),
+            "NodesUnknown": _NODES_UNKNOWN,
+        },
+    ),
+    ConditionType(
+        "Misplaced",
+        "pods are bound to nodes that are not eligible",
+        {
+            "Transferring": ConditionReason("True", "pods move to other nodes"),
+            "Static": _skip("True", "they stay: `spec.strategy` is `Static`"),
+            "Locked": _skip("True", "a user has locked transfers"),
+            "BackingOff": _skip("True", "a transfer failed and is tried again later"),
+            "DisruptionBudget": _skip("True", "as many transfers as allowed are under way"),
+            "AllocationRefused": _skip("True", "no further nodes are available"),
+            "AllocationFailed": _skip("True", "the machine pool failed"),
+            "ReleaseFailed": _skip("True", "a machine could not be released"),
+            "AllOnEligibleNodes": ConditionReason(
+                "False", "every bound pod is on an eligible node"
+            ),
+            "NodesUnknown": _NODES_UNKNOWN,
+        },
+    ),
+    ConditionType(
+        "Paused",
+        "nothing is created, deleted or repaired",
+        {
+            "SpecPaused": ConditionReason("True", "`spec.paused` is true"),
+            "NotPaused": ConditionReason("False", "`spec.paused` is false"),
+        },
+    ),
+    ConditionType(
+        "Progressing",
+        "the rollout of `spec.template` advances or is complete",
+        {
+            "RollingOut": ConditionReason("True", "pods are replaced"),
+            "RolloutWaiting": ConditionReason(
+                "True", "it waits at its canary, or with `OnDelete` for pods to be deleted"
+            ),
+            "RolloutComplete": ConditionReason("True", "every pod is made from the template"),
+            "RolloutPaused": ConditionReason("Unknown", "`spec.rollout.paused` is true"),
+            "ProgressDeadlineExceeded": ConditionReason("False", "no progress within the deadline"),
+            "RollingBack": ConditionReason("True", "pods go back to the last good template"),
+            "RolledBack": ConditionReason("False", "pods are back at the last good template"),
+        },
+    ),
+    ConditionType(
+        "RolloutFailed",
+        "the rollout failed, until `spec.template` changes",
+        {
+            "ProgressDeadlineExceeded": ConditionReason("True", "no progress within the deadline"),
+            "RollingBack": ConditionReason("True", "it failed, and pods go back"),
+            "RolledBack": ConditionReason("True", "it failed, and pods are back"),
+            "NotFailed": ConditionReason("False", "no rollout of this template has failed"),
+        },
+    ),
+    ConditionType(
+        audit_records.CONDITION,
+        "the server refuses audit records; the message names the first",
+        {
+            "AuditWriteFailed": ConditionReason("True", "records are missing"),
+            "NothingRefused": ConditionReason("False", "the server accepts records"),
+        },
+    ),
+)
+"""In the order in which conditions are written."""
+
+BY_NAME: Mapping[str, ConditionType] = {item.name: item for item in CONDITIONS}
+
+
+def is_skip(kind: str, reason: str, status: str) -> bool:
+    """Whether a condition says that something is left undone."""
+    known = BY_NAME[kind].reasons.get(reason) if kind in BY_NAME else None
+    return known is not None and known.is_skip and known.status == status
