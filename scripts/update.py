@@ -21,7 +21,7 @@ from grange.api.pod_fields import FIELDS, Support
 from grange.api.schema.definitions import PREFIX, Definitions, builtin
 from grange.api.scheme import AnyKind
 from grange.controllers.gangjob import job_phase
-from grange.controllers.replication import node_transfer
+from grange.controllers.replication import condition_types, node_transfer
 from grange.controllers.shared import rollout_phase
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -165,6 +165,20 @@ def pod_fields() -> Iterator[str]:
     yield ""
 
 
+def conditions() -> Iterator[str]:
+    """The conditions of a ReplicationController, as a table of statuses and reasons."""
+    yield ""
+    yield "| condition | status | reason | meaning |"
+    yield "|---|---|---|---|"
+    for kind in condition_types.CONDITIONS:
+        yield f"| `{kind.name}` | | | {kind.meaning} |"
+        for name, reason in sorted(kind.reasons.items(), key=lambda item: _ORDER[item[1].status]):
+            yield f"| | {reason.status} | `{name}` | {reason.meaning} |"
+    yield ""
+
+
+_ORDER = {"True": 0, "False": 1, "Unknown": 2}
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/commands.md": reference.commands_page,
     "docs/reference/configuration.md": reference.configuration_page,
@@ -177,8 +191,14 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/kinds.md": kinds_page,
     "docs/reference/agent.md": lambda: drawn("docs/reference/agent.md", transitions.diagrams()),
     "docs/explanation/jobs.md": lambda: drawn("docs/explanation/jobs.md", job_phase.diagrams()),
-    "docs/reference/replication.md": lambda: drawn(
-        "docs/reference/replication.md", {**rollout_phase.diagrams(), **node_transfer.diagrams()}
+    "docs/reference/replication.md": lambda: filled(
+        "docs/reference/replication.md", "conditions", conditions()
+    ),
+    "docs/reference/rollouts.md": lambda: drawn(
+        "docs/reference/rollouts.md", rollout_phase.diagrams()
+    ),
+    "docs/reference/node-transfers.md": lambda: drawn(
+        "docs/reference/node-transfers.md", node_transfer.diagrams()
     ),
 }
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from grange.alerts.alerts import AlertSink
-from grange.api.kinds import NODE, POD, ROLLINGUPDATE, pod as pods
+from grange.api.kinds import NODE, POD, pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectKey, Resource, controller_of
 from grange.api.scheme import AnyKind
@@ -19,9 +19,13 @@ from grange.base.errors import GrangeError
 from grange.controllers import TABLE
 from grange.controllers.garbagecollector.controller import NAME as GARBAGE
 from grange.controllers.nodelifecycle.controller import NAME as NODES
-from grange.controllers.replication import alert_rules
-from grange.controllers.rollingupdate.controller import NAME as ROLLOUTS
-from grange.controllers.sharded import SHARDED, ShardedController, ShardedService
+from grange.controllers.sharded import (
+    ELECTED_ALERTS,
+    SHARDED,
+    AlertingKind,
+    ShardedController,
+    ShardedService,
+)
 from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
@@ -122,10 +126,9 @@ class Manager:
                 self.member, config, deps, services, _SERVICES, required_objects=required_objects
             )
             self._runnables.append(Runnable("services", leader_elected.run))
-            if ROLLOUTS in services:
-                self._watch_rollouts(
-                    leader_elected, ObjectKey(config.namespace, f"{PREFIX}{ROLLOUTS}")
-                )
+            for name in ELECTED_ALERTS.keys() & services.keys():
+                lease = ObjectKey(config.namespace, f"{PREFIX}{name}")
+                self._report_alerts(name, ELECTED_ALERTS[name], leader_elected, lease)
 
     def runnables(self) -> Iterator[Runnable]:
         """What is to be run, in this order."""
@@ -159,19 +162,25 @@ class Manager:
         self._runnables.append(Runnable(f"{name} alerts", reporter.run))
         return service
 
-    def _watch_rollouts(self, leader_elected: LeaderElectedServices, bears: ObjectKey) -> None:
-        """Report rollouts that failed, while this member runs the service that carries them out."""
-        farm, tools = leader_elected.farm, self._deps(ROLLOUTS)
+    def _report_alerts(
+        self,
+        name: str,
+        source: AlertingKind[R],
+        leader_elected: LeaderElectedServices,
+        lease: ObjectKey,
+    ) -> None:
+        """Report the alerts of a kind while this member runs its controller."""
+        farm, tools = leader_elected.farm, self._deps(name)
         reporter = ConditionAlerts(
             self.member.alerts,
-            tools.informers.informer(ROLLINGUPDATE),
-            find=alert_rules.of_rollout,
-            owns=lambda _: farm.holds(bears),
-            about=lambda key: f"rollingupdate/{key}",
+            tools.informers.informer(source.kind),
+            find=source.alerts,
+            owns=lambda _: farm.holds(lease),
+            about=lambda key: f"{source.kind.kind.lower()}/{key}",
             clock=tools.clock,
         )
-        farm.on_gain(lambda key: reporter.gained_all() if key == bears else None)
-        farm.on_loss(lambda key: reporter.lost_all() if key == bears else None)
+        farm.on_gain(lambda key: reporter.gained_all() if key == lease else None)
+        farm.on_loss(lambda key: reporter.lost_all() if key == lease else None)
 
     def _owned(self, kind: AnyKind) -> int | None:
         """How many live pods were made for objects of a kind; None before we have seen the pods."""

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Resource
 from grange.api.scheme import KindInfo
 from grange.controllers.replication import alert_rules
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.rollingupdate.controller import NAME as ROLLING_UPDATES
 from grange.reconcile.condition_alerts import ConditionAlert
 from grange.reconcile.controller import Controller
 from grange.reconcile.deps import Deps
@@ -53,6 +54,19 @@ class ShardedController(Generic[R]):
     alerts: Callable[[R], Iterable[ConditionAlert]] = _no_alerts
 
 
+@dataclass(frozen=True, slots=True)
+class AlertingKind(Generic[R]):
+    """A kind whose controller one member runs, with conditions that need an operator.
+
+    Attributes:
+        kind: of the objects.
+        alerts: the conditions of an object that need an operator.
+    """
+
+    kind: KindInfo[R]
+    alerts: Callable[[R], Iterable[ConditionAlert]]
+
+
 def _replicas(controller: ReplicationController) -> int:
     return controller.spec.replicas
 
@@ -64,3 +78,8 @@ SHARDED: Mapping[str, ShardedController[Any]] = {
 }
 """By name: the controllers of which every member runs one. The others, in ``TABLE``, run whole at one
 member at a time."""
+
+ELECTED_ALERTS: Mapping[str, AlertingKind[Any]] = {
+    ROLLING_UPDATES: AlertingKind(ROLLINGUPDATE, alert_rules.of_rollout)
+}
+"""By name: the controllers of ``TABLE`` whose objects alert; the member that runs one reports them."""

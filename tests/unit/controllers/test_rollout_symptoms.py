@@ -56,23 +56,26 @@ def container(**states: Document) -> list[Document]:
     ],
 )
 def test_what_containers_say(states: dict[str, Document], told: str) -> None:
-    assert failure_message.told([pod(containerStatuses=container(**states))]) == told
+    assert failure_message.first_message([pod(containerStatuses=container(**states))]) == told
 
 
 def test_the_first_that_says_anything_speaks_and_not_for_long() -> None:
     full = {"type": "PodScheduled", "status": "False", "message": "no room"}
     loud = container(state={"terminated": {"exitCode": 1, "message": "x" * 900}})
     pods = [pod("c", containerStatuses=loud), pod("b", conditions=[full]), pod("a")]
-    assert failure_message.told(pods) == "b: no room"
-    assert failure_message.told(pods[:1]) == "c: main: " + "x" * 200
-    assert failure_message.told([]) == ""
+    assert failure_message.first_message(pods) == "b: no room"
+    assert failure_message.first_message(pods[:1]) == "c: main: " + "x" * 200
+    assert failure_message.first_message([]) == ""
 
 
 @pytest.mark.parametrize("kind", ["PodScheduled", "Ready"])
 def test_a_condition_speaks_no_longer_than_a_container(kind: str) -> None:
     """Any agent or scheduler may write it; it goes into a status, and into every later event."""
     loud = {"type": kind, "status": "False", "message": "no\nroom " + "x" * 9000}
-    assert failure_message.told([pod(conditions=[loud])]) == "a: " + ("no room " + "x" * 9000)[:200]
+    assert (
+        failure_message.first_message([pod(conditions=[loud])])
+        == "a: " + ("no room " + "x" * 9000)[:200]
+    )
 
 
 async def complain(there: World, label: str) -> None:

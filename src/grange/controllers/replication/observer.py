@@ -29,7 +29,7 @@ _MOST_NODES = 200  # whose room is computed in one reconcile; all others count a
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class ObservedController:
     """What was observed of a controller.
 
     Attributes:
@@ -66,7 +66,9 @@ class Observer:
         self._scheduler = scheduler
         self._clock = clock
 
-    async def observe(self, controller: ReplicationController, owned: list[Pod]) -> Observation:
+    async def observe(
+        self, controller: ReplicationController, owned: list[Pod]
+    ) -> ObservedController:
         """Observe a controller.
 
         Raises:
@@ -105,7 +107,7 @@ class Observer:
             earlier=earlier,
             full=self._full(controller),
         )
-        return Observation(inputs.without(drained_nodes(controller)), held_s, error)
+        return ObservedController(inputs.without(drained_nodes(controller)), held_s, error)
 
     def candidates(self, controller: ReplicationController, newer: Mapping[str, Pod]) -> list[Pod]:
         """Its pods and the orphans that it might adopt.

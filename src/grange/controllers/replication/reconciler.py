@@ -31,7 +31,7 @@ from grange.controllers.replication.controller_status import FINALIZER, Controll
 from grange.controllers.replication.inputs import Inputs, InvalidController, sort_by_owner
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.node_transfer_service import TransferResult, Transfers
-from grange.controllers.replication.observer import Observation, Observer
+from grange.controllers.replication.observer import ObservedController, Observer
 from grange.controllers.replication.pending_operations import FollowedOperations
 from grange.controllers.replication.plan import Plan
 from grange.controllers.replication.pod_control import PodControl, StaleCache, is_quiet
@@ -185,7 +185,7 @@ class Reconciler:
         return wait_s if wait_s > 0 else self._state.written.remaining_s(controller)
 
     async def _advance(
-        self, observed: Observation
+        self, observed: ObservedController
     ) -> tuple[TransferResult, rollout.RolloutDecision]:
         """Advance transfers and the rollout; both stay as they are while nodes are unknown."""
         inputs = observed.inputs
@@ -233,7 +233,7 @@ class Reconciler:
         return replace(work, audited=audited, unwritten=())
 
     async def _report(
-        self, work: _Work, operations: FollowedOperations, observed: Observation
+        self, work: _Work, operations: FollowedOperations, observed: ObservedController
     ) -> Result:
         """Write the status, and decide when to reconcile again."""
         inputs, transfers, audited = work.inputs, work.transfers, work.audited
@@ -294,7 +294,7 @@ class Reconciler:
         return Done()
 
 
-def _cause(failure: Exception | None, observed: Observation) -> str:
+def _cause(failure: Exception | None, observed: ObservedController) -> str:
     """The reason that the condition gives for a failure."""
     if isinstance(failure, DeletionsHeld):
         return "DeletionsHeld"

@@ -316,8 +316,8 @@ class _Step:
             f"{self._available(self.new)} of its {self.replicas} replicas are available"
         )
         idle = (pod for pod in self.new if pod.metadata.uid not in self.inputs.available)
-        if said := failure_message.told(idle):
-            message += f"; {said}"
+        if cause := failure_message.first_message(idle):
+            message += f"; {cause}"
         self.state = replace(self.state, message=message)
         source = self._source()
         if not rollout.auto_rollback or source is None:

@@ -77,7 +77,7 @@ class RollingUpdateService:
         )
         self._instruments = instruments(deps.metrics)
         self._readiness = Readiness(deps.clock)
-        self._endings = RolloutFinalizer(deps.client, self._recorder, clock=deps.clock)
+        self._finalizer = RolloutFinalizer(deps.client, self._recorder, clock=deps.clock)
         self._updates = deps.informers.informer(ROLLINGUPDATE)
         self._controllers = deps.informers.informer(REPLICATIONCONTROLLER)
         self._pods = deps.informers.informer(POD)
@@ -125,28 +125,28 @@ class RollingUpdateService:
         if update is None:
             return Done()
         try:
-            return await self._further(update)
+            return await self._advance(update)
         except BadIntent as error:
             await self._hold_up(update, str(error))
             raise
 
-    async def _further(self, update: RollingUpdate) -> Result:
+    async def _advance(self, update: RollingUpdate) -> Result:
         over = bool(update.status.phase) and RolloutPhase(update.status.phase) in OVER
         if update.metadata.deletion_timestamp:
             pair = await self._pair(update, settled=not over)
             if not over and pending_steps.is_pending(update, pair):
                 await pending_steps.revoke(self._client, pair)
-            await self._endings.cancel(update, pair, over=over)
+            await self._finalizer.cancel(update, pair, over=over)
             return Done()
         if over:
-            left_s = await self._endings.finish(update, (await self._pair(update)).new)
+            left_s = await self._finalizer.finish(update, (await self._pair(update)).new)
             return Requeue(left_s) if left_s else Done()
         pair = await self._pair(update, settled=True)
         if _is_held_up(update.status):  # else each try would say first that it goes on
             for controller in (pair.old, pair.new):
                 if controller is not None:
                     check_orders(controller)
-        update = await self._endings.publish(update, pair.new)
+        update = await self._finalizer.publish(update, pair.new)
         in_doubt: ApiError | None = None
         if pending_steps.is_pending(update, pair):
             try:
@@ -176,7 +176,7 @@ class RollingUpdateService:
         if _takes(decision, pair):
             # The watch may have hung, or nothing could be written: ask before a pod is taken.
             decision = self._decide(
-                update, pair, await self._vouched(old), await self._vouched(new)
+                update, pair, await self._live_census(old), await self._live_census(new)
             )
         if in_doubt is not None:
             status = replace(decision.status, replicas=update.status.replicas)
@@ -185,7 +185,7 @@ class RollingUpdateService:
             await self._delete(old)  # before it is said that all is over
             pair = Pair(None, new)
         if decision.status.began is not None:
-            update = await self._endings.hold(update)
+            update = await self._finalizer.hold(update)
         await self._store(update, pair, decision)
         if decision.split is not None and new is not None:
             await self._move(update, old, new, decision.split)
@@ -222,7 +222,7 @@ class RollingUpdateService:
         now = self._clock.now()
         return logic.census(controller, active, self._down(active), now, self._readiness)
 
-    async def _vouched(self, controller: ReplicationController | None) -> Census:
+    async def _live_census(self, controller: ReplicationController | None) -> Census:
         """The same by what the server and the nodes say now."""
         if controller is None:
             return Census()
@@ -269,7 +269,7 @@ class RollingUpdateService:
         status = _with_conditions(update, decision, now)
         if RolloutPhase(status.phase) in OVER:
             status = replace(status, finished_at=timestamps.rfc3339(now))
-        status = replace(status, outbox=finalizer.entries(update, pair, decision.news, now))
+        status = replace(status, outbox=finalizer.entries(update, pair, decision.events, now))
         # A step that is decided once more changes nothing there, and must fail all the same if the
         # rollout is not what it was.
         if status != update.status or decision.split is not None:
@@ -284,7 +284,7 @@ class RollingUpdateService:
             )
         if decision.split is not None:
             self._instruments.steps.inc()
-        for reason, message in decision.news:
+        for reason, message in decision.events:
             self._instruments.rollouts.labels(reason.value).inc()
             kind = WARNING if reason in FAILURES else NORMAL
             self._recorder.event(update, kind, reason, message, kind=ROLLINGUPDATE)
@@ -294,19 +294,19 @@ class RollingUpdateService:
         meta = update.metadata
         with suppress(Conflict, NotFound):  # it changes: there is another pass
             live = await self._client.get(ROLLINGUPDATE, meta.name, meta.namespace)
-            said = conditions.judged(
+            found = conditions.judged(
                 live.status.conditions,
                 "Progressing",
                 ("False", INVALID_ANNOTATION, why),
                 generation=live.metadata.generation,
                 now=self._clock.now(),
             )
-            if said == live.status.conditions:
+            if found == live.status.conditions:
                 return
             version = live.metadata.resource_version
             patch = {
                 "metadata": {"uid": meta.uid, "resourceVersion": version},
-                "status": {"conditions": msgspec.to_builtins(said)},
+                "status": {"conditions": msgspec.to_builtins(found)},
             }
             await self._client.patch(
                 ROLLINGUPDATE, meta.name, meta.namespace, patch=patch, subresource="status"
@@ -402,11 +402,11 @@ class RollingUpdateService:
         self._updates.store.add_index(_BY_CONTROLLER, controllers)
 
     def _controller_seen(self, controller: ReplicationController) -> None:
-        self._look(controller.key)
+        self._enqueue(controller.key)
 
     def _controller_changed(self, old: ReplicationController, new: ReplicationController) -> None:
         if not is_only_annotated(old, new, pending_steps.REVOKED_ANNOTATION):
-            self._look(new.key)
+            self._enqueue(new.key)
 
     def _pod_added(self, pod: Pod) -> None:
         self._readiness.appeared(pod)
@@ -422,13 +422,13 @@ class RollingUpdateService:
 
     def _pod_seen(self, pod: Pod) -> None:
         if (owner := controller_key(pod)) is not None:
-            self._look(owner[0])
+            self._enqueue(owner[0])
 
     def _over(self, update: RollingUpdate) -> None:
         for name in {update.spec.old, update.spec.new} - {""}:
-            self._look(ObjectKey(update.metadata.namespace, name))
+            self._enqueue(ObjectKey(update.metadata.namespace, name))
 
-    def _look(self, controller: ObjectKey) -> None:
+    def _enqueue(self, controller: ObjectKey) -> None:
         mark = f"{controller.namespace}/{controller.name}"
         for update in self._updates.store.by_index(_BY_CONTROLLER, mark):
             self.loop.enqueue(update.key)
@@ -436,8 +436,8 @@ class RollingUpdateService:
 
 def _is_held_up(status: RollingUpdateStatus) -> bool:
     """Whether it was said to stand still because of an order that cannot be read."""
-    said = conditions.find(status.conditions, "Progressing")
-    return said is not None and said.reason == INVALID_ANNOTATION
+    found = conditions.find(status.conditions, "Progressing")
+    return found is not None and found.reason == INVALID_ANNOTATION
 
 
 def _takes(decision: Decision, pair: Pair) -> bool:
@@ -463,11 +463,13 @@ def _with_conditions(
             RolloutPhase.ROLLED_BACK,
         },
     }
-    said = update.status.conditions
-    for kind, verdict in verdicts.items():
-        told = str(verdict), phase.value, decision.message
-        said = conditions.judged(said, kind, told, generation=update.metadata.generation, now=now)
-    return replace(decision.status, conditions=said)
+    found = update.status.conditions
+    for kind, holds in verdicts.items():
+        verdict = str(holds), phase.value, decision.message
+        found = conditions.judged(
+            found, kind, verdict, generation=update.metadata.generation, now=now
+        )
+    return replace(decision.status, conditions=found)
 
 
 def _whole(status: RollingUpdateStatus) -> Document:

@@ -50,17 +50,17 @@ class Pair:
 
 
 def entries(
-    update: RollingUpdate, pair: Pair, news: Sequence[tuple[Reason, str]], now: datetime
+    update: RollingUpdate, pair: Pair, events: Sequence[tuple[Reason, str]], now: datetime
 ) -> tuple[OutboxEntry, ...]:
     """What the audit tells of a decision; times differ, because records are told in their order."""
-    told = [
+    announced = [
         audit_records.OF_ROLLOUTS[reason]
-        for reason, _ in news
+        for reason, _ in events
         if reason in audit_records.OF_ROLLOUTS
     ]
     return tuple(
         _entry(update, pair, event, now + timedelta(microseconds=number))
-        for number, event in enumerate(told)
+        for number, event in enumerate(announced)
     )
 
 
@@ -122,14 +122,14 @@ class RolloutFinalizer:
         self,
         update: RollingUpdate,
         new: ReplicationController | None,
-        told: Sequence[OutboxEntry] | None = None,
+        announced: Sequence[OutboxEntry] | None = None,
     ) -> RollingUpdate:
         """Write the records of entries, those of the outbox unless given.
 
         Args:
             update: the rollout.
             new: its new controller, for the count that it has now.
-            told: the entries.
+            announced: the entries.
 
         Returns:
             The rollout, with a condition that says so if a record was refused for good; to be stored
@@ -138,14 +138,14 @@ class RolloutFinalizer:
         Raises:
             ApiError: not all are written; the entries must stay.
         """
-        told = update.status.outbox if told is None else told
-        if not told:
+        announced = update.status.outbox if announced is None else announced
+        if not announced:
             return update
         spec, status = update.spec, update.status
         try:
             members = await self._members(update)
             documents = []
-            for item in told:
+            for item in announced:
                 count = _replicas(update, new, item.event)
                 whose = audit_records.AuditedController(
                     update.metadata.namespace, spec.new, status.new_uid, count
@@ -153,18 +153,18 @@ class RolloutFinalizer:
                 documents.append(audit_records.record_of(whose, item, members))
             refused = await audit_records.write(self._client, documents)
         except ApiError as error:
-            self._tell(update, f"Error writing audit records: {error.message}")
+            self._report(update, f"Error writing audit records: {error.message}")
             raise
         for refusal in refused:
-            self._tell(update, audit_records.refusal_message(refusal))
+            self._report(update, audit_records.refusal_message(refusal))
         if not refused:
             return update
-        said = status.conditions
-        missing = audit_records.still_missing(audit_records.missing_of(said), refused)
-        said = audit_records.with_condition(update, said, missing, self._clock.now())
-        return replace(update, status=replace(status, conditions=said))
+        known = status.conditions
+        missing = audit_records.still_missing(audit_records.missing_of(known), refused)
+        known = audit_records.with_condition(update, known, missing, self._clock.now())
+        return replace(update, status=replace(status, conditions=known))
 
-    def _tell(self, update: RollingUpdate, message: str) -> None:
+    def _report(self, update: RollingUpdate, message: str) -> None:
         self._recorder.event(update, WARNING, Reason.AUDIT_FAILED, message, kind=ROLLINGUPDATE)
 
     async def cancel(self, update: RollingUpdate, pair: Pair, *, over: bool) -> None:
@@ -180,10 +180,10 @@ class RolloutFinalizer:
         """
         if FINALIZER not in update.metadata.finalizers:
             return
-        told = list(update.status.outbox)
+        announced = list(update.status.outbox)
         if update.status.began is not None and not over:
-            told.append(_entry(update, pair, auditevents.ROLLOUT_CANCELLED, self._clock.now()))
-        await self.publish(update, pair.new, told)
+            announced.append(_entry(update, pair, auditevents.ROLLOUT_CANCELLED, self._clock.now()))
+        await self.publish(update, pair.new, announced)
         await finalizers.remove(self._client, ROLLINGUPDATE, update, FINALIZER)
 
     async def finish(self, update: RollingUpdate, new: ReplicationController | None) -> float:
@@ -198,8 +198,8 @@ class RolloutFinalizer:
         update = await self.publish(update, new)
         if update.status.outbox or not update.status.finished_at:
             at = update.status.finished_at or timestamps.rfc3339(self._clock.now())
-            said = msgspec.to_builtins(update.status.conditions)
-            change = {"status": {"outbox": [], "finishedAt": at, "conditions": said}}
+            known = msgspec.to_builtins(update.status.conditions)
+            change = {"status": {"outbox": [], "finishedAt": at, "conditions": known}}
             update = await self._patch(update, change, subresource="status")
         update = await finalizers.remove(self._client, ROLLINGUPDATE, update, FINALIZER)
         ended = timestamps.parse_or(update.status.finished_at, timestamps.EPOCH)

@@ -53,7 +53,7 @@ class Census:
     healthy: int = 0
     unhealthy: int = 0
     unknown: int = 0
-    said: str = ""
+    message: str = ""
 
 
 def census(
@@ -91,8 +91,10 @@ def census(
     desired = max(0, controller.spec.replicas)
     missing = max(0, desired - len(active))
     unknown = len(real) - healthy - unhealthy + missing
-    said = failure_message.told(pod for pod in real if pod.metadata.uid not in available)
-    return Census(desired, len(active), len(real), healthy, unhealthy, unknown, said)
+    message = failure_message.first_message(
+        pod for pod in real if pod.metadata.uid not in available
+    )
+    return Census(desired, len(active), len(real), healthy, unhealthy, unknown, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class Decision:
     message: str
     split: Split | None = None
     delete_old: bool = False
-    news: tuple[tuple[Reason, str], ...] = ()
+    events: tuple[tuple[Reason, str], ...] = ()
     wait_s: float | None = None
 
 
@@ -162,7 +164,7 @@ class _Step:
             phase=phase,
             observed_generation=facts.update.metadata.generation,
         )
-        self.news: list[tuple[Reason, str]] = []
+        self.events: list[tuple[Reason, str]] = []
 
     @property
     def phase(self) -> RolloutPhase:
@@ -179,7 +181,7 @@ class _Step:
         if self.phase is RolloutPhase.PENDING:
             reason = self._begin()
             if reason:
-                return Decision(self.status, reason, news=tuple(self.news))
+                return Decision(self.status, reason, events=tuple(self.events))
         if self.phase in OVER:
             return Decision(self.status, self._message())
         if self.facts.new is None or self.facts.new.metadata.uid != self.status.new_uid:
@@ -203,7 +205,7 @@ class _Step:
             self._message(),
             split=split,
             delete_old=delete_old,
-            news=tuple(self.news),
+            events=tuple(self.events),
             wait_s=self._remaining_s(),
         )
 
@@ -214,8 +216,8 @@ class _Step:
             self.status = replace(self.status, progressed_at=self._now())
         if self._remaining_s() == 0.0:
             self._advance(RolloutEvent.LATE)
-            self.news.append((Reason.ROLLOUT_FAILED, why))
-        return Decision(self.status, why, news=tuple(self.news), wait_s=self._remaining_s())
+            self.events.append((Reason.ROLLOUT_FAILED, why))
+        return Decision(self.status, why, events=tuple(self.events), wait_s=self._remaining_s())
 
     # --- the beginning ------------------------------------------------------------------------
 
@@ -248,13 +250,13 @@ class _Step:
             started_at=self._now(),
             progressed_at=self._now(),
         )
-        self.news.append((Reason.ROLLOUT_STARTED, f"Moving replicas to {spec.new}"))
+        self.events.append((Reason.ROLLOUT_STARTED, f"Moving replicas to {spec.new}"))
         return ""
 
     def _refuse(self, why: str) -> str:
         """It never begins."""
         self._advance(RolloutEvent.REFUSED)
-        self.news.append((Reason.ROLLOUT_REFUSED, why))
+        self.events.append((Reason.ROLLOUT_REFUSED, why))
         return why
 
     # --- on the way ---------------------------------------------------------------------------
@@ -264,12 +266,12 @@ class _Step:
         if self.spec.paused:
             if (self.phase, RolloutEvent.PAUSED) in ROLLOUT:
                 self._advance(RolloutEvent.PAUSED)
-                self.news.append((Reason.ROLLOUT_PAUSED, "Rollout paused"))
+                self.events.append((Reason.ROLLOUT_PAUSED, "Rollout paused"))
             return
         if self.phase is RolloutPhase.PAUSED:
             self._advance(RolloutEvent.RESUMED_BACK if self._is_turned() else RolloutEvent.RESUMED)
             self.status = replace(self.status, progressed_at=self._now())
-            self.news.append((Reason.ROLLOUT_RESUMED, "Rollout resumed"))
+            self.events.append((Reason.ROLLOUT_RESUMED, "Rollout resumed"))
         if self.spec.undo and (self.phase, RolloutEvent.BACK) in ROLLOUT:
             self._go_back("undo")
 
@@ -280,7 +282,7 @@ class _Step:
     def _go_back(self, why: str) -> None:
         self._advance(RolloutEvent.BACK)
         self.status = replace(self.status, going_back=True, progressed_at=self._now())
-        self.news.append((Reason.ROLLING_BACK, f"Rolling back: {why}"))
+        self.events.append((Reason.ROLLING_BACK, f"Rolling back: {why}"))
 
     def _score(self) -> int:
         """How far it got: new pods that are healthy, and old ones that are gone."""
@@ -302,12 +304,12 @@ class _Step:
                 self._advance(RolloutEvent.ADVANCED)
         elif self._remaining_s() == 0.0:
             why = f"no further for {self.spec.progress_deadline_seconds} s"
-            self.status = replace(self.status, message=self.facts.new_pods.said)
+            self.status = replace(self.status, message=self.facts.new_pods.message)
             if self.spec.auto_rollback:
-                self._go_back(f"{why}{self._said()}")
+                self._go_back(f"{why}{self._cause()}")
             else:
                 self._advance(RolloutEvent.LATE)
-                self.news.append((Reason.ROLLOUT_FAILED, f"{why}: {self._message()}"))
+                self.events.append((Reason.ROLLOUT_FAILED, f"{why}: {self._message()}"))
 
     def _sides(self) -> tuple[Side, Side]:
         return _side(self.facts.old_pods), _side(self.facts.new_pods)
@@ -352,7 +354,7 @@ class _Step:
         if self.phase is RolloutPhase.ROLLING_BACK:
             if self._is_back():
                 self._advance(RolloutEvent.COMPLETED)
-                self.news.append((Reason.ROLLED_BACK, f"Rolled back: {self._counts()}"))
+                self.events.append((Reason.ROLLED_BACK, f"Rolled back: {self._counts()}"))
             return False
         goal = self._goal()
         found = rollout_step.verdict(
@@ -363,7 +365,7 @@ class _Step:
         if goal.updated < goal.target:
             if self.phase is RolloutPhase.PROGRESSING:
                 self._advance(RolloutEvent.REACHED)
-                self.news.append((Reason.CANARY_REACHED, f"Waiting: {self._counts()}"))
+                self.events.append((Reason.CANARY_REACHED, f"Waiting: {self._counts()}"))
             return False
         return self._complete()
 
@@ -381,7 +383,7 @@ class _Step:
         if delete_old and not self._is_recorded():
             return False  # the word of its last pods would go with it
         self._advance(RolloutEvent.COMPLETED)
-        self.news.append((Reason.ROLLOUT_COMPLETE, f"{self.spec.new} has all replicas"))
+        self.events.append((Reason.ROLLOUT_COMPLETE, f"{self.spec.new} has all replicas"))
         return delete_old
 
     def _is_recorded(self) -> bool:
@@ -398,17 +400,17 @@ class _Step:
 
     def _message(self) -> str:
         if self.phase is RolloutPhase.FAILED:
-            return f"{self._counts()}{self._paused_sides()}{self._said()}"
+            return f"{self._counts()}{self._paused_sides()}{self._cause()}"
         if (
             self.phase in {RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK}
             and not self.spec.undo
         ):
             deadline_s = self.spec.progress_deadline_seconds
             why = f"goes back because it got no further for {deadline_s} s"
-            return f"{why}: {self._counts()}{self._said()}"
+            return f"{why}: {self._counts()}{self._cause()}"
         return self._counts()
 
-    def _said(self) -> str:
+    def _cause(self) -> str:
         return f"; {self.status.message}" if self.status.message else ""
 
     def _paused_sides(self) -> str:

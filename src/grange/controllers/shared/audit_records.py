@@ -148,9 +148,9 @@ def refusal_message(refusal: str) -> str:
     return f"Not recorded: {refusal}"
 
 
-def missing_of(said: Sequence[Condition]) -> str:
+def missing_of(known: Sequence[Condition]) -> str:
     """What is missing, in words; empty if nothing is."""
-    found = conditions.find(said, CONDITION)
+    found = conditions.find(known, CONDITION)
     return found.message if found is not None and found.status == "True" else ""
 
 
@@ -175,11 +175,13 @@ def condition_of(missing: str) -> tuple[str, str, str]:
 
 
 def with_condition(
-    obj: Resource, said: Sequence[Condition], missing: str, now: datetime
+    obj: Resource, known: Sequence[Condition], missing: str, now: datetime
 ) -> tuple[Condition, ...]:
     """An object's conditions with this one."""
     generation = obj.metadata.generation
-    return conditions.judged(said, CONDITION, condition_of(missing), generation=generation, now=now)
+    return conditions.judged(
+        known, CONDITION, condition_of(missing), generation=generation, now=now
+    )
 
 
 class AuditRetries:

@@ -40,7 +40,7 @@ class Readiness:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since: dict[str, tuple[float, bool]] = {}
-        self._vouched: dict[str, str | None] = {}
+        self._live_checked: dict[str, str | None] = {}
 
     def appeared(self, pod: Pod) -> None:
         """The pod is in the cache for the first time."""
@@ -58,16 +58,18 @@ class Readiness:
     def gone(self, pod: Pod) -> None:
         """The pod is gone from the cache."""
         self._since.pop(pod.metadata.uid, None)
-        self._vouched.pop(pod.metadata.uid, None)
+        self._live_checked.pop(pod.metadata.uid, None)
 
-    def vouch(self, pod: Pod) -> None:
+    def mark_live_checked(self, pod: Pod) -> None:
         """The pod's node was heard of when the pod had been ready for long enough."""
         if pod.metadata.uid in self._since:
-            self._vouched[pod.metadata.uid] = _since(pod)
+            self._live_checked[pod.metadata.uid] = _since(pod)
 
-    def is_vouched(self, pod: Pod) -> bool:
+    def is_live_checked(self, pod: Pod) -> bool:
         """Whether that was so, and the pod has been ready ever since."""
-        return (since := _since(pod)) is not None and self._vouched.get(pod.metadata.uid) == since
+        return (since := _since(pod)) is not None and self._live_checked.get(
+            pod.metadata.uid
+        ) == since
 
     def wait_s(self, pod: Pod, needed_s: float, age_s: float) -> float:
         """Seconds until a ready pod has been ready for long enough; zero if it has.
@@ -202,12 +204,12 @@ async def reported_ready(
     needed_s = controller.spec.rollout.min_ready_seconds
     if needed_s <= 0 or not ready:
         return frozenset(pod.metadata.uid for pod in ready)
-    doubtful = [pod for pod in ready if not readiness.is_vouched(pod)]
-    heard = await _reported_until(client, {pod.spec.node_name for pod in doubtful})
+    doubtful = [pod for pod in ready if not readiness.is_live_checked(pod)]
+    reported = await _reported_until(client, {pod.spec.node_name for pod in doubtful})
     for pod in doubtful:
-        if _ready_s(pod, heard.get(pod.spec.node_name)) >= needed_s:
-            readiness.vouch(pod)
-    return frozenset(pod.metadata.uid for pod in ready if readiness.is_vouched(pod))
+        if _ready_s(pod, reported.get(pod.spec.node_name)) >= needed_s:
+            readiness.mark_live_checked(pod)
+    return frozenset(pod.metadata.uid for pod in ready if readiness.is_live_checked(pod))
 
 
 async def _reported_until(client: Client, nodes: set[str]) -> dict[str, str | None]:
@@ -225,13 +227,13 @@ async def _reported_until(client: Client, nodes: set[str]) -> dict[str, str | No
     return {lease.metadata.name: status_synced_until(lease) for lease in leases}
 
 
-def _ready_s(pod: Pod, heard: str | None) -> float:
+def _ready_s(pod: Pod, reported: str | None) -> float:
     """Seconds for which a pod had been ready at a moment by the clock of its node."""
     ready = pods.condition(pod, "Ready")
-    if not heard or ready is None or not ready.last_transition_time:
+    if not reported or ready is None or not ready.last_transition_time:
         return math.inf
     try:
         since = timestamps.parse(ready.last_transition_time)
-        return (timestamps.parse(heard) - since).total_seconds()
+        return (timestamps.parse(reported) - since).total_seconds()
     except timestamps.TimestampError:
         return 0.0

@@ -10,23 +10,23 @@ from grange.api.kinds.pod import ContainerStateTerminated, ContainerStatus, Pod
 _LONGEST = 200  # of what somebody said; the message is a status's, an event's and an alert's
 
 
-def told(pods: Iterable[Pod]) -> str:
+def first_message(pods: Iterable[Pod]) -> str:
     """What the first of these, by name, says that says anything; empty where none does."""
     for pod in sorted(pods, key=lambda item: item.metadata.name):
-        if text := _symptom(pod):
+        if text := _message_of(pod):
             return f"{pod.metadata.name}: {text}"
     return ""
 
 
-def _symptom(pod: Pod) -> str:
+def _message_of(pod: Pod) -> str:
     status = pod.status
     for item in (*status.init_container_statuses, *status.container_statuses):
         if text := _of_container(item):
             return f"{item.name}: {_short(text)}"
     for kind in ("PodScheduled", "Ready"):
-        for said in status.conditions:
-            if said.type == kind and said.status == "False" and said.message:
-                return _short(said.message)
+        for condition in status.conditions:
+            if condition.type == kind and condition.status == "False" and condition.message:
+                return _short(condition.message)
     return ""
 
 

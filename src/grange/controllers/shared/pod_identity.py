@@ -56,10 +56,10 @@ def placement_hash(controller: ReplicationController) -> str:
     And, where the scheduler chooses, when other nodes are to be left.
     """
     spec = controller.spec
-    told: list[object] = [spec.placement, spec.node_selector]
+    parts: list[object] = [spec.placement, spec.node_selector]
     if spec.placement == "Packed" and (left := drained_nodes(controller)):
-        told.append(sorted(left))
-    return _digest_of(told)
+        parts.append(sorted(left))
+    return _digest_of(parts)
 
 
 def labels_of(controller: ReplicationController) -> dict[str, str]:
