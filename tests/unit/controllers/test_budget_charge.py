@@ -13,7 +13,7 @@ from grange.api.status import ApiError, Conflict, Forbidden, TooManyRequests
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import evictions
+from grange.controllers.replication import deletion_budgets
 from grange.controllers.replication.pod_control import is_over_budget
 from grange.sim import builders as objects
 
@@ -55,7 +55,7 @@ def first(
 async def test_charge_takes_one_from_each(clock: Clock, rng: Stream, log: Logger) -> None:
     async with world(clock, rng, log, hands=False) as there:
         pod = await covered(there, one=2, two=1)
-        await evictions.charge(there.deps.client, pod, BOTH, clock.now())
+        await deletion_budgets.charge(there.deps.client, pod, BOTH, clock.now())
         assert await accounts(there) == {"one": (1, ["web"]), "two": (0, ["web"])}
 
 
@@ -65,7 +65,7 @@ async def test_charge_that_one_refuses_is_given_back(
     async with world(clock, rng, log, hands=False) as there:
         pod = await covered(there, one=2, two=0)
         with pytest.raises(TooManyRequests, match="budget two") as refused:
-            await evictions.charge(there.deps.client, pod, BOTH, clock.now())
+            await deletion_budgets.charge(there.deps.client, pod, BOTH, clock.now())
         assert is_over_budget(refused.value)
         waiting = {name: names for name, (_, names) in (await accounts(there)).items()}
         assert waiting == {"one": [], "two": []}
@@ -77,7 +77,7 @@ async def test_charge_after_a_lost_race_counts_again(
     async with world(clock, rng, log, hands=False) as there:
         pod = await covered(there, one=2, two=2)
         there.gate = first(lambda request: request.method == "PATCH", Conflict("changed"))
-        await evictions.charge(there.deps.client, pod, BOTH, clock.now())
+        await deletion_budgets.charge(there.deps.client, pod, BOTH, clock.now())
         assert await accounts(there) == {"one": (1, ["web"]), "two": (1, ["web"])}
 
 
@@ -86,7 +86,7 @@ async def test_charge_is_made_once(clock: Clock, rng: Stream, log: Logger) -> No
     async with world(clock, rng, log, hands=False) as there:
         pod = await covered(there, one=2)
         for _ in range(2):
-            await evictions.charge(there.deps.client, pod, BOTH, clock.now())
+            await deletion_budgets.charge(there.deps.client, pod, BOTH, clock.now())
         assert await accounts(there) == {"one": (1, ["web"])}
 
 
@@ -97,7 +97,7 @@ async def test_charge_without_the_right_charges_nothing(
         pod = await covered(there, one=2, two=2)
         there.gate = lambda request: Forbidden("no") if "/two" in request.path else None
         with pytest.raises(Forbidden):
-            await evictions.charge(there.deps.client, pod, BOTH, clock.now())
+            await deletion_budgets.charge(there.deps.client, pod, BOTH, clock.now())
         assert (await accounts(there))["one"][1] == []
 
 
@@ -109,4 +109,4 @@ async def test_budget_that_is_not_up_to_date_refuses(
         change: Document = {"spec": {"minAvailable": 2}}
         await there.client.patch(PODDISRUPTIONBUDGET, "one", "default", patch=change)
         with pytest.raises(TooManyRequests):
-            await evictions.charge(there.deps.client, pod, ("one",), clock.now())
+            await deletion_budgets.charge(there.deps.client, pod, ("one",), clock.now())

@@ -14,7 +14,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
-from grange.controllers.replication import evictions, logic
+from grange.controllers.replication import deletion_budgets, logic
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.plan import Addition, Plan, Removal
@@ -79,7 +79,7 @@ def charged(caches: Listers, inputs: Inputs = SITUATION) -> Plan:
     """The plan after the budgets that the listers know have been charged."""
     available = inputs.available or frozenset()
     going = [item.pod for item in PLAN.delete if item.pod.metadata.uid in available]
-    found = evictions.allowances(caches, "default", going)
+    found = deletion_budgets.allowances(caches, "default", going)
     return logic.permitted(PLAN, inputs, logic.Permissions(allowances=found))
 
 

@@ -22,7 +22,7 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, controller_of
-from grange.controllers.replication import budget, logic, podtemplate
+from grange.controllers.replication import deletion_budgets, logic, podtemplate
 from grange.controllers.replication.inputs import Inputs, PodClaims, sort_by_owner
 from grange.controllers.replication.node_eligibility import Demand
 from grange.controllers.replication.plan import Addition, Plan, Repair
@@ -391,7 +391,7 @@ class Cluster(RuleBasedStateMachine):
                 # Somebody gave us two pods on one node, there is no other node, and without the
                 # second one fewer than the budget's minimum would serve: it stays until there is.
                 assert self.meddled
-                assert len(running) <= budget.limits(self.controller).minimum
+                assert len(running) <= deletion_budgets.limits(self.controller).minimum
         else:
             assert len(active) == replicas
 

@@ -98,8 +98,8 @@ async def test_a_pod_that_could_not_be_adopted_is_not_doubled(
         said = await there.said("Reconciled")
         assert (said.status, said.reason) == ("False", "WriteFailed")
         assert said.message == (
-            f"pods {names[0]}, {names[1]} could not be adopted (not now), and none is made beside "
-            "them: delete them, or take their label grange.dev/replication-controller off"
+            f"pods {names[0]}, {names[1]} could not be adopted (not now), so no other pod is "
+            "created: delete them, or remove their label grange.dev/replication-controller"
         )
         there.gate = lambda request: None
         await there.until(lambda: there.ready(2))
@@ -163,9 +163,15 @@ async def test_pods_still_of_an_earlier_controller_delay_nothing(
 @pytest.mark.parametrize(
     ("adopted", "told"),
     [
-        (3, "pod d could not be adopted (no), and none is made beside it: delete it, or take its"),
-        (2, "pods c, d could not be adopted (no), and none is made beside them: delete them, or"),
-        (0, "pods a, b, c and 1 more could not be adopted (no), and none is"),
+        (
+            3,
+            "pod d could not be adopted (no), so no other pod is created: delete it, or remove its",
+        ),
+        (
+            2,
+            "pods c, d could not be adopted (no), so no other pod is created: delete them, or remove",
+        ),
+        (0, "pods a, b, c and 1 more could not be adopted (no), so no other"),
     ],
 )
 def test_those_who_hold_up_others_are_named(adopted: int, told: str) -> None:

@@ -18,7 +18,7 @@ from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition
-from grange.controllers.replication import budget, logic, podtemplate, rollout
+from grange.controllers.replication import deletion_budgets, logic, podtemplate, rollout
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.plan import Addition, Plan
 from grange.controllers.shared import availability, pod_identity
@@ -90,7 +90,7 @@ class Rollouts(RuleBasedStateMachine):
                 sides=decision.sides,
             )
         )
-        minimum = (limits or budget.limits(self.owner)).minimum
+        minimum = (limits or deletion_budgets.limits(self.owner)).minimum
         gone = {removal.pod.metadata.uid for removal in plan.delete}
         left = len(seen.available - gone)
         assert left >= min(len(seen.available), minimum), "never below the minimum"

@@ -17,13 +17,11 @@ _AT_ONCE, _PAUSE_S = 100, 20.0  # records removed between two pauses
 NAME = "audit"
 
 _Held = tuple[str, int, str]
-"""Time, version and name of a record: those of one decision bear one time, and are told apart by which
-was written first, as in ``grange history``.
-"""
+"""Time, version and name of a record; records of one decision have the same time and are ordered by version."""
 
 
 class AuditController:
-    """Keeps the audit within its bounds; ``run`` it once per API server.
+    """Deletes surplus audit records; ``run`` it once per API server.
 
     Args:
         deps: client, informers, clock, randomness, log, metrics.
@@ -49,9 +47,9 @@ class AuditController:
                 self._log.info("audit trimmed", removed=removed)
 
     async def trim(self) -> int:
-        """Remove records that are too old or, controller by controller, too many.
+        """Delete records that are too old or, by controller, too many.
 
-        Slowly: a deletion guard takes many deletions at once for a mistake, and holds all others.
+        Slowly: a deletion guard holds all deletions if there are many at once.
 
         Returns:
             How many were removed.
@@ -79,9 +77,9 @@ class AuditController:
             try:
                 page = await self._client.list(AUDITRECORD, limit=_PAGE, cont=cont)
             except Expired:
-                return found  # the next round goes on
+                return found  # the next pass continues
             for item in page.items:
-                # Names begin with a digest of the uid, so a controller's records are neighbours.
+                # Names begin with a digest of the uid, so a controller's records are adjacent.
                 owner = (item.metadata.namespace, item.spec.controller_uid)
                 if owner != group:
                     found += [(group[0], name) for name in _cut(held, keep, oldest)]
@@ -108,4 +106,4 @@ def _before(time: str, instant: datetime) -> bool:
     try:
         return timestamps.parse(time) < instant
     except TimestampError:
-        return False  # somebody's hand wrote it; count alone decides
+        return False  # malformed (edited by a user): the count decides

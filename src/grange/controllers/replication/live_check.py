@@ -12,7 +12,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.base.errors import GrangeError
 from grange.client.client import Client
-from grange.controllers.replication import budget
+from grange.controllers.replication import deletion_budgets
 from grange.controllers.replication.inputs import Inputs, sort_by_owner
 from grange.controllers.replication.plan import Plan
 from grange.controllers.replication.pod_control import is_quiet
@@ -21,16 +21,16 @@ from grange.controllers.shared.availability import Readiness, active_pods, repor
 
 
 async def confirm(client: Client, inputs: Inputs, plan: Plan, readiness: Readiness) -> bool:
-    """Whether enough other pods are ready now for the available pods that a plan takes.
+    """Whether enough other pods are ready now for the available pods that a plan deletes.
 
     Args:
         client: to the API.
         inputs: what the plan was made from.
-        plan: which may take available pods; if it takes none, nothing is read.
-        readiness: what was seen of the pods so far.
+        plan: if it deletes no available pods, nothing is read.
+        readiness: of the pods so far.
 
     Raises:
-        ApiError: the server cannot be asked.
+        ApiError: pods cannot be read.
     """
     available = inputs.available
     going = {removal.pod.metadata.uid for removal in plan.delete}
@@ -45,7 +45,7 @@ async def confirm(client: Client, inputs: Inputs, plan: Plan, readiness: Readine
         and not pods.is_disruption_target(pod)
     ]
     sure = len(await reported_ready(client, inputs.controller, staying, readiness))
-    limits = inputs.limits or budget.limits(inputs.controller)
+    limits = inputs.limits or deletion_budgets.limits(inputs.controller)
     return sure >= min(limits.minimum, len(available - going))
 
 
@@ -53,21 +53,21 @@ _NAMED = 3
 
 
 class NotAdopted(GrangeError):
-    """Pods that are to be adopted are not, and hold up those that are to be made."""
+    """Pods could not be adopted, and block the creation of others."""
 
 
 async def has_unseen(
     client: Client, controller: ReplicationController, seen: Iterable[Pod]
 ) -> bool:
-    """Whether the controller has pods, or has orphans to adopt, besides those that a pass counts with.
+    """Whether the controller has pods, or orphans to adopt, that the listers do not show.
 
     Args:
         client: to the API.
         controller: whose.
-        seen: the pods that the pass takes for the controller's.
+        seen: the controller's pods according to the listers.
 
     Raises:
-        ApiError: the server cannot be asked.
+        ApiError: pods cannot be read.
     """
     meta = controller.metadata
     mark = f"{pod_identity.RC_NAME_LABEL}={pod_identity.label_value(meta.name)}"
@@ -77,27 +77,23 @@ async def has_unseen(
 
 
 def not_adopted(wanted: Iterable[Pod], adopted: Iterable[Pod], failure: Exception) -> Exception:
-    """What to say where pods could not be adopted and none is made beside them.
+    """The error for pods that could not be adopted.
 
     Args:
-        wanted: the pods that were to be adopted.
+        wanted: the pods to adopt.
         adopted: those that were.
-        failure: the first error; what is no more than a race stays as it is.
+        failure: the first error; a conflict is returned unchanged.
     """
     ours = {pod.metadata.uid for pod in adopted}
     left = [pod.metadata.name for pod in wanted if pod.metadata.uid not in ours]
     if is_quiet(failure) or not left:
         return failure
     names = ", ".join(left[:_NAMED])
-    if len(left) == 1:
-        text = (
-            f"pod {names} could not be adopted ({failure}), and none is made beside it: delete it"
-        )
-        its = "its"
-    else:
-        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-        text = f"pods {names}{more} could not be adopted ({failure}), and none is made beside them"
-        text, its = f"{text}: delete them", "their"
-    error = NotAdopted(f"{text}, or take {its} label {pod_identity.RC_NAME_LABEL} off")
+    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+    pods_, them, their = ("pod", "it", "its") if len(left) == 1 else ("pods", "them", "their")
+    error = NotAdopted(
+        f"{pods_} {names}{more} could not be adopted ({failure}), so no other pod is created: "
+        f"delete {them}, or remove {their} label {pod_identity.RC_NAME_LABEL}"
+    )
     error.__cause__ = failure
     return error

@@ -1,15 +1,13 @@
 """Node transfers: a pod moves to another node by coming up there first. Pure; ``now`` is given.
 
-Theory of operation. A transfer lives in the controller's status, so it survives its owner. It is one
-row of a state machine (``TRANSITIONS``); what happened to it is read off the pods and nodes
-(``happened``), and a phase is written before anything is done in it. So whoever owns the controller
-after a crash finds the phase, does what it asks for again (every act is idempotent: allocation by
-request id, creation by name, deletion by uid) and goes on.
+Theory of operation. A transfer is stored in the controller's status, so it survives its owner. Its phases
+are a state machine (``TRANSITIONS``); its events are derived from pods and nodes (``happened``), and a
+phase is stored before anything is done in it. After a crash the next owner repeats what the phase
+requires (everything is idempotent: allocation by request id, creation by name, deletion by uid).
 
-While a transfer is under way the rest of the controller does not see both of its pods, only the one
-that counts: the old pod until the new one is available, the new one from then on. ``hidden`` is
-that view; ``needed`` names the pods that the other rules must not remove. When the new
-one fails again before the old one could go, the deadline decides: it is rolled back after all.
+The rest of the controller sees only one of the pods of a transfer: the old one until the new one is
+available, then the new one. ``hidden`` is that view; ``is_needed`` protects pods from being deleted as surplus.
+If the new pod fails again before the old one is deleted, it is rolled back after the deadline.
 
 Source of the order of steps: the make-before-break transfer of spec/replication §4a.
 """
@@ -39,9 +37,9 @@ from grange.controllers.shared import deletion_order, pod_identity
 class TransferPhase(StrEnum):
     """Where a transfer is.
 
-    ``ALLOCATING``: it needs a node. ``STARTING``: the new pod is made and has to become available.
-    ``FINISHING``: the old pod goes, and its node is released. ``ROLLING_BACK``: the new pod goes, and
-    what was allocated for it is released. ``DONE`` is never stored: the transfer is dropped.
+    ``ALLOCATING``: it needs a node. ``STARTING``: the new pod is created and must become available.
+    ``FINISHING``: the old pod is deleted, and its node is released. ``ROLLING_BACK``: the new pod is deleted,
+    and what was allocated for it is released. ``DONE`` is never stored: the transfer is dropped.
     """
 
     ALLOCATING = "Allocating"
@@ -77,7 +75,7 @@ TRANSITIONS: Mapping[tuple[TransferPhase, TransferEvent], TransferPhase] = {
     (TransferPhase.FINISHING, TransferEvent.RELEASED): TransferPhase.DONE,
     (TransferPhase.ROLLING_BACK, TransferEvent.RELEASED): TransferPhase.DONE,
 }
-"""The state machine. What is not here does not happen."""
+"""The state machine; other events are ignored."""
 
 
 def diagrams() -> dict[str, str]:
@@ -95,7 +93,7 @@ _BEFORE_SWITCH = frozenset(
 
 
 def phase_of(transfer: NodeTransfer) -> TransferPhase:
-    """Its phase; one that this version does not know is rolled back, which loses nothing."""
+    """Its phase; an unknown one is rolled back."""
     try:
         return TransferPhase(transfer.phase)
     except ValueError:
@@ -103,7 +101,7 @@ def phase_of(transfer: NodeTransfer) -> TransferPhase:
 
 
 def step(transfer: NodeTransfer, event: TransferEvent) -> NodeTransfer | None:
-    """The transfer after an event; itself where the event means nothing, None when it is over."""
+    """The transfer after an event; unchanged if the event is ignored, None if it has ended."""
     phase = TRANSITIONS.get((phase_of(transfer), event))
     if phase is None:
         return transfer
@@ -121,12 +119,12 @@ def deadline_of(transfer: NodeTransfer) -> datetime:
 def happened(
     transfer: NodeTransfer, inputs: Inputs, drained: Collection[str], now: datetime
 ) -> TransferEvent | None:
-    """What has happened to a transfer, but for releases; the first that holds.
+    """The event that applies to a transfer, releases excepted; the first that holds.
 
     Args:
         transfer: as stored.
         inputs: with all pods of the controller.
-        drained: nodes that an operator wants to be left.
+        drained: nodes that a user drains for the controller.
         now: wall time.
     """
     phase = phase_of(transfer)
@@ -150,8 +148,7 @@ def happened(
             return TransferEvent.NEW_LOST
         return TransferEvent.EXPIRED if expired else None
     if phase is TransferPhase.FINISHING and expired and old is not None:
-        # Waiting for the budget, which may need the old pod for as long as the new one fails. One
-        # that serves nobody is not waited for: it goes at once.
+        # The budget may need an available old pod while the new one fails.
         new = new_pod(transfer, inputs.owned)
         relapsed = new is None or not is_available(inputs, new)
         return TransferEvent.RELAPSED if relapsed and is_available(inputs, old) else None
@@ -164,20 +161,20 @@ def is_available(inputs: Inputs, pod: Pod) -> bool:
 
 
 def new_pod(transfer: NodeTransfer, owned: Iterable[Pod]) -> Pod | None:
-    """The pod that a transfer made, if it is there."""
+    """The pod that a transfer created, if it exists."""
     if not transfer.new_pod:
         return None
     return next((pod for pod in owned if pod.metadata.name == transfer.new_pod), None)
 
 
 def with_new_node(transfer: NodeTransfer, owned: Iterable[Pod]) -> NodeTransfer:
-    """The transfer with the node of its new pod, also where the scheduler chose it."""
+    """The transfer with the node of its new pod, also if the scheduler chose it."""
     new = None if transfer.new else new_pod(transfer, owned)
     return transfer if new is None else changed(transfer, new=pod_identity.node_of(new))
 
 
 def old_pod(transfer: NodeTransfer, owned: Iterable[Pod]) -> Pod | None:
-    """The pod that a transfer replaces, if it is still there."""
+    """The pod that a transfer replaces, if it still exists."""
     return _by_uid(owned, transfer.old_uid)
 
 
@@ -201,9 +198,9 @@ def misplaced(inputs: Inputs) -> list[Pod]:
 
 
 def going(inputs: Inputs) -> frozenset[str]:
-    """Uids of the pods that go in any case: those in excess, and those that were ordered to go.
+    """Uids of the pods that will be deleted in any case: surplus ones, and those marked for deletion.
 
-    While a rollout is under way its surge is no excess: each side has the count that is written down.
+    The surge of a rollout is no surplus: each side has its stored count.
 
     Args:
         inputs: with the pods that count, see ``hidden``.
@@ -225,14 +222,14 @@ def going(inputs: Inputs) -> frozenset[str]:
 
 
 def may_move(controller: ReplicationController, pod: Pod, drained: Collection[str]) -> bool:
-    """Whether a misplaced pod is to be moved: by strategy, or because an operator asks for it."""
+    """Whether a misplaced pod moves: by strategy, or because a user drains its node."""
     return controller.spec.strategy == "Dynamic" or pod.spec.node_name in drained
 
 
 def at_once(controller: ReplicationController) -> int:
-    """How many transfers may be under way: each has a pod too many, as ``maxSurge`` allows.
+    """How many transfers may be in progress: each has an additional pod, as ``maxSurge`` allows.
 
-    One always may: without it a service that may not surge could never leave a node.
+    One is always allowed, or a controller without surge could never leave a node.
     """
     spec = controller.spec
     return max(1, rollouts.share(spec.rollout.max_surge, spec.replicas, up=True))
@@ -241,7 +238,7 @@ def at_once(controller: ReplicationController) -> int:
 def begin(
     controller: ReplicationController, pod: Pod, *, transfer_id: str, now: datetime
 ) -> NodeTransfer:
-    """A transfer of a pod, to be stored before anything is done for it."""
+    """A new transfer, to be stored before anything is done for it."""
     limit = timedelta(seconds=controller.spec.rollout.progress_deadline_seconds)
     return NodeTransfer(
         id=transfer_id,
@@ -260,10 +257,9 @@ def spare_node(
     avoid: Collection[str],
     pod: Pod | None = None,
 ) -> str | None:
-    """A node for a pod's successor, without a pod of the controller and not promised to a transfer.
+    """A node for a pod's successor, without a pod of the controller and not reserved by a transfer.
 
-    Nodes where transfers failed lately come last, before them those without room; otherwise the
-    first by name.
+    The first by name; nodes without room come later, and those of failed transfers last.
     """
     promised = {transfer.new for transfer in transfers}
     used = {pod_identity.node_of(pod) for pod in inputs.owned}
@@ -286,7 +282,7 @@ def found(
         transfer: which.
         node: of its new pod.
         inputs: with all pods of the controller.
-        transfers: all, as they are now: what they have promised in this pass is not stored yet.
+        transfers: all, with what they reserved in this reconcile.
         allocated: whether the node was allocated for it.
     """
     controller = inputs.controller
@@ -305,7 +301,7 @@ def found(
 
 
 def hidden(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> Inputs:
-    """The inputs without the pods that do not count and the nodes that are promised."""
+    """The inputs without the pods that do not count and the nodes that are reserved."""
     if not transfers:
         return inputs
     names = {item.new_pod for item in transfers if phase_of(item) in _BEFORE_SWITCH}
@@ -372,7 +368,7 @@ def transfer_pods(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> Transfer
 
 
 def _source(inputs: Inputs, old: Pod | None) -> ReplicationController | None:
-    """A pod of the old side of a rollout stays one when it moves, if its template is good."""
+    """The source of a pod of a rollout's old side, which keeps its template when it moves."""
     present = pod_identity.template_hash(inputs.controller)
     if inputs.sides is None or old is None or pod_identity.is_of(old, present):
         return None
@@ -381,23 +377,23 @@ def _source(inputs: Inputs, old: Pod | None) -> ReplicationController | None:
 
 _AFTER_FAILURE = Exponential(initial_s=30.0, cap_s=600.0)
 _NODES = 32  # entries of one controller; more pods than these hardly ever move at the same time
-_AVOIDED = 8  # nodes that one entry tells to avoid
+_AVOIDED = 8  # nodes to avoid in one entry
 
 
 def backoff_of(known: Sequence[TransferBackoff], node: str) -> TransferBackoff:
-    """What is known of a node to leave; an entry without attempts for nothing."""
+    """The back-off of a node to leave; without attempts if nothing failed there."""
     return next((item for item in known if item.node == node), TransferBackoff(node))
 
 
 def backed_off(
     known: Sequence[TransferBackoff], node: str, new: str, now: datetime
 ) -> tuple[TransferBackoff, ...]:
-    """What is known once a transfer has failed again.
+    """The back-offs after a transfer has failed.
 
     Args:
         known: so far.
         node: which was to be left.
-        new: where the pod was to go; empty if that was not known.
+        new: where the pod was to go; empty if unknown.
         now: wall time.
     """
     before = backoff_of(known, node)
@@ -413,14 +409,14 @@ def backed_off(
 
 
 def without_backoff(known: Sequence[TransferBackoff], node: str) -> tuple[TransferBackoff, ...]:
-    """What is known but of this node: a transfer from it is complete."""
+    """The back-offs without this node: a transfer from it is complete."""
     return tuple(item for item in known if item.node != node)
 
 
 def kept_backoffs(
     known: Sequence[TransferBackoff], to_leave: Collection[str]
 ) -> tuple[TransferBackoff, ...]:
-    """What is still of use.
+    """The back-offs that are still needed.
 
     Args:
         known: so far.
@@ -430,9 +426,9 @@ def kept_backoffs(
 
 
 def backoff_left_s(item: TransferBackoff, now: datetime) -> float:
-    """Seconds until the next attempt, by our clock; never more than any failure costs."""
+    """Seconds until the next attempt, by our clock; at most the cap of the back-off."""
     try:
         until = timestamps.parse(item.until)
     except TimestampError:
-        return 0.0  # nothing has failed, or somebody's hand wrote it
+        return 0.0  # nothing has failed, or it was edited by a user
     return min(_AFTER_FAILURE.cap_s, max(0.0, (until - now).total_seconds()))

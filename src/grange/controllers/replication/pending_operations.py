@@ -16,7 +16,7 @@ from grange.api.status import Conflict, NotFound
 from grange.base.log import Logger
 from grange.client.client import Client
 from grange.client.transfers import prune, settle
-from grange.controllers.replication import budget
+from grange.controllers.replication import deletion_budgets
 from grange.controllers.replication.inputs import Inputs
 
 _RETRY_S = (
@@ -100,7 +100,7 @@ def granted(inputs: Inputs, minimum: int) -> list[Pod]:
         inputs: with all pods of the controller.
         minimum: available pods that must stay.
     """
-    account = budget.Budget(inputs.available, minimum)
+    account = deletion_budgets.Budget(inputs.available, minimum)
     marked = marked_for_deletion(inputs.controller, inputs.owned)
     return account.granted(marked, len(marked))
 

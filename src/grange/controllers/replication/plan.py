@@ -16,7 +16,7 @@ class Addition:
     Attributes:
         name: of the pod.
         node: where to; empty where the scheduler chooses.
-        source: the controller with the template to use; None for the present one.
+        source: the controller with its template; None for the present one.
     """
 
     name: str
@@ -26,13 +26,13 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A pod to take away.
+    """A pod to delete.
 
     Attributes:
         pod: which.
-        why: a reason of ``events``.
-        evict: a PodDisruptionBudget is to be charged for it, by the eviction subresource.
-        budgets: names of those to be charged for it by ourselves, because several cover the pod.
+        why: the reason, for events and the audit.
+        evict: by the eviction subresource, which charges a PodDisruptionBudget.
+        budgets: names of those to charge directly, because several cover the pod.
     """
 
     pod: Pod
@@ -51,7 +51,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do, each part in the order in which to do it.
+    """What to do, each part in order.
 
     Attributes:
         create: pods to make.
@@ -59,9 +59,9 @@ class Plan:
         repair: pods whose labels drifted.
         short: wanted pods for which there is no eligible node, now or soon.
         scaling: whether pods are being added, removed or waited for.
-        kept: pods that shall go and stay for now, because the minimum needs them.
-        held: places of pods that ended again and again, which are left empty for a while.
-        stuck: unbound pods whose node has no room, as no other node has.
+        kept: pods that should be deleted and stay for now, because the minimum needs them.
+        held: finished pods whose replacement is delayed.
+        stuck: unbound pods while no node has room.
         budget: name of a PodDisruptionBudget that keeps some of ``kept``; empty for none.
     """
 
@@ -77,7 +77,7 @@ class Plan:
 
     @property
     def room_s(self) -> float | None:
-        """Seconds after which to look for room again: pods of others come and go unnoticed."""
+        """Seconds after which to compute room again: other controllers' pods cause no reconcile."""
         return _ROOM_S if self.stuck else None
 
     def keeping(self, delete: tuple[Removal, ...], count: int, *, budget: str = "") -> "Plan":

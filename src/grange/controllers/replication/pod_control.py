@@ -30,7 +30,7 @@ from grange.api.status import (
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.client.client import Client
-from grange.controllers.replication import evictions, podtemplate
+from grange.controllers.replication import deletion_budgets, podtemplate
 from grange.controllers.replication.inputs import PodClaims
 from grange.controllers.replication.plan import Addition, Plan, Removal, Repair
 from grange.controllers.shared import pod_identity
@@ -42,7 +42,7 @@ from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
 
 class StaleCache(GrangeError):
-    """The server has what the cache has not shown yet: look again shortly, this is no failure."""
+    """The server has what the listers do not show yet: try again shortly; this is no failure."""
 
 
 class PodControl:
@@ -50,7 +50,7 @@ class PodControl:
 
     Args:
         client: where to.
-        expectations: what each controller waits to see in the cache.
+        expectations: what each controller waits to see in the listers.
         recorder: records events for users.
         clock: for timestamps.
         zoned: whether every node says in which zone it is.
@@ -78,9 +78,9 @@ class PodControl:
         wanted = {pod.metadata.uid for pod in claim.adopt}
         if not wanted and not claim.release:
             return [], None
-        # A pod is found by its uid label, so the two must not disagree even for a moment. The name
-        # label is what it was chosen by: who takes that off meanwhile takes the pod out on purpose.
-        # The labels of quota may be refused by now; a pod without a node gets them as a repair.
+        # Pods are listed by the uid label, so it is set together with the owner reference. The name
+        # label is not: removing it meanwhile takes the pod out on purpose. The server may reject the
+        # labels of quota; a pod without a node gets them as a repair.
         left = {pod_identity.RC_NAME_LABEL, *QUOTA_LABELS}
         labels = {k: v for k, v in pod_identity.labels_of(controller).items() if k not in left}
         manager = owners.RefManager(
@@ -101,9 +101,9 @@ class PodControl:
         return claims.objects, claims.errors[0] if claims.errors else None
 
     async def carry_out(self, controller: ReplicationController, plan: Plan) -> GrangeError | None:
-        """Delete, repair and create, in this order; the first error.
+        """Delete, repair and create, in this order, and return the first error.
 
-        An error in one part does not keep the others from being tried.
+        An error in one part does not prevent the others.
         """
         uid = controller.metadata.uid
         going = {item.pod.metadata.uid: item.pod.metadata.name for item in plan.delete}
@@ -130,7 +130,7 @@ class PodControl:
             error = await slow_start(plan.repair, repair) or error
             error = await slow_start(plan.create, create) or error
         finally:
-            # What was never sent will never be seen.
+            # What was never sent will have no events.
             for name in unmade:
                 self._expectations.creation_observed(uid, name)
             for pod_uid in untouched:
@@ -140,7 +140,7 @@ class PodControl:
         return error
 
     async def _create(self, controller: ReplicationController, item: Addition) -> bool:
-        """Create; False if the pod is there already and ours, which the cache will show."""
+        """Create; False if the pod exists already and is ours, which the listers will show."""
         uid, namespace = controller.metadata.uid, controller.metadata.namespace
         source = item.source or controller
         document = podtemplate.pod_document(
@@ -163,7 +163,7 @@ class PodControl:
         return True
 
     async def _delete(self, controller: ReplicationController, item: Removal) -> None:
-        """Delete this very pod if it is still ours; one that is gone or not ours is fine."""
+        """Delete a pod, if it exists and is still ours."""
         uid, meta = controller.metadata.uid, item.pod.metadata
         try:
             deleted = await self._delete_version(controller, item)
@@ -180,13 +180,13 @@ class PodControl:
         self._record(controller, Reason.DELETED, f"Deleted pod {meta.name} ({item.why})")
 
     async def _delete_version(self, controller: ReplicationController, item: Removal) -> bool:
-        """Delete the pod at the version that is recorded; False if it is gone or not ours any more.
+        """Delete the recorded version of a pod; False if it is gone or not ours any more.
 
-        It is not tried again at another version: that would be a deletion that nobody has recorded.
+        Another version is not deleted, because its deletion is not recorded.
 
         Raises:
-            Conflict: the pod has changed and is still ours; the next pass decides about it.
-            TooManyRequests: its PodDisruptionBudget has nothing left to give.
+            Conflict: the pod has changed and is still ours; the next reconcile decides about it.
+            TooManyRequests: its PodDisruptionBudget allows nothing.
         """
         meta = item.pod.metadata
         try:
@@ -194,7 +194,7 @@ class PodControl:
                 eviction = _eviction(item.pod)
                 await self._client.post(POD, meta.name, meta.namespace, "eviction", eviction)
                 return True
-            await evictions.charge(self._client, item.pod, item.budgets, self._clock.now())
+            await deletion_budgets.charge(self._client, item.pod, item.budgets, self._clock.now())
             await self._client.delete(
                 POD,
                 meta.name,
@@ -205,7 +205,7 @@ class PodControl:
         except NotFound:
             return False
         except Conflict:
-            await evictions.give_back(self._client, item.pod, item.budgets)
+            await deletion_budgets.give_back(self._client, item.pod, item.budgets)
             with suppress(NotFound):
                 live = await self._client.get(POD, meta.name, meta.namespace)
                 ours = owners.is_controlled_by(live, controller)
@@ -216,13 +216,13 @@ class PodControl:
 
     async def _repair(self, controller: ReplicationController, item: Repair) -> None:
         meta = item.pod.metadata
-        # A late repair must not put a pod back that was taken out of service meanwhile.
+        # A late repair must not put labels back on a pod that was released meanwhile.
         fence = preconditions(meta)
         change = {**fence, "labels": dict(item.labels)}
         try:
             await self._client.patch(POD, meta.name, meta.namespace, patch={"metadata": change})
         except (NotFound, Conflict):
-            return  # gone, or changed: the news of it is on its way
+            return  # gone, or changed: its event is on its way
         except ApiError as error:
             message = f"Error putting labels back on pod {meta.name}: {error.message}"
             self._record(controller, Reason.REPAIR_FAILED, message, WARNING)
@@ -237,7 +237,7 @@ class PodControl:
 
 
 def _eviction(pod: Pod) -> Document:
-    """An Eviction of this very version of a pod."""
+    """An Eviction of one version of a pod."""
     meta = pod.metadata
     fence = preconditions(meta)
     return {
@@ -249,14 +249,14 @@ def _eviction(pod: Pod) -> Document:
 
 
 def is_over_budget(error: Exception) -> bool:
-    """Whether an eviction was refused because somebody else was faster."""
+    """Whether an eviction was refused because the budget was spent meanwhile."""
     return isinstance(error, TooManyRequests) and any(
-        cause.reason == evictions.CAUSE for cause in error.causes
+        cause.reason == deletion_budgets.CAUSE for cause in error.causes
     )
 
 
 def is_quiet(error: Exception) -> bool:
-    """Whether an error is a normal race, not worth a condition."""
+    """Whether an error is a normal race that needs no condition."""
     return isinstance(error, (StaleCache, Conflict)) or (
         isinstance(error, ApiError) and (is_namespace_terminating(error) or is_over_budget(error))
     )

@@ -1,4 +1,4 @@
-"""From a controller's template to the pod that is created: pure."""
+"""The pod that is created from a controller's template. Pure."""
 
 from copy import deepcopy
 
@@ -23,16 +23,15 @@ def pod_document(
     The template's metadata (labels, annotations, finalizers) and spec are copied; ``podLabels`` and
     the labels of ``pod_identity`` win over the template's. The controller's node selector becomes
     required node affinity. A node pins the pod through ``matchFields``, so that the scheduler still
-    checks taints and resources there; without one, nodes that an operator wants to be left are
-    ruled out, or the scheduler would send pods back to them, and the pods of the controller prefer
-    to be spread over hosts and zones, unless the template says how. A ``nodeName`` in the template is
-    dropped: it would send every replica to one node behind the scheduler's back.
+    checks taints and resources there; without one, drained nodes are excluded, and the pods of the
+    controller prefer to be spread over hosts and zones, unless the template says how. A ``nodeName`` in
+    the template is dropped: it would bind every replica to one node without the scheduler.
 
     Args:
-        controller: whose template it is; not changed.
+        controller: with the template; not changed.
         name: of the pod.
         node: where it must run; empty leaves the choice to the scheduler.
-        zoned: whether every node says in which zone it is.
+        zoned: whether every node has the label of its zone.
     """
     template = deepcopy(controller.spec.template)
     metadata = template.get("metadata") or {}
@@ -67,9 +66,9 @@ def pod_document(
 
 
 def _spread(controller: ReplicationController, *, zoned: bool) -> list[Document]:
-    """Preferences, not demands: pods that fit on one node alone run there together.
+    """Preferences: pods that fit on one node only run there together.
 
-    A scheduler leaves nodes without a named label out of its scores, so zones are named only where
+    A scheduler does not score nodes without the label of a constraint, so zones are included only if
     every node has one.
     """
     mine = {"matchLabels": {pod_identity.RC_ID_LABEL: controller.metadata.uid}}
@@ -100,7 +99,7 @@ def _expressions(controller: ReplicationController) -> list[Document]:
 
 
 def _fields(controller: ReplicationController, node: str) -> list[Document]:
-    """One name each: the API takes no more."""
+    """One name each: the API accepts no more."""
     if node:
         return [{"key": "metadata.name", "operator": "In", "values": [node]}]
     return [

@@ -15,8 +15,7 @@ from grange.api.meta import ObjectKey
 from grange.api.status import NotFound
 from grange.controllers.replication import (
     audit_trail,
-    budget,
-    evictions,
+    deletion_budgets,
     live_check,
     logic,
     node_eligibility,
@@ -26,10 +25,10 @@ from grange.controllers.replication import (
     rollout,
     status_conditions,
 )
-from grange.controllers.replication.constraints import constrain
 from grange.controllers.replication.controller_status import FINALIZER, ControllerStatusWriter
 from grange.controllers.replication.inputs import Inputs, InvalidController, sort_by_owner
 from grange.controllers.replication.listers import Listers
+from grange.controllers.replication.logic import constrain
 from grange.controllers.replication.node_transfer_service import TransferResult, Transfers
 from grange.controllers.replication.observer import ObservedController, Observer
 from grange.controllers.replication.pending_operations import FollowedOperations
@@ -194,7 +193,7 @@ class Reconciler:
             stored = list(controller.status.node_transfers)
             backoffs = controller.status.transfer_backoffs
             transfers = TransferResult(stored, [*stored], backoffs, known=False)
-            limits = budget.limits(controller)
+            limits = deletion_budgets.limits(controller)
             return transfers, rollout.RolloutDecision(controller, None, limits)
         transfers = await self._transfers.advance(inputs)
         inputs = pending_operations.without_marked(inputs.without(transfers.released))
@@ -214,7 +213,9 @@ class Reconciler:
             return logic.Permissions(available_may_go=False)
         going = [item.pod for item in plan.delete if item.pod.metadata.uid in inputs.available]
         namespace = inputs.controller.metadata.namespace
-        return logic.Permissions(allowances=evictions.allowances(self._listers, namespace, going))
+        return logic.Permissions(
+            allowances=deletion_budgets.allowances(self._listers, namespace, going)
+        )
 
     async def _apply(self, work: _Work) -> _Work:
         """Store what is about to be done, do it, and record it in the audit."""

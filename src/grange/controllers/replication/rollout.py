@@ -1,18 +1,17 @@
-"""The rollout of one controller's template: what to write down, before anything is done about it.
+"""The rollout of one controller's template: the next counts of pods, to be stored before pods follow. Pure.
 
-Theory of operation. ``status.rollout`` says which template pods are made from and how many pods of
+Theory of operation. ``status.rollout`` says which template pods are created from and how many pods of
 it (the *new side*) and of earlier ones (the *old side*) are wanted; ``status.history`` holds the
-templates themselves. ``decide`` looks at the pods and moves this one step on. What it returns is
-compared-and-set into the status first; then the pods are brought to those counts. A crash in
-between, or another owner, goes on from what is written.
+templates. ``decide`` advances this by one step. The result is stored in the status by compare-and-set;
+then the pods are brought to those counts. After a crash the next owner continues from the status.
 
 The wanted template is ``spec.template``, except after a rollback: then it is the last one that a
-rollout completed with, for as long as ``spec.template`` is the one that failed. Pods of the old
-side that die are made anew from that same stable template, so a bad new template cannot eat up a
-good old side while it fails; where no stable template is known, the new side gets their places.
+rollout completed with, while ``spec.template`` is the one that failed. Pods of the old side that are
+lost are created from that stable template, so a bad new one cannot replace a good old side while it
+fails; without a stable template, the new side gets their places.
 
-The deadline is moved by getting further than ever since the spec changed and by such a change, by
-nothing else: a pod that is ready now and then earns it once.
+The deadline moves when the spec changes, and when the rollout gets further than ever since then: a pod
+that is ready now and then moves it once.
 """
 
 from collections.abc import Container, Sequence
@@ -28,7 +27,7 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.api.rollouts import Revision, RolloutLimits, RolloutState
 from grange.base.statemachine import advance
-from grange.controllers.replication import budget
+from grange.controllers.replication import deletion_budgets
 from grange.controllers.replication.inputs import Inputs, Sides
 from grange.controllers.shared import failure_message, pod_identity, rollout_step
 from grange.controllers.shared.event_reasons import Reason
@@ -42,11 +41,11 @@ class RolloutDecision:
     """What to write, and what follows from it.
 
     Attributes:
-        controller: with the template that pods are made from, and the status to be written.
-        sides: None while all pods are of one template, or may be of any.
+        controller: with the template that pods are created from, and the status to write.
+        sides: None while all pods have one template, or may have any.
         limits: what the controller allows.
-        events: events to record once it is written.
-        deadline_s: seconds until the rollout will have failed; None for none.
+        events: to record once it is written.
+        deadline_s: seconds until the rollout fails; None for none.
     """
 
     controller: ReplicationController
@@ -67,7 +66,7 @@ def decide(inputs: Inputs, now: datetime) -> RolloutDecision:
 
 
 def stored(controller: ReplicationController) -> RolloutState | None:
-    """The rollout that balances two sides by what is written down; None for none."""
+    """The stored rollout that balances two sides; None for none."""
     state = controller.status.rollout
     if state is None or controller.spec.rollout.type != "RollingUpdate":
         return None
@@ -78,7 +77,7 @@ def stored(controller: ReplicationController) -> RolloutState | None:
 def remember(
     history: Sequence[Revision], template_hash: str, template: Document, now: str
 ) -> tuple[Revision, ...]:
-    """The history with a template as its latest revision; one that is known gets a new number."""
+    """The history with a template as its latest revision; a known one gets a new number."""
     number = 1 + max((item.revision for item in history), default=0)
     others = [item for item in history if item.template_hash != template_hash]
     return (*others, Revision(number, template_hash, template, now))
@@ -99,7 +98,7 @@ def pruned(history: Sequence[Revision], keep: Container[str], limit: int) -> tup
 
 @dataclass(slots=True)
 class _Step:
-    """The working state of one decision; thrown away with it."""
+    """The working state of one decision, used once."""
 
     inputs: Inputs
     now: datetime
@@ -112,7 +111,7 @@ class _Step:
     old: list[Pod] = field(default_factory=list)
 
     def decide(self) -> RolloutDecision:
-        """The decision; called once."""
+        """Decide; called once."""
         spec = self.inputs.controller.spec
         self.active = [pod for pod in self.inputs.owned if pods.is_active(pod)]
         self._begin()
@@ -154,7 +153,7 @@ class _Step:
     # --- which template -----------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Take note of a template that is new, or of a spec that deserves a new deadline."""
+        """Note a new template, or a change of the spec that moves the deadline."""
         controller = self.inputs.controller
         wanted = pod_identity.template_hash(controller)
         state, self.history = controller.status.rollout, controller.status.history
@@ -168,7 +167,7 @@ class _Step:
                 self.state = replace(
                     self.state,
                     generation=controller.metadata.generation,
-                    mark=self._score(),  # of another number of replicas, the last one says nothing
+                    mark=self._score(),  # the last one was for another number of replicas
                     progressed_at=self._timestamp(),
                 )
             return
@@ -192,7 +191,7 @@ class _Step:
             (self.new if is_of(pod, self.state.template_hash) else self.old).append(pod)
 
     def _restart(self) -> None:
-        """Begin to count from the pods that are there."""
+        """Count from the existing pods."""
         self.state = replace(
             self.state,
             new_replicas=min(len(self.new), self.replicas),
@@ -217,7 +216,7 @@ class _Step:
         return replace(controller, spec=replace(controller.spec, template=known.template))
 
     def _source(self) -> ReplicationController | None:
-        """What pods of the old side are made from: only ever a template that was good."""
+        """What pods of the old side are created from: only a template that was completed."""
         stable = self.state.stable_hash
         if stable in {"", self.state.template_hash} or self._known(stable) is None:
             return None
@@ -230,11 +229,11 @@ class _Step:
         if controller.spec.placement == "OnePerNode":
             places = {pod_identity.node_of(pod) for pod in self.active}
             places.discard("")
-            return budget.limits(
+            return deletion_budgets.limits(
                 controller, room=len(places.union(self.inputs.eligible)) - self.replicas
             )
         stuck = any(_is_unschedulable(pod) for pod in self.new) if self.old else False
-        return budget.limits(controller, room=0 if stuck else None)
+        return deletion_budgets.limits(controller, room=0 if stuck else None)
 
     def _available(self, side: Sequence[Pod]) -> int:
         return sum(pod.metadata.uid in self.inputs.available for pod in side)
@@ -269,7 +268,7 @@ class _Step:
         self.state = replace(self.state, old_replicas=split.old, new_replicas=split.new)
 
     def _is_idle(self, pod: Pod) -> bool:
-        """Whether the pod runs nowhere; one of the good template that was just made soon will."""
+        """Whether the pod runs nowhere and will not soon."""
         if pod.spec.node_name:
             return False
         return not is_of(pod, self.state.stable_hash) or _is_unschedulable(pod)
@@ -291,7 +290,7 @@ class _Step:
                 self.events.append((Reason.ROLLOUT_RESUMED, "Rollout resumed"))
 
     def _score(self) -> int:
-        """How far it got; between zero and twice the replicas."""
+        """The progress, between zero and twice the replicas."""
         return min(self._available(self.new), self.replicas) + max(0, self.replicas - len(self.old))
 
     def _remaining_s(self) -> float | None:
@@ -341,7 +340,7 @@ class _Step:
         )
 
     def _places(self) -> int:
-        """How many pods of the new side could be anywhere."""
+        """How many pods of the new side can be placed."""
         controller = self.inputs.controller
         if controller.spec.placement != "OnePerNode":
             return self.replicas
@@ -349,7 +348,7 @@ class _Step:
         return len(taken.union(self.inputs.eligible))
 
     def _judge(self) -> None:
-        """Compare what is with what was, and say where the rollout is now."""
+        """Advance the phase by what has changed."""
         if self.phase in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK, RolloutPhase.PAUSED}:
             return
         score = self._score()
@@ -419,7 +418,7 @@ class _Step:
 
 
 def _is_broken(pod: Pod, down: Container[str]) -> bool:
-    """Whether the pod is known to serve nobody; no news, or stale news, is not knowledge."""
+    """Whether the pod is known not to be ready; a missing or stale status is not knowledge."""
     node = pod.spec.node_name
     ready = pods.condition(pod, "Ready")
     return bool(node) and node not in down and ready is not None and ready.status == "False"

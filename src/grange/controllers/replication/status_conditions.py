@@ -16,7 +16,11 @@ from grange.api.kinds.replicationcontroller import (
     selector_of,
 )
 from grange.api.meta import Condition
-from grange.controllers.replication import budget, condition_types, node_transfer
+from grange.controllers.replication import (
+    condition_types,
+    deletion_budgets,
+    node_transfer,
+)
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.replication.plan import Plan
@@ -80,7 +84,7 @@ class ReconcileOutcome:
     @property
     def minimum(self) -> int:
         """How many must be available at any time."""
-        return budget.limits(self.controller).minimum
+        return deletion_budgets.limits(self.controller).minimum
 
     @property
     def replicas(self) -> int:

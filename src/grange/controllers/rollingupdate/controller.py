@@ -1,9 +1,8 @@
-"""The shell around ``logic``: rollouts between two controllers, by RollingUpdate objects.
+"""Carries out rollouts between two controllers, by RollingUpdate objects.
 
-A pass reads both controllers from the server (there are few rollouts, and what is decided is written
-to them), counts their pods in the cache, decides, stores the decision in the rollout's status, and
-only then moves replicas. The move itself is one that whoever looks next can finish
-(``client.transfers``), so counts are never lost between the two.
+A reconcile reads both controllers from the server (there are few rollouts), counts their pods in the lister,
+decides, stores the decision in the rollout's status, and only then moves replicas. Any process can finish the
+move (``client.transfers``), so counts are never lost between the two.
 """
 
 import dataclasses
@@ -53,7 +52,7 @@ NAME = "rollingupdate"
 
 _BY_OWNER = "rollingupdate/owner-uid"  # pods by the uid of their controller
 _BY_CONTROLLER = "rollingupdate/controller"  # rollouts by namespace and name of either controller
-_LOOK_AGAIN_S = 5.0  # pods on nodes that die, and pods that become available, tell nobody
+_AGAIN_S = 5.0  # nodes that fail, and pods that become available, cause no event here
 _RETRY = Exponential(initial_s=0.05, cap_s=60.0)
 
 
@@ -108,7 +107,7 @@ class RollingUpdateService:
         self._pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
 
     async def run(self) -> None:
-        """Work until cancelled; begins when the caches have shown a complete state."""
+        """Run until cancelled; starts when the informers are synced."""
         for informer in (self._updates, self._controllers, self._pods, self._nodes):
             await informer.synced.wait()
         async with Nursery(NAME) as nursery:
@@ -116,10 +115,10 @@ class RollingUpdateService:
             nursery.start(self.loop.run(), name="rolling update loop")
 
     async def reconcile(self, key: ObjectKey) -> Result:
-        """Take one rollout a step further.
+        """Advance one rollout by a step.
 
         Raises:
-            GrangeError: a write failed, or was overtaken; to be tried again.
+            GrangeError: a write failed or conflicted; try again.
         """
         update = self._updates.store.get(key)
         if update is None:
@@ -142,7 +141,7 @@ class RollingUpdateService:
             left_s = await self._finalizer.finish(update, (await self._pair(update)).new)
             return Requeue(left_s) if left_s else Done()
         pair = await self._pair(update, settled=True)
-        if _is_held_up(update.status):  # else each try would say first that it goes on
+        if _is_held_up(update.status):  # else each attempt would first report progress
             for controller in (pair.old, pair.new):
                 if controller is not None:
                     check_orders(controller)
@@ -152,13 +151,13 @@ class RollingUpdateService:
             try:
                 pair = await pending_steps.revoke(self._client, pair)
             except Conflict:
-                raise  # a controller has changed: look again
+                raise  # a controller has changed: try again
             except ApiError as error:
                 in_doubt = error
         return await self._step(update, pair, in_doubt)
 
     async def _pair(self, update: RollingUpdate, *, settled: bool = False) -> Pair:
-        """The controllers, of those that it began with; others under their names are not ours."""
+        """The controllers that it began with; later ones of the same names are ignored."""
         namespace, status = update.metadata.namespace, update.status
         found = []
         for name, uid in ((update.spec.old, status.old_uid), (update.spec.new, status.new_uid)):
@@ -170,11 +169,11 @@ class RollingUpdateService:
         return Pair(*found)
 
     async def _step(self, update: RollingUpdate, pair: Pair, in_doubt: ApiError | None) -> Result:
-        """Decide and carry out; nothing is moved while an earlier step is in doubt, for whatever error."""
+        """Decide and carry out; nothing is moved while the outcome of an earlier step is not certain."""
         old, new = pair.old, pair.new
         decision = self._decide(update, pair, self._census(old), self._census(new))
         if _takes(decision, pair):
-            # The watch may have hung, or nothing could be written: ask before a pod is taken.
+            # The watch may hang, or agents cannot write: read live before a pod is deleted.
             decision = self._decide(
                 update, pair, await self._live_census(old), await self._live_census(new)
             )
@@ -182,7 +181,7 @@ class RollingUpdateService:
             status = replace(decision.status, replicas=update.status.replicas)
             decision = dataclasses.replace(decision, status=status, split=None, delete_old=False)
         if decision.delete_old and old is not None:
-            await self._delete(old)  # before it is said that all is over
+            await self._delete(old)  # before the rollout is complete
             pair = Pair(None, new)
         if decision.status.began is not None:
             update = await self._finalizer.hold(update)
@@ -193,7 +192,7 @@ class RollingUpdateService:
             raise in_doubt
         if RolloutPhase(decision.status.phase) in OVER:
             return Done()
-        waits = [_LOOK_AGAIN_S] if decision.wait_s is None else [decision.wait_s, _LOOK_AGAIN_S]
+        waits = [_AGAIN_S] if decision.wait_s is None else [decision.wait_s, _AGAIN_S]
         return Requeue(min(waits))
 
     def _decide(
@@ -223,7 +222,7 @@ class RollingUpdateService:
         return logic.census(controller, active, self._down(active), now, self._readiness)
 
     async def _live_census(self, controller: ReplicationController | None) -> Census:
-        """The same by what the server and the nodes say now."""
+        """The census by what the server has and the nodes reported."""
         if controller is None:
             return Census()
         active = await availability.active_pods(self._client, controller)
@@ -243,7 +242,7 @@ class RollingUpdateService:
         return node is not None and nodes.is_ready(node)
 
     def _rivals(self, update: RollingUpdate) -> list[str]:
-        """Rollouts that had one of the controllers before."""
+        """Earlier rollouts of one of the controllers."""
         mine = (update.metadata.creation_timestamp or "", update.metadata.uid)
         found = {
             other.metadata.name
@@ -264,14 +263,14 @@ class RollingUpdateService:
     # --- writes -------------------------------------------------------------------------------
 
     async def _store(self, update: RollingUpdate, pair: Pair, decision: Decision) -> None:
-        """Write the decision and what is to be recorded of it, unless the rollout changed meanwhile."""
+        """Write the decision and its outbox, unless the rollout has changed."""
         now = self._clock.now()
         status = _with_conditions(update, decision, now)
         if RolloutPhase(status.phase) in OVER:
             status = replace(status, finished_at=timestamps.rfc3339(now))
         status = replace(status, outbox=finalizer.entries(update, pair, decision.events, now))
-        # A step that is decided once more changes nothing there, and must fail all the same if the
-        # rollout is not what it was.
+        # A repeated step changes nothing in the status, and must fail all the same if the rollout
+        # has changed.
         if status != update.status or decision.split is not None:
             meta = update.metadata
             fence = preconditions(meta)
@@ -290,9 +289,9 @@ class RollingUpdateService:
             self._recorder.event(update, kind, reason, message, kind=ROLLINGUPDATE)
 
     async def _hold_up(self, update: RollingUpdate, why: str) -> None:
-        """Say that it stands still until somebody mends an order on one of its controllers."""
+        """Set the condition that a malformed annotation of a controller blocks the rollout."""
         meta = update.metadata
-        with suppress(Conflict, NotFound):  # it changes: there is another pass
+        with suppress(Conflict, NotFound):  # it has changed: there is another reconcile
             live = await self._client.get(ROLLINGUPDATE, meta.name, meta.namespace)
             found = conditions.judged(
                 live.status.conditions,
@@ -321,7 +320,7 @@ class RollingUpdateService:
         new: ReplicationController,
         split: Split,
     ) -> None:
-        """Bring the controllers to the counts of the decision, from what was read."""
+        """Bring the controllers to the counts of the decision, at the versions that were read."""
         more = split.new - new.spec.replicas
         fewer = 0 if old is None else old.spec.replicas - split.old
         if old is None or (more > 0 and fewer < 0):
@@ -351,10 +350,10 @@ class RollingUpdateService:
                 receiver_start=receiver.spec.replicas,
             )
         except OperationRefused as error:
-            raise Conflict(str(error)) from error  # somebody scaled it: count anew
+            raise Conflict(str(error)) from error  # it was scaled: count again
 
     async def _set(self, controller: ReplicationController, replicas: int) -> None:
-        """One count, if the controller is as it was read."""
+        """Set one count, at the version that was read."""
         meta = controller.metadata
         if controller.spec.replicas == replicas:
             return
@@ -372,7 +371,7 @@ class RollingUpdateService:
         )
 
     async def _delete(self, controller: ReplicationController) -> None:
-        """The empty controller goes, if nobody has touched it since it was read."""
+        """Delete the empty controller, at the version that was read."""
         meta = controller.metadata
         try:
             await self._client.delete(
@@ -385,7 +384,7 @@ class RollingUpdateService:
         except NotFound:
             return
 
-    # --- news ---------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------
 
     def _index(self) -> None:
         def owner(pod: Pod) -> tuple[str, ...]:
@@ -435,13 +434,13 @@ class RollingUpdateService:
 
 
 def _is_held_up(status: RollingUpdateStatus) -> bool:
-    """Whether it was said to stand still because of an order that cannot be read."""
+    """Whether a malformed annotation was reported to block it."""
     found = conditions.find(status.conditions, "Progressing")
     return found is not None and found.reason == INVALID_ANNOTATION
 
 
 def _takes(decision: Decision, pair: Pair) -> bool:
-    """Whether a controller is to have fewer replicas than now."""
+    """Whether a controller gets fewer replicas."""
     if decision.split is None:
         return False
     counts = ((pair.old, decision.split.old), (pair.new, decision.split.new))

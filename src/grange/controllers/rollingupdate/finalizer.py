@@ -1,11 +1,10 @@
-"""The audit of rollouts between two controllers, and the end of their objects.
+"""The audit of rollouts between two controllers, and the deletion of their objects.
 
-What the audit tells of a rollout is announced in the rollout's outbox by the write that makes it so;
-the next pass writes the record, under a name made from rollout and event, and drops the entry. A
-finalizer keeps a rollout that moves replicas until its records are written: deleting it half-way is
-a change like any other, and the record is there before the rollout is gone.
+What is recorded is announced in the rollout's outbox by the write that makes it so; the next reconcile writes the
+record, under a name derived from rollout and event, and drops the entry. A finalizer keeps a rollout that moves
+replicas until its records are written, so a rollout that is deleted has a record as well.
 
-One that is over goes by itself after ``ttlSecondsAfterFinished``; its records stay.
+A rollout is deleted ``ttlSecondsAfterFinished`` after its end; its records stay.
 """
 
 from collections.abc import Sequence
@@ -43,7 +42,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two controllers as they are after the change; None for one that is not there."""
+    """The two controllers after the change; None for one that does not exist."""
 
     old: ReplicationController | None
     new: ReplicationController | None
@@ -52,7 +51,7 @@ class Pair:
 def entries(
     update: RollingUpdate, pair: Pair, events: Sequence[tuple[Reason, str]], now: datetime
 ) -> tuple[OutboxEntry, ...]:
-    """What the audit tells of a decision; times differ, because records are told in their order."""
+    """The entries of a decision; their times differ, because records are ordered by time."""
     announced = [
         audit_records.OF_ROLLOUTS[reason]
         for reason, _ in events
@@ -85,7 +84,7 @@ def _count(name: str, controller: ReplicationController | None) -> str:
 
 
 def _replicas(update: RollingUpdate, new: ReplicationController | None, event: str) -> int:
-    """What the new controller wanted when it happened, which may be a crash ago."""
+    """The replicas of the new controller at the time of the event, which may precede a crash."""
     status = update.status
     then = status.began if event == auditevents.ROLLOUT_STARTED else status.replicas
     if then is None or event == auditevents.ROLLOUT_CANCELLED:
@@ -94,12 +93,12 @@ def _replicas(update: RollingUpdate, new: ReplicationController | None, event: s
 
 
 class RolloutFinalizer:
-    """PodControl the records of rollouts, and lets rollouts go.
+    """Writes the records of rollouts, and finalizes them.
 
     Args:
-        client: where to.
-        recorder: tells of a record that cannot be written, which keeps the rollout where it is.
-        clock: when.
+        client: to the API.
+        recorder: records events for users.
+        clock: of the records.
     """
 
     def __init__(self, client: Client, recorder: Recorder, *, clock: Clock) -> None:
@@ -108,13 +107,13 @@ class RolloutFinalizer:
         self._clock = clock
 
     async def hold(self, update: RollingUpdate) -> RollingUpdate:
-        """Keep a rollout from vanishing before its end is recorded.
+        """Keep a rollout until its end is recorded.
 
         Returns:
-            The rollout as it is then.
+            The rollout with the finalizer.
 
         Raises:
-            ApiError: it changed meanwhile, or is not there any more.
+            ApiError: it has changed, or is gone.
         """
         return await finalizers.add(self._client, ROLLINGUPDATE, update, FINALIZER)
 
@@ -128,12 +127,12 @@ class RolloutFinalizer:
 
         Args:
             update: the rollout.
-            new: its new controller, for the count that it has now.
+            new: its new controller, for its count.
             announced: the entries.
 
         Returns:
-            The rollout, with a condition that says so if a record was refused for good; to be stored
-            when the entries are dropped.
+            The rollout, with a condition if a record was refused for good; store it when the entries
+            are dropped.
 
         Raises:
             ApiError: not all are written; the entries must stay.
@@ -168,15 +167,15 @@ class RolloutFinalizer:
         self._recorder.event(update, WARNING, Reason.AUDIT_FAILED, message, kind=ROLLINGUPDATE)
 
     async def cancel(self, update: RollingUpdate, pair: Pair, *, over: bool) -> None:
-        """Record the end of a rollout that is being deleted, and let it go.
+        """Record the end of a rollout that is being deleted, and remove its finalizer.
 
         Args:
             update: the rollout.
             pair: its controllers.
-            over: it ended before, which is recorded or in the outbox.
+            over: it had ended, which is recorded or in the outbox.
 
         Raises:
-            ApiError: a record is not written, or the rollout changed; try again.
+            ApiError: a record is not written, or the rollout has changed; try again.
         """
         if FINALIZER not in update.metadata.finalizers:
             return
@@ -187,13 +186,13 @@ class RolloutFinalizer:
         await finalizers.remove(self._client, ROLLINGUPDATE, update, FINALIZER)
 
     async def finish(self, update: RollingUpdate, new: ReplicationController | None) -> float:
-        """Record the end of a rollout that is over; remove it when it has been over long enough.
+        """Record the end of a rollout; delete it after its time to live.
 
         Returns:
-            Seconds until it is to be looked at again; 0.0 when it is removed.
+            Seconds until it is due; 0.0 if it was deleted.
 
         Raises:
-            ApiError: a record is not written, or the rollout changed; try again.
+            ApiError: a record is not written, or the rollout has changed; try again.
         """
         update = await self.publish(update, new)
         if update.status.outbox or not update.status.finished_at:
@@ -217,7 +216,7 @@ class RolloutFinalizer:
     async def _patch(
         self, update: RollingUpdate, change: Document, *, subresource: str = ""
     ) -> RollingUpdate:
-        """Change the rollout, if it is as it was read."""
+        """Patch the rollout, at the version that was read."""
         meta = update.metadata
         fence = preconditions(meta)
         patch = {**change, "metadata": {**change.get("metadata", {}), **fence}}

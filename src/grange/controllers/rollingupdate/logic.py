@@ -1,12 +1,12 @@
-"""A rollout between two controllers: what to do next, from what is seen. Pure; ``now`` is given.
+"""The next step of a rollout between two controllers. Pure.
 
 Theory of operation. Replicas move from the *old* controller to the *new* one a step at a time, with
-the same counting (``rollout_step``) and the same life (``phases``) as the rollout of one controller's
-template. Nothing is counted but pods that are there and are what their controller wants: one that
-was made from another template is current and no more. Going back is the same with the sides swapped.
+the same counting (``rollout_step``) and phases (``rollout_phase``) as the rollout of one controller's
+template. Only pods of their controller's present template count as real. Rolling back is the same with
+the sides swapped.
 
-It ends when the new controller has all its pods; their health is not asked (check U2), the minimum
-was. Then the old controller, if nothing of it is left, is deleted, unless it shall be kept.
+It is complete when the new controller has all its pods; the health of the last ones is not considered
+(check U2). Then the old controller is deleted if it has no pods left, unless it is to be kept.
 
 Source: the rolling update of the specification of replication, §4c.
 """
@@ -38,13 +38,13 @@ class Census:
     """The pods of one controller, by what is known of them.
 
     Attributes:
-        desired: as the controller asks for.
-        current: pods that are neither finished nor on their way out.
-        real: those of them that are made from the template that the controller makes pods from.
+        desired: replicas of the controller.
+        current: pods that are neither finished nor terminating.
+        real: those of them that have the template of new pods.
         healthy: real ones that are available.
-        unhealthy: real ones that say they are not ready.
-        unknown: real ones without news, or with stale news, and pods that are not there yet.
-        said: why one of those that are not available is not, in its own words; empty where none says.
+        unhealthy: real ones that are not ready.
+        unknown: real ones without a current status, and missing pods.
+        message: of a pod that is not available; empty for none.
     """
 
     desired: int = 0
@@ -68,10 +68,10 @@ def census(
 
     Args:
         controller: whose.
-        active: its pods that are neither finished nor on their way out.
+        active: its pods that are neither finished nor terminating.
         down: names of nodes that are gone or not ready.
         now: wall time.
-        readiness: what we have seen by our own clock; without it the pods' stamps are believed.
+        readiness: by our own clock; without it the pods' timestamps count.
         sure: UIDs of the pods that may count as available; None for all of them.
     """
     template = pod_identity.template_hash(
@@ -103,11 +103,11 @@ class UpdateInputs:
 
     Attributes:
         update: the rollout.
-        old: its old controller; None if there is none, or none any more.
-        new: its new controller; None if it is not there.
-        old_pods: what is known of the old one's pods.
-        new_pods: what is known of the new one's pods.
-        rivals: names of other rollouts of either controller that came first and are not over.
+        old: its old controller; None if there is none.
+        new: its new controller; None if it does not exist.
+        old_pods: of the old one.
+        new_pods: of the new one.
+        rivals: names of earlier rollouts of either controller that have not ended.
         now: wall time.
     """
 
@@ -122,15 +122,15 @@ class UpdateInputs:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to write, and what to do then.
+    """What to write, and what to do next.
 
     Attributes:
         status: to be stored first; without conditions.
-        message: what is to be said about it.
+        message: of its conditions.
         split: the counts to give the controllers; None to leave them.
         delete_old: the old controller is empty and no longer needed.
-        news: events.
-        wait_s: seconds until something is due without news; None for nothing.
+        events: to record.
+        wait_s: seconds until something is due without an event; None for nothing.
     """
 
     status: RollingUpdateStatus
@@ -142,7 +142,7 @@ class Decision:
 
 
 def _side(seen: Census) -> Side:
-    """What may be moved of a controller's pods; those that it has to remove anyhow are taken already."""
+    """The side of a controller, without the broken pods that it removes anyway."""
     going = max(0, seen.current - seen.desired)
     return Side(seen.desired, seen.healthy, broken=max(0, seen.unhealthy - going))
 
@@ -153,7 +153,7 @@ def decide(facts: UpdateInputs) -> Decision:
 
 
 class _Step:
-    """The working state of one decision; thrown away with it."""
+    """The working state of one decision, used once."""
 
     def __init__(self, facts: UpdateInputs) -> None:
         self.facts = facts
@@ -177,7 +177,7 @@ class _Step:
         return timestamps.rfc3339(self.facts.now)
 
     def decide(self) -> Decision:
-        """The decision; called once."""
+        """Decide; called once."""
         if self.phase is RolloutPhase.PENDING:
             reason = self._begin()
             if reason:
@@ -210,7 +210,7 @@ class _Step:
         )
 
     def _give_up(self, why: str) -> Decision:
-        """Nothing can be done any more: it fails in its time, and somebody hears of it."""
+        """The new controller is gone: the rollout fails after its deadline."""
         if self.phase is RolloutPhase.PAUSED and not self.spec.paused:
             self._advance(RolloutEvent.RESUMED)
             self.status = replace(self.status, progressed_at=self._now())
@@ -222,7 +222,7 @@ class _Step:
     # --- the beginning ------------------------------------------------------------------------
 
     def _begin(self) -> str:
-        """Begin, or say why not."""
+        """Begin, or return why not."""
         spec, old, new = self.spec, self.facts.old, self.facts.new
         if self.facts.rivals:
             rivals = ", ".join(self.facts.rivals)
@@ -254,7 +254,7 @@ class _Step:
         return ""
 
     def _refuse(self, why: str) -> str:
-        """It never begins."""
+        """End the rollout before it begins."""
         self._advance(RolloutEvent.REFUSED)
         self.events.append((Reason.ROLLOUT_REFUSED, why))
         return why
@@ -262,7 +262,7 @@ class _Step:
     # --- on the way ---------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        """Pause, go on, or go back, as the spec says."""
+        """Pause, resume or roll back, as the spec says."""
         if self.spec.paused:
             if (self.phase, RolloutEvent.PAUSED) in ROLLOUT:
                 self._advance(RolloutEvent.PAUSED)
@@ -276,7 +276,7 @@ class _Step:
             self._go_back("undo")
 
     def _is_turned(self) -> bool:
-        """Whether it goes back, paused or not."""
+        """Whether it rolls back, paused or not."""
         return self.spec.undo or self.status.going_back
 
     def _go_back(self, why: str) -> None:
@@ -285,7 +285,7 @@ class _Step:
         self.events.append((Reason.ROLLING_BACK, f"Rolling back: {why}"))
 
     def _score(self) -> int:
-        """How far it got: new pods that are healthy, and old ones that are gone."""
+        """The progress: healthy new pods, and old ones that are gone."""
         began = self.status.began.old if self.status.began is not None else 0
         gone = max(0, began - self.facts.old_pods.current)
         return min(self.facts.new_pods.healthy, self.spec.desired) + gone
@@ -325,12 +325,12 @@ class _Step:
         return Goal(spec.desired, updated, spec.minimum, ceiling)
 
     def _split(self) -> Split:
-        """The counts after the next step; while going back the sides change places."""
+        """The counts after the next step; while rolling back the sides are swapped."""
         old, new = self._sides()
         if self.phase is RolloutPhase.ROLLING_BACK:
             back = rollout_step.step(new, old, self._goal())
             return Split(old=back.new, new=back.old)
-        if self.facts.old is None:  # nobody there to keep what the canaries leave
+        if self.facts.old is None:  # no side keeps what a canary leaves
             move = rollout_step.shift(
                 old,
                 new,
@@ -344,7 +344,7 @@ class _Step:
     # --- the end ------------------------------------------------------------------------------
 
     def _finish(self, split: Split | None) -> bool:
-        """Note that it is over, or waits; whether the old controller is to be deleted."""
+        """Note that it has ended or waits; whether to delete the old controller."""
         here = Split(self.facts.old_pods.desired, self.facts.new_pods.desired)
         if split is None or split != here:
             if self.phase is RolloutPhase.WAITING and split is not None:
@@ -381,13 +381,13 @@ class _Step:
             return False  # its last pods are still there
         delete_old = old is not None and not self.spec.leave_old
         if delete_old and not self._is_recorded():
-            return False  # the word of its last pods would go with it
+            return False  # its last records would be lost
         self._advance(RolloutEvent.COMPLETED)
         self.events.append((Reason.ROLLOUT_COMPLETE, f"{self.spec.new} has all replicas"))
         return delete_old
 
     def _is_recorded(self) -> bool:
-        """Whether the audit says of the old controller, which is empty, that it has no pods."""
+        """Whether the audit of the old controller has no more pods."""
         old = self.facts.old
         return old is None or not (old.status.outbox or old.status.audited)
 
@@ -414,7 +414,7 @@ class _Step:
         return f"; {self.status.message}" if self.status.message else ""
 
     def _paused_sides(self) -> str:
-        """Who is told to leave its pods alone: a likely reason for getting no further."""
+        """The paused controllers, a likely cause of no progress."""
         sides = [side for side in (self.facts.old, self.facts.new) if side is not None]
         paused = [side.metadata.name for side in sides if side.spec.paused]
         return "".join(f"; {name} is paused (spec.paused)" for name in paused)

@@ -1,9 +1,8 @@
 """Steps of a rollout between two controllers, from when they are decided until they are carried out.
 
-The counts that the controllers are to have are stored in the rollout's status before replicas are
-moved. Where a pass finds others, a move may still be on its way, held by a proxy or a kernel, whoever
-has sent it. It would be a step that nobody has counted with any more. So both controllers get a new
-version first: each write of a move names the version of the controller that it changes (ADR 10).
+The counts of the controllers are stored in the rollout's status before replicas move. If a reconcile finds other
+counts, a move may still be in flight, held by a proxy or a kernel. So both controllers get a new version first:
+each write of a move names the version of the controller that it changes (ADR 10).
 """
 
 from grange.api.kinds import REPLICATIONCONTROLLER
@@ -17,13 +16,13 @@ REVOKED_ANNOTATION = "grange.dev/step-revoked-at"
 
 
 def counts(pair: Pair) -> Counts:
-    """What the controllers ask for."""
+    """The replicas of the controllers."""
     old, new = (0 if one is None else one.spec.replicas for one in (pair.old, pair.new))
     return Counts(old, new)
 
 
 def is_pending(update: RollingUpdate, pair: Pair) -> bool:
-    """Whether the controllers differ from what was decided last."""
+    """Whether the controllers differ from the last decision."""
     stored = update.status.replicas
     return stored is not None and pair.new is not None and stored != counts(pair)
 
@@ -35,8 +34,8 @@ async def revoke(client: Client, pair: Pair) -> Pair:
         The controllers as they are now.
 
     Raises:
-        Conflict: a controller has changed since it was read; look again.
-        ApiError: it is not certain; nothing may be decided, try again.
+        Conflict: a controller has changed since it was read; try again.
+        ApiError: it is not certain; try again before anything is decided.
     """
     found = []
     for one in (pair.old, pair.new):

@@ -38,22 +38,19 @@ OF_ROLLOUTS = {
     Reason.ROLLOUT_COMPLETE: auditevents.ROLLOUT_COMPLETED,
     Reason.ROLLED_BACK: auditevents.ROLLOUT_ROLLED_BACK,
 }
-"""What of a rollout the audit tells."""
+"""The events of a rollout that are recorded."""
 
 
 REFUSALS = (BadRequest, Forbidden, NotFound, TooLarge, Invalid)
-"""Answers that a record gets for good: another try is answered alike.
-
-Not found is where nobody serves records.
-"""
+"""Responses that another attempt would not change; not found means that records are not served."""
 
 
-_WORDS = 400  # characters of a refusal that are told
+_LONGEST = 400  # characters of a refusal
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedController:
-    """The controller that a record is about: where it is, its name and uid, and what it wants."""
+    """The controller that a record is about."""
 
     namespace: str
     name: str
@@ -64,7 +61,7 @@ class AuditedController:
 def record_of(
     whose: AuditedController, done: OutboxEntry, members: Iterable[MemberPod]
 ) -> Document:
-    """The record of an entry, also of a controller that is not there any more."""
+    """The record of an entry; the controller may be gone."""
     spec = AuditSpec(
         event=done.event,
         time=done.time,
@@ -91,11 +88,10 @@ async def write(client: Client, documents: Iterable[Document]) -> tuple[str, ...
     """Create records, each unless an earlier try has.
 
     Returns:
-        Which of them the server refuses for good, and why, in words. What would go with its
-        namespace is not told.
+        Which of them the server refuses for good, and why; empty in a namespace that is being deleted.
 
     Raises:
-        ApiError: not all are there that the server takes; try again.
+        ApiError: not all that the server accepts are written; try again.
     """
     refused = []
     for document in documents:
@@ -107,12 +103,12 @@ async def write(client: Client, documents: Iterable[Document]) -> tuple[str, ...
             if not is_namespace_terminating(error):
                 spec = document["spec"]
                 words = f"{spec['event']} of {spec.get('time', '')}: {error.message}"
-                refused.append(words[:_WORDS])
+                refused.append(words[:_LONGEST])
     return tuple(refused)
 
 
 def members_after(owned: Iterable[Pod], entries: Iterable[OutboxEntry]) -> list[MemberPod]:
-    """The members once entries have come true, from the pods as they were seen before."""
+    """The members after entries took effect, from the pods before."""
     entries = [*entries]
     gone = {item.uid for done in entries for item in done.removed}
     kept = [member(p) for p in owned if pods.is_active(p) and p.metadata.uid not in gone]
@@ -121,18 +117,18 @@ def members_after(owned: Iterable[Pod], entries: Iterable[OutboxEntry]) -> list[
 
 
 def members(owned: Iterable[Pod]) -> list[MemberPod]:
-    """The members as they are seen."""
+    """The members now."""
     return members_after(owned, ())
 
 
 def fingerprint(found: Iterable[MemberPod]) -> str:
-    """Differs where the names of members do; empty for none."""
+    """A digest of the names of members; empty for none."""
     pods = sorted(item.pod for item in found)
     return names.digest(*pods) if pods else ""
 
 
 def member(pod: Pod) -> MemberPod:
-    """The pod as records name it."""
+    """The pod as it is in records."""
     return MemberPod(pod.metadata.name, pod_identity.node_of(pod), pod.metadata.uid)
 
 
@@ -140,22 +136,22 @@ CONDITION = "AuditRefused"
 """Condition of a controller or a rollout; its message names the first record that is missing."""
 
 AUDIT_RETRY_S = 300.0
-"""Seconds between two tries to have it recorded what is missing."""
+"""Seconds between two attempts to record what is missing."""
 
 
 def refusal_message(refusal: str) -> str:
-    """A refusal, as people and the audit are told of it."""
+    """A refusal, for events and the audit."""
     return f"Not recorded: {refusal}"
 
 
 def missing_of(known: Sequence[Condition]) -> str:
-    """What is missing, in words; empty if nothing is."""
+    """What is missing; empty if nothing is."""
     found = conditions.find(known, CONDITION)
     return found.message if found is not None and found.status == "True" else ""
 
 
 def still_missing(known: str, refused: Sequence[str], *, reported: bool = False) -> str:
-    """What is missing once records were written, in words; empty if nothing is.
+    """What is missing after records were written; empty if nothing is.
 
     Args:
         known: what was missing before.
@@ -188,7 +184,7 @@ class AuditRetries:
     """When to try again, by uid. A new owner tries at once.
 
     Args:
-        clock: for patience.
+        clock: of the delay.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -196,7 +192,7 @@ class AuditRetries:
         self._due: dict[str, float] = {}
 
     def refused(self, uid: str) -> None:
-        """A record was refused just now."""
+        """Delay the next attempt: a record was refused now."""
         self._due[uid] = self._clock.monotonic() + AUDIT_RETRY_S
 
     def left_s(self, uid: str) -> float:
@@ -204,5 +200,5 @@ class AuditRetries:
         return max(0.0, self._due.get(uid, 0.0) - self._clock.monotonic())
 
     def forget(self, uid: str) -> None:
-        """Nothing is missing, or the object is gone."""
+        """Drop the delay: nothing is missing, or the object is gone."""
         self._due.pop(uid, None)

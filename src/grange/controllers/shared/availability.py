@@ -31,7 +31,7 @@ SKEW_S = 60.0
 
 
 class Readiness:
-    """Remembers, by pod, since when it is ready; told by the handlers of the pod informer.
+    """Tracks, by pod, since when it is ready; fed by the handlers of the pod informer.
 
     Args:
         clock: our own.
@@ -43,30 +43,30 @@ class Readiness:
         self._live_checked: dict[str, str | None] = {}
 
     def appeared(self, pod: Pod) -> None:
-        """The pod is in the cache for the first time."""
+        """A pod is in the lister for the first time."""
         if pods.is_ready(pod):
             self._since.setdefault(pod.metadata.uid, (self._clock.monotonic(), False))
 
     def changed(self, old: Pod, new: Pod) -> None:
-        """The pod has changed in the cache."""
+        """A pod has changed in the lister."""
         if not pods.is_ready(new):
             self._since.pop(new.metadata.uid, None)
         elif old.metadata.uid != new.metadata.uid or _since(old) != _since(new):
-            # Also ready, then not, then ready again, of which only the ends reached us.
+            # Also ready, not ready and ready again, coalesced by the watch.
             self._since[new.metadata.uid] = (self._clock.monotonic(), True)
 
     def gone(self, pod: Pod) -> None:
-        """The pod is gone from the cache."""
+        """A pod is gone from the lister."""
         self._since.pop(pod.metadata.uid, None)
         self._live_checked.pop(pod.metadata.uid, None)
 
     def mark_live_checked(self, pod: Pod) -> None:
-        """The pod's node was heard of when the pod had been ready for long enough."""
+        """Note that the pod's node reported when the pod had been ready for long enough."""
         if pod.metadata.uid in self._since:
             self._live_checked[pod.metadata.uid] = _since(pod)
 
     def is_live_checked(self, pod: Pod) -> bool:
-        """Whether that was so, and the pod has been ready ever since."""
+        """Whether its node reported so, and the pod has been ready since."""
         return (since := _since(pod)) is not None and self._live_checked.get(
             pod.metadata.uid
         ) == since
@@ -76,8 +76,8 @@ class Readiness:
 
         Args:
             pod: ready.
-            needed_s: what is asked.
-            age_s: how long it has been ready by its own stamp.
+            needed_s: how long it must be ready.
+            age_s: how long it has been ready by its timestamp.
         """
         now = self._clock.monotonic()
         since, witnessed = self._since.get(pod.metadata.uid, (now, False))
@@ -87,7 +87,7 @@ class Readiness:
 
 
 def _since(pod: Pod) -> str | None:
-    """The stamp of a ready pod; None for one that is not ready."""
+    """The timestamp of a ready pod; None for one that is not ready."""
     ready = pods.condition(pod, "Ready")
     return ready.last_transition_time if ready is not None and ready.status == "True" else None
 
@@ -119,7 +119,7 @@ def wait_for_available(
         controller: whose ``minReadySeconds`` counts.
         pod: one that is ready.
         now: wall time.
-        readiness: what we have seen by our own clock; without it the pod's stamp is believed.
+        readiness: by our own clock; without it the pod's timestamp counts.
     """
     needed = controller.spec.rollout.min_ready_seconds
     if needed <= 0:
@@ -140,14 +140,14 @@ def observe(
     now: datetime,
     readiness: Readiness | None = None,
 ) -> PodAvailability:
-    """Judge the active pods of a controller.
+    """The availability of the active pods of a controller.
 
     Args:
         controller: whose ``minReadySeconds`` counts.
-        active: pods that are neither finished nor on their way out.
-        down: names of nodes that are gone or not ready: what their pods say is stale.
+        active: pods that are neither finished nor terminating.
+        down: names of nodes that are gone or not ready: the status of their pods is stale.
         now: wall time.
-        readiness: what we have seen by our own clock; without it the pods' stamps are believed.
+        readiness: by our own clock; without it the pods' timestamps count.
     """
     available: set[str] = set()
     waits: list[float] = []
@@ -168,10 +168,10 @@ _SINGLE = 20  # Leases of more nodes are read in one list
 
 
 async def active_pods(client: Client, controller: ReplicationController) -> list[Pod]:
-    """The controller's pods that are neither finished nor on their way out, as the server has them.
+    """The controller's pods that are neither finished nor terminating, as the server has them.
 
     Raises:
-        ApiError: the server cannot be asked.
+        ApiError: the server does not answer.
     """
     meta = controller.metadata
     mark = f"{pod_identity.RC_ID_LABEL}={meta.uid}"
@@ -185,21 +185,18 @@ async def reported_ready(
     ready: Sequence[Pod],
     readiness: Readiness,
 ) -> frozenset[str]:
-    """Those that had been ready for ``minReadySeconds`` when their node said last that it is alive.
+    """Uids of those that had been ready for ``minReadySeconds`` when their node last reported.
 
-    A node without a Lease has no agent that we know of; its pods are believed.
+    A node without a Lease has no known agent; the status of its pods counts.
 
     Args:
         client: to the API.
         controller: whose pods they are.
         ready: pods that are ready now.
-        readiness: remembers whose nodes were heard of; only others' Leases are read.
-
-    Returns:
-        UIDs.
+        readiness: tracks whose nodes have reported; only others' Leases are read.
 
     Raises:
-        ApiError: the server cannot be asked.
+        ApiError: the server does not answer.
     """
     needed_s = controller.spec.rollout.min_ready_seconds
     if needed_s <= 0 or not ready:
@@ -213,9 +210,9 @@ async def reported_ready(
 
 
 async def _reported_until(client: Client, nodes: set[str]) -> dict[str, str | None]:
-    """Until when nodes have told of their pods, by their clocks.
+    """Until when nodes have reported the status of their pods, by their clocks.
 
-    Where a Lease does not say so, its renewal counts; a node without a Lease is left out.
+    Without that annotation the renewal of the Lease counts; nodes without a Lease are left out.
     """
     if len(nodes) > _SINGLE:
         leases = (await client.list(LEASE, NODE_LEASES)).items
@@ -228,7 +225,7 @@ async def _reported_until(client: Client, nodes: set[str]) -> dict[str, str | No
 
 
 def _ready_s(pod: Pod, reported: str | None) -> float:
-    """Seconds for which a pod had been ready at a moment by the clock of its node."""
+    """Seconds for which a pod had been ready at a time, by the clock of its node."""
     ready = pods.condition(pod, "Ready")
     if not reported or ready is None or not ready.last_transition_time:
         return math.inf

@@ -1,6 +1,6 @@
-"""Which pod goes first when there are too many: a total order, so that every pass agrees.
+"""Which pod is deleted first if there are too many: a total order, so that every reconcile agrees.
 
-The order is, from first to go to last: on an ineligible node; not ready (unbound before bound
+The order is, from first to last: on an ineligible node; not ready (unbound before bound
 before running); lower deletion cost; more restarts; sharing its node with more of its siblings;
 younger; later name.
 """
@@ -18,12 +18,12 @@ _UNBOUND, _WAITING, _RUNNING, _READY = range(4)
 
 
 def is_ready(pod: Pod, down: Container[str]) -> bool:
-    """Whether the pod is ready and its node is there to say so: stale news is not readiness."""
+    """Whether the pod is ready, on a Ready node."""
     return pods.is_ready(pod) and pod.spec.node_name not in down
 
 
 def readiness(pod: Pod, down: Container[str]) -> int:
-    """How far the pod has come: 0 unbound, 1 bound, 2 running, 3 ready."""
+    """The progress of a pod: 0 unbound, 1 bound, 2 running, 3 ready."""
     if is_ready(pod, down):
         return _READY
     if pod.status.phase == "Running":
@@ -41,14 +41,14 @@ def deletion_cost(pod: Pod) -> int:
 
 
 def restarts(pod: Pod) -> int:
-    """How often containers of the pod were started again."""
+    """How often containers of the pod were restarted."""
     return sum(status.restart_count for status in pod.status.container_statuses)
 
 
 def victims(
     pods_: Sequence[Pod], eligible: Container[str], down: Container[str] = frozenset()
 ) -> list[Pod]:
-    """The pods in the order in which they should go.
+    """The pods in the order in which to delete them.
 
     Args:
         pods_: active pods of one controller.

@@ -1,10 +1,10 @@
-"""Reasons of the events that the controller records on a ReplicationController."""
+"""Reasons of events on ReplicationControllers and RollingUpdates."""
 
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """One reason a kind of news; the message carries the names."""
+    """The reason of an event; the message has the names."""
 
     CREATED = "SuccessfulCreate"
     CREATE_FAILED = "FailedCreate"
@@ -36,7 +36,7 @@ FAILURES = frozenset(
         Reason.ROLLED_BACK,
     }
 )
-"""Reasons of the rollout that somebody should look at."""
+"""Reasons of a rollout that are warnings."""
 
 
 INVALID_ANNOTATION = "InvalidAnnotation"

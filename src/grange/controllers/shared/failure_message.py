@@ -1,17 +1,17 @@
-"""What pods say of why they are not available, for who asks why a rollout failed.
+"""Why pods are not available, for the message of a failed rollout.
 
-The pods that say it are gone once it was rolled back, so their words go into its message.
+The pods are gone after a rollback, so their message is copied.
 """
 
 from collections.abc import Iterable
 
 from grange.api.kinds.pod import ContainerStateTerminated, ContainerStatus, Pod
 
-_LONGEST = 200  # of what somebody said; the message is a status's, an event's and an alert's
+_LONGEST = 200  # characters; the message is part of a status, an event and an alert
 
 
 def first_message(pods: Iterable[Pod]) -> str:
-    """What the first of these, by name, says that says anything; empty where none does."""
+    """The message of the first pod, by name, that has one; empty for none."""
     for pod in sorted(pods, key=lambda item: item.metadata.name):
         if text := _message_of(pod):
             return f"{pod.metadata.name}: {text}"

@@ -1,8 +1,8 @@
-"""How a pod is known to belong to a controller: labels, names and the hash of the template.
+"""Labels, names and template hashes of a controller's pods.
 
-The truth about ownership is the pod's controller owner reference, by uid. The labels are an index
-for people and for adoption, and are repaired when they drift. Names are deterministic: two passes
-that decide the same thing collide at the API server instead of doubling a pod.
+The controller owner reference decides about ownership, by uid. The labels are an index for users and
+for adoption, and are repaired when they drift. Names are deterministic: two reconciles that decide the
+same collide in the API server instead of creating two pods.
 """
 
 import hashlib
@@ -23,21 +23,21 @@ RC_NAME_LABEL = NAME_LABEL
 """Pod label with the name of its controller (``label_value`` of it); orphans are adopted by it."""
 
 RC_ID_LABEL = ID_LABEL
-"""Pod label with the uid of its controller; tools refuse to touch pods that carry it."""
+"""Pod label with the uid of its controller; tools refuse to change pods that have it."""
 
 TEMPLATE_HASH_LABEL = "grange.dev/template-hash"
-"""Pod label with ``template_hash`` of the template that the pod was made from; never repaired."""
+"""Pod label with ``template_hash`` of the template that the pod was created from; never repaired."""
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Pod annotation, an integer: among equals the pod with the lower cost is removed first."""
 
 PLACEMENT_HASH = "grange.dev/placement-hash"
-"""Pod annotation with ``placement_hash`` of the controller when the pod was made."""
+"""Pod annotation with ``placement_hash`` of the controller when the pod was created."""
 
 label_value = names.label_value
 
 _SALT = "190/"
-"""Has ``default/web``, the service of the examples, begin at the first of a few nodes."""
+"""Lets ``default/web``, the controller of the examples, begin at the first of a few nodes."""
 
 
 def _digest_of(value: object) -> str:
@@ -53,7 +53,7 @@ def template_hash(controller: ReplicationController) -> str:
 def placement_hash(controller: ReplicationController) -> str:
     """Ten hexadecimal digits that change exactly when placement or node selector do.
 
-    And, where the scheduler chooses, when other nodes are to be left.
+    With ``Packed`` also when the drained nodes do.
     """
     spec = controller.spec
     parts: list[object] = [spec.placement, spec.node_selector]
@@ -63,9 +63,9 @@ def placement_hash(controller: ReplicationController) -> str:
 
 
 def labels_of(controller: ReplicationController) -> dict[str, str]:
-    """The labels that every pod of the controller carries: ``podLabels``, then the two of ours.
+    """The labels that every pod of the controller has: ``podLabels``, then its own two.
 
-    Which template a pod is made from is nobody's to say: put back, it would be another one's at once.
+    The template hash is left out, because a repair must not change it.
     """
     wanted = controller.spec.pod_labels
     return {
@@ -76,7 +76,7 @@ def labels_of(controller: ReplicationController) -> dict[str, str]:
 
 
 def labels_for(controller: ReplicationController, pod: Pod) -> dict[str, str]:
-    """Those of ``labels_of`` that a pod may still be given: with its node it has its quota."""
+    """Those of ``labels_of`` that a pod may still get: quota is charged when it gets a node."""
     labels = labels_of(controller)
     if not pod.spec.node_name:
         return labels
@@ -86,8 +86,8 @@ def labels_for(controller: ReplicationController, pod: Pod) -> dict[str, str]:
 def name_for_node(controller: ReplicationController, node: str, taken: Container[str]) -> str:
     """The pod's name on a node: ``<controller>-<node>``, a DNS label of at most 63 characters.
 
-    A pair too long or with characters of its own is shortened with a hash. A name that an object
-    of somebody else holds (``taken``) is avoided with a hash of the controller's uid.
+    A pair that is too long or has other characters is shortened with a hash. A name that another
+    owner's pod has (``taken``) is avoided with a hash of the controller's uid.
     """
     plain = f"{controller.metadata.name}-{node}"
     if names.check_dns_label(plain) is not None:
@@ -98,10 +98,7 @@ def name_for_node(controller: ReplicationController, node: str, taken: Container
 
 
 def beginning_anywhere(controller: ReplicationController, nodes: Sequence[str]) -> list[str]:
-    """Nodes in their order, from a place that namespace and name of the controller decide.
-
-    The same at each pass, and after the controller was created again.
-    """
+    """Nodes in order, from an offset that depends on namespace and name of the controller."""
     if not nodes:
         return []
     meta = controller.metadata
@@ -110,7 +107,7 @@ def beginning_anywhere(controller: ReplicationController, nodes: Sequence[str]) 
 
 
 def ordinal_names(controller: ReplicationController, taken: Container[str]) -> Iterator[str]:
-    """Names ``<controller>-<ordinal>`` from zero up, without those that are taken; endless."""
+    """Names ``<controller>-<ordinal>`` from zero up, without taken ones; endless."""
     base = controller.metadata.name
     if names.check_dns_label(f"{base}-9999999") is not None:
         base = names.shortened(base, names.digest(base))[: names.DNS_LABEL_MAX - 8].rstrip("-")
@@ -142,7 +139,7 @@ def pinned_node(pod: Pod) -> str:
 
 
 def node_of(pod: Pod) -> str:
-    """Where the pod is, or is bound to go; empty while any node could still take it."""
+    """The node of a pod, or the one that it is pinned to; empty if the scheduler chooses."""
     return pod.spec.node_name or pinned_node(pod)
 
 
@@ -159,18 +156,18 @@ def controller_key(pod: Pod) -> tuple[ObjectKey, str] | None:
 
 
 def is_of(pod: Pod, template_hash: str) -> bool:
-    """Whether the pod was made from the template with this hash."""
+    """Whether the pod was created from the template with this hash."""
     return pod.metadata.labels.get(TEMPLATE_HASH_LABEL) == template_hash
 
 
 def sources(
     controller: ReplicationController,
 ) -> tuple[ReplicationController, ReplicationController | None]:
-    """What pods are made from, by what is written down.
+    """What pods are created from, according to the stored rollout.
 
     Returns:
-        The controller with the template of new pods; and with that of the pods of the old side,
-        None where there is no such side or they are not made anew.
+        The controller with the template of new pods; and with that of pods of the old side, None if
+        there is no such side or its pods are not replaced.
     """
     state = controller.status.rollout
     if state is None:

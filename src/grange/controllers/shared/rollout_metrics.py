@@ -1,4 +1,4 @@
-"""What the replication controller counts."""
+"""Metrics of rollouts, node transfers and skips."""
 
 from grange.base.metrics import CollectorRegistry, Counter, once_per_registry
 
@@ -10,7 +10,7 @@ class RolloutMetrics:
         rollouts: grange_replication_rollouts_total by event (the reasons of ``events``).
         transfers: grange_replication_transfers_total by event (what the audit calls it).
         skips: grange_replication_skips_total by reason: how often a controller came to be held up
-            for it (the reasons of conditions that tell of something undone).
+            for it (see ``condition_types``).
         steps: grange_replication_rollout_steps_total: intents written.
     """
 

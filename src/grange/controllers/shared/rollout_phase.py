@@ -1,14 +1,13 @@
-"""The life of a rollout, as a table; nothing else decides what may follow what.
+"""The phases of a rollout, as a table of transitions.
 
 Theory of operation. A rollout is *progressing* until every pod is of the wanted template and
-available: *complete*. On the way it may be *paused*, or *waiting* at its canaries (and, for
-``OnDelete``, for somebody to delete pods). One that gets no further within the deadline has
-*failed*; it goes on if it can after all, and a change of the spec gives it a new deadline. By policy
-it is *rolling back* instead, which is a rollout to the last template that was completed; it ends
-*rolled back*, where the template that failed stays refused until ``spec.template`` changes.
+available: *complete*. Before, it may be *paused*, or *waiting* at its canary (and, for ``OnDelete``, for
+pods to be deleted). One without progress within the deadline has *failed*; it continues if it can, and
+a change of the spec moves the deadline. By policy it is *rolling back* instead, a rollout to the last
+completed template; it ends *rolled back* until ``spec.template`` changes.
 
-Rollouts between two controllers have the same life; they begin *pending*, until both controllers
-are there and nobody else moves their replicas, and end *refused* if they may not begin.
+Rollouts between two controllers have the same phases; they begin *pending*, until both controllers
+exist and no other rollout moves their replicas, and end *refused* if they may not begin.
 """
 
 from collections.abc import Mapping
@@ -32,7 +31,7 @@ class RolloutPhase(Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> "RolloutPhase":
-        """A phase that this version does not know has failed: it goes on when pods advance."""
+        """An unknown phase is failed, which continues when pods advance."""
         return cls.FAILED
 
 
@@ -85,10 +84,10 @@ ROLLOUT: Mapping[tuple[RolloutPhase, RolloutEvent], RolloutPhase] = {
     (RolloutPhase.COMPLETE, RolloutEvent.CHANGED): RolloutPhase.PROGRESSING,
     (RolloutPhase.COMPLETE, RolloutEvent.OUTDATED): RolloutPhase.PROGRESSING,
 }
-"""What follows in a phase when something happens; what is not here cannot happen."""
+"""The next phase by phase and event; other events cannot happen."""
 
 MOVING = frozenset({RolloutPhase.PROGRESSING, RolloutPhase.ROLLING_BACK, RolloutPhase.FAILED})
-"""Phases in which replicas go from one side to the other."""
+"""Phases in which replicas move between the sides."""
 
 
 def diagrams() -> dict[str, str]:

@@ -1,16 +1,16 @@
-"""How many replicas to move from the old side of a rollout to the new one: pure counting.
+"""How many replicas to move from the old side of a rollout to the new one. Pure.
 
 Theory of operation. A rollout has two sides: pods of earlier templates and pods of the new one (or
 two controllers). Each side has a *desired* count; a step moves part of it. ``shift`` is the step of
 the specification of replication (§4c): as many pods are put at risk at a time as are healthy beyond
-the minimum, so a new template that never becomes healthy costs at most that many, ever. ``step``
-adds what a whole life needs: what both sides lack, surge, shrinking and growing on the way, canaries,
-pausing (a goal that is where we are), and old pods that are known to serve nobody.
+the minimum, so a new template that never becomes healthy costs at most that many. ``step`` adds what
+both sides lack, surge, scaling meanwhile, canaries, pausing (the goal is the present state), and old
+pods that are known to be broken.
 
 What holds after every step, whatever the counts: healthy pods taken away on purpose never leave
 fewer than ``minimum`` healthy ones, and the desired counts together never rise above ``ceiling``.
-Pods whose health is unknown, missing or stale are not healthy. Whoever carries a step out removes
-the unhealthy pods of a side first.
+Pods whose health is unknown, missing or stale are not healthy. A step must be carried out by
+deleting the unhealthy pods of a side first.
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class Side:
     """One side of a rollout.
 
     Attributes:
-        desired: pods that it shall have.
+        desired: wanted pods.
         healthy: pods that are known to be healthy now.
-        broken: pods that are known to serve nobody, missing ones too; unknown ones are not among them.
-        idle: pods that have not even been bound: nothing runs there.
+        broken: pods that are known not to be ready, and missing ones.
+        idle: pods that are not bound.
     """
 
     desired: int
@@ -36,7 +36,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Where a rollout goes, and what it must keep.
+    """The end of a rollout, and its limits.
 
     Attributes:
         target: pods of both sides in the end.
@@ -136,14 +136,14 @@ def step(old: Side, new: Side, goal: Goal) -> Split:
 
 
 def _filled(new: Side, old: Side, goal: Goal, updated: int) -> Side:
-    """The new side with what both sides lack of the target: what is missing puts nothing at risk."""
+    """The new side with what both sides lack of the target, which puts nothing at risk."""
     lack = min(goal.target, goal.ceiling) - old.desired - new.desired
     more = max(0, min(lack, updated - new.desired))
     return Side(new.desired + more, new.healthy, new.broken + more)
 
 
 def _without(side: Side, count: int) -> Side:
-    """The side after so many of its pods went: broken ones, then unknown ones, then healthy ones."""
+    """The side without so many pods: broken ones first, then unknown ones, then healthy ones."""
     left = side.desired - count
     return Side(left, min(side.healthy, left), max(0, side.broken - count))
 
@@ -151,7 +151,7 @@ def _without(side: Side, count: int) -> Side:
 def _shed(side: Side, other: Side, surplus: int, goal: Goal) -> Side:
     """The side without its surplus, as far as the minimum allows.
 
-    A pod of which nothing is known may be a healthy one: it goes only while enough are known to be.
+    A pod of unknown health may be healthy: it is removed only while enough others are.
     """
     spare = side.healthy + other.healthy - goal.minimum
     allowed = side.broken if spare < 0 else side.desired - side.healthy + spare

@@ -1,27 +1,30 @@
-"""Which deletions of a plan are evictions, so that a PodDisruptionBudget is the one account of all.
+"""Disruption budgets: how many available pods the controller itself may delete, and what PodDisruptionBudgets allow.
 
-An available pod that a PodDisruptionBudget covers is taken by its eviction subresource. The server
-charges the budget by compare-and-set, so the controller and whoever else evicts never spend the same
-allowance. What the budget does not allow, as the cache has it, is not even tried: the pod stays until
-the budget changes.
+Rollouts, scaling down, node transfers and users' deletions are granted by the same ``Budget`` in a reconcile, so
+together they never delete an available pod that the minimum needs. Terminating pods are unavailable, whatever
+deleted them: while others disrupt, the controller waits. A pod that is not available costs nothing. The status of
+a pod on a node that is down is stale: it does not count for the minimum, and is deleted only while the minimum
+holds without it.
 
-No server evicts a pod that several budgets cover. Each of them has to allow its end, and is charged by
-the controller itself (``budget_charge``).
-
-A pod that is not available costs the budget nothing and is deleted. A budget that wants more pods than
-its controllers ask for does not count: nothing could keep it.
+An available pod that a PodDisruptionBudget covers is deleted by its eviction subresource. The server charges the
+budget by compare-and-set, so the controller and other clients never spend the same allowance. What the budget
+does not allow according to the lister is not tried: the pod stays until the budget changes. No server evicts a pod
+that several budgets cover. Each of them must allow its deletion, and the controller charges them (``charge``).
+A budget that wants more pods than its controllers ask for is ignored, since it could never be met.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from grange.api import timestamps
+from grange.api import rollouts, timestamps
 from grange.api.kinds import PODDISRUPTIONBUDGET
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.rollouts import RolloutLimits
 from grange.api.selectors import Labels, SelectorError
 from grange.api.status import ApiError, Cause, Conflict, NotFound, TooManyRequests
 from grange.client.client import Client
@@ -39,7 +42,7 @@ class Allowance:
         name: of the budget.
         selector: of the pods that it covers.
         allowed: so many of them may be disrupted.
-        counts: as many pods are asked for as the budget wants; else nothing could keep it.
+        counts: the controllers ask for at least as many pods as the budget wants.
     """
 
     name: str
@@ -52,9 +55,9 @@ def allowances(listers: Listers, namespace: str, going: Sequence[Pod]) -> tuple[
     """The allowances of all budgets that cover one of the pods.
 
     Args:
-        listers: know budgets, pods and controllers.
+        listers: of budgets, pods and controllers.
         namespace: of the pods.
-        going: pods that are to be taken while they are available.
+        going: available pods that are to be deleted.
     """
     found = []
     for budget in listers.budgets(namespace) if going else ():
@@ -69,12 +72,10 @@ def allowances(listers: Listers, namespace: str, going: Sequence[Pod]) -> tuple[
 
 
 def charged(plan: Plan, inputs: Inputs, found: Sequence[Allowance]) -> Plan:
-    """The plan, with evictions for what budgets allow and without what they do not.
-
-    Creations that were to replace pods that stay wait with them.
+    """The plan with evictions for what budgets allow, and without what they do not.
 
     Args:
-        plan: which may take available pods.
+        plan: which may delete available pods.
         inputs: what it was made from.
         found: see ``allowances``.
     """
@@ -111,7 +112,7 @@ def _allowed(budget: PodDisruptionBudget) -> int:
 
 
 def _can_hold(budget: PodDisruptionBudget, selector: Labels, listers: Listers) -> bool:
-    """Whether so many pods are asked for as the budget wants."""
+    """Whether controllers ask for as many pods as the budget wants."""
     namespace = budget.metadata.namespace
     covered: Sequence[Pod] = [
         pod for pod in listers.pods.store.list(namespace) if selector.matches(pod.metadata.labels)
@@ -141,7 +142,7 @@ async def charge(client: Client, pod: Pod, budgets: Sequence[str], now: datetime
         now: wall time.
 
     Raises:
-        TooManyRequests: one of them has nothing left.
+        TooManyRequests: one of them allows nothing.
         ApiError: the server cannot write.
     """
     charged: list[str] = []
@@ -155,7 +156,7 @@ async def charge(client: Client, pod: Pod, budgets: Sequence[str], now: datetime
 
 
 async def give_back(client: Client, pod: Pod, budgets: Sequence[str]) -> None:
-    """The pod stays: its deletion is not to be waited for."""
+    """Withdraw charges: the pod stays."""
     meta = pod.metadata
     patch = {"status": {"disruptedPods": {meta.name: None}}}
     for name in budgets:
@@ -196,3 +197,65 @@ async def _charge_one(client: Client, pod: Pod, name: str, now: datetime) -> Non
 
 def _refused(message: str) -> TooManyRequests:
     return TooManyRequests(message, causes=[Cause(CAUSE, message, "")])
+
+
+class Budget:
+    """How many available pods may still be deleted; used up as pods are granted.
+
+    Args:
+        available: uids of the pods that are available now.
+        minimum: how many of them must stay.
+        unknown: uids of pods that were ready according to a stale status.
+    """
+
+    def __init__(
+        self, available: AbstractSet[str], minimum: int, unknown: AbstractSet[str] = frozenset()
+    ) -> None:
+        self._available = set(available)
+        self._unknown = unknown
+        self._minimum = minimum
+
+    @property
+    def spare(self) -> int:
+        """Available pods that may still be deleted."""
+        return max(0, len(self._available) - self._minimum)
+
+    def cost(self, pod: Pod) -> int:
+        """The cost of deleting a pod; pods that certainly serve no request cost least."""
+        if pod.metadata.uid in self._available:
+            return 3
+        if pod.metadata.uid in self._unknown:
+            return 2
+        return 1 if pod.spec.node_name else 0
+
+    def take(self, pod: Pod) -> bool:
+        """Grant the deletion of a pod; a pod that is not available is always granted."""
+        uid = pod.metadata.uid
+        if uid in self._unknown:
+            return len(self._available) >= self._minimum
+        if uid not in self._available:
+            return True
+        if not self.spare:
+            return False
+        self._available.remove(uid)
+        return True
+
+    def granted(self, ranked: Iterable[Pod], count: int) -> list[Pod]:
+        """The first ``count`` pods of a ranking that may be deleted."""
+        granted: list[Pod] = []
+        for pod in ranked:
+            if len(granted) >= count:
+                break
+            if self.take(pod):
+                granted.append(pod)
+        return granted
+
+
+def limits(controller: ReplicationController, *, room: int | None = None) -> RolloutLimits:
+    """What ``spec.rollout`` allows.
+
+    Args:
+        controller: whose.
+        room: how many more pods could be placed now; None if unknown.
+    """
+    return rollouts.limits(controller.spec.rollout, controller.spec.replicas, room=room)
