@@ -115,7 +115,7 @@ async def test_owners_without_scale_allow_nothing_and_budget_reports(
         said = conditions.find((await status(there)).conditions, DISRUPTION_ALLOWED)
         assert said is not None
         assert said.reason == "SyncFailed"
-        assert "Node n does not say" in said.message
+        assert "Node n has no number of replicas" in said.message
 
 
 async def test_at_rest_nothing_is_written(clock: Clock, rng: Stream, log: Logger) -> None:
