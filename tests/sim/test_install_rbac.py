@@ -16,6 +16,7 @@ from tests.support.kubernetes_stub import Kubelet, Kubernetes, granted
 from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.kinds import (
     AUDITRECORD,
+    GANGJOB,
     LEASE,
     NODE,
     POD,
@@ -25,11 +26,13 @@ from grange.api.kinds import (
     QUEUE,
     REPLICATIONCONTROLLER,
     ROLLINGUPDATE,
+    SERVICE,
 )
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
 from grange.api.meta import Document, controller_of
+from grange.api.scheme import KindInfo
 from grange.app.install import rbac
 from grange.app.install.install_manifests import SCHEDULER_NAME
 from grange.app.manager import Manager, scheduler_for
@@ -320,12 +323,68 @@ async def grow_old(cluster: Cluster) -> None:
     await cluster.world.until(forgotten, limit_s=9000.0, every_s=60.0)
 
 
+async def run_jobs(cluster: Cluster) -> None:
+    """Jobs of both backends lose pods and labels, are suspended and scaled, and expire."""
+    client = cluster.client
+    worker = {"template": {"spec": template("web", 1)["spec"]}}
+
+    async def add(name: str, replicas: int = 2, **policy: Any) -> None:
+        roles = {"worker": {**worker, "replicas": replicas, "minReplicas": 1, "maxReplicas": 3}}
+        spec = {"replicaSpecs": roles, "runPolicy": policy}
+        await client.create(GANGJOB, {"metadata": {"name": name}, "spec": spec}, "default")
+
+    async def change(name: str, spec: Document) -> None:
+        await client.patch(GANGJOB, name, "default", patch={"spec": spec})
+
+    async def reaches(name: str, phase: str, pods: int) -> None:
+        async def there() -> bool:
+            job = await client.get(GANGJOB, name, "default")
+            found = [
+                pod
+                for pod in (await client.list(POD, labels=f"grange.dev/job-name={name}")).items
+                if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp
+            ]
+            return job.status.phase == phase and len(found) == pods
+
+        await cluster.until(there)
+
+    def kinds(name: str) -> tuple[tuple[KindInfo[Any], str], ...]:
+        return (POD, f"{name}-worker-2"), (SERVICE, name)
+
+    cluster.server.troubled = True
+    for name, backend in (("plain", "Grange"), ("budget", "PodDisruptionBudget")):
+        await add(name, schedulingPolicy={"backend": backend})
+        await reaches(name, "Running", 2)
+        await change(name, {"replicaSpecs": {"worker": {"replicas": 3}}})
+        await reaches(name, "Running", 3)
+        release = {"metadata": {"labels": {"grange.dev/job-name": None}}}
+        for kind, released in kinds(name):
+            await client.patch(kind, released, "default", patch=release)
+        await cluster.world.clock.sleep(2.0)
+        adopt = {"metadata": {"labels": {"grange.dev/job-name": name}}}
+        for kind, released in kinds(name):
+            await client.patch(kind, released, "default", patch=adopt)
+        await reaches(name, "Running", 3)
+        await client.delete(POD, f"{name}-worker-0", "default")
+        await reaches(name, "Running", 3)
+        await change(name, {"runPolicy": {"suspend": True}})
+        await reaches(name, "Suspended", 0)
+    await add("short", activeDeadlineSeconds=5, ttlSecondsAfterFinished=5)
+
+    async def expired() -> bool:
+        names = [job.metadata.name for job in (await client.list(GANGJOB)).items]
+        return "short" not in names
+
+    await cluster.until(expired)
+
+
 Story = Callable[[Cluster], Awaitable[None]]
 STORIES: Mapping[str, tuple[int, Story]] = {
     "replication": (MANY, replicate),
     "rollingupdate": (MANY, hand_over),
     "scheduler": (3, schedule),
     "audit": (3, expire_records),
+    "gangjob": (3, run_jobs),
 }
 
 

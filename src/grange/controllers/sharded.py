@@ -8,6 +8,10 @@ from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Resource
 from grange.api.scheme import KindInfo
+from grange.controllers.gangjob.adapter import JobAdapter
+from grange.controllers.gangjob.adapters import ADAPTERS
+from grange.controllers.gangjob.controller import JobService
+from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.replication import alert_rules
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.rollingupdate.controller import NAME as ROLLING_UPDATES
@@ -71,10 +75,21 @@ def _replicas(controller: ReplicationController) -> int:
     return controller.spec.replicas
 
 
+def _job_controller(adapter: JobAdapter[R]) -> ShardedController[R]:
+    def pods(job: R) -> int:
+        try:
+            return sum(role.replicas for role in adapter.model(job).roles)
+        except InvalidJob:
+            return 0
+
+    return ShardedController(adapter.kind, lambda deps: JobService(deps, adapter), pods)
+
+
 SHARDED: Mapping[str, ShardedController[Any]] = {
     "replication": ShardedController(
         REPLICATIONCONTROLLER, ReplicationService, _replicas, alert_rules.of_controller
-    )
+    ),
+    **{adapter.kind.kind.lower(): _job_controller(adapter) for adapter in ADAPTERS},
 }
 """By name: the controllers of which every member runs one. The others, in ``TABLE``, run whole at one
 member at a time."""

@@ -12,7 +12,6 @@ from grange.api import crds, schema, yaml_documents
 from grange.api.kinds import (
     AUDITRECORD,
     BUILT_IN,
-    GANGJOB,
     NAMESPACE,
     PODDISRUPTIONBUDGET,
     PODGROUP,
@@ -100,13 +99,12 @@ def test_kinds_that_nobody_would_look_at_are_left_out() -> None:
     """Others bring a PodGroup along; whoever uses only our controllers keeps theirs."""
     plan = InstallPlan(image=IMAGE, controllers=("replication", "rollingupdate"))
     kinds = {one["spec"]["names"]["kind"] for one in found("CustomResourceDefinition", plan)}
-    jobs = {"GangJob", "TFJob", "PyTorchJob"}
+    jobs = {"TFJob", "PyTorchJob"}
     assert kinds - jobs == {"ReplicationController", "RollingUpdate", "AuditRecord"}
     assert "podgroups" not in str(documents(plan))
     assert InstallPlan(controllers=("scheduler",)).kinds == [
         PODGROUP,
         QUEUE,
-        GANGJOB,
         TFJOB,
         PYTORCHJOB,
     ]

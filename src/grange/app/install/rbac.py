@@ -12,12 +12,14 @@ from grange.api.kinds import (
     AUDITRECORD,
     CONFIGMAP,
     EVENT,
+    GANGJOB,
     LEASE,
     NAMESPACE,
     NODE,
     POD,
     PODDISRUPTIONBUDGET,
     PODGROUP,
+    PRIORITYCLASS,
     QUEUE,
     REPLICATIONCONTROLLER,
     ROLLINGUPDATE,
@@ -61,6 +63,28 @@ class Permission:
 _EVENTS = Permission(EVENT, ("create", "patch"))
 _ELSEWHERE = "default spreading follows controllers that our server does not serve"
 
+_BLOCKING = (
+    "clusters that guard owner references (OwnerReferencesPermissionEnforcement) require it of "
+    "clients that create pods which block the deletion of their owner"
+)
+
+# What the controller of every kind of job needs besides the jobs themselves.
+_JOBS = (
+    Permission(POD, (*_FOLLOW, "create", "patch", "delete")),
+    Permission(
+        POD,
+        ("get",),
+        unseen="pods are read live where a write had no answer or another object has the name",
+    ),
+    Permission(SERVICE, ("get", *_FOLLOW, "create", "patch", "delete")),
+    Permission(CONFIGMAP, ("create", "patch")),
+    Permission(PODGROUP, (*_FOLLOW, "create", "delete")),
+    Permission(PODDISRUPTIONBUDGET, (*_FOLLOW, "create", "delete")),
+    Permission(PRIORITYCLASS, _FOLLOW),
+    Permission(NODE, _FOLLOW),
+    _EVENTS,
+)
+
 PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
     # What every process needs to be a member of the farm; see docs/explanation/farm.md.
     FARM: (
@@ -77,8 +101,7 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
             REPLICATIONCONTROLLER,
             ("update",),
             "finalizers",
-            unseen="clusters that guard owner references (OwnerReferencesPermissionEnforcement) "
-            "require it of clients that create pods which block the deletion of their owner",
+            unseen=_BLOCKING,
         ),
         Permission(POD, ("get", *_FOLLOW, "create", "patch", "delete")),
         Permission(POD, ("create",), "eviction"),
@@ -98,6 +121,12 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
         Permission(LEASE, ("get", "list"), namespace=NODE_LEASES),
         Permission(AUDITRECORD, ("create",)),
         _EVENTS,
+    ),
+    "gangjob": (
+        Permission(GANGJOB, ("get", *_FOLLOW, "patch", "delete")),
+        Permission(GANGJOB, ("patch",), "status"),
+        Permission(GANGJOB, ("update",), "finalizers", unseen=_BLOCKING),
+        *_JOBS,
     ),
     "audit": (Permission(AUDITRECORD, ("list", "delete")),),
     "scheduler": (

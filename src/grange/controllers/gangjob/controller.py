@@ -1,0 +1,187 @@
+"""The shell of the job controller: what it is made of, and what wakes it.
+
+A job is reconciled when it, its pods, its Services or its gang's object change, and when a timer of
+its plan is due. What a reconcile does is in ``job_reconciler``.
+"""
+
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.podgroup import PodGroup
+from grange.api.kinds.service import Service
+from grange.api.meta import ObjectKey, Resource
+from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
+from grange.base.log import Logger
+from grange.base.tasks import Nursery
+from grange.controllers.gangjob.adapter import JobAdapter
+from grange.controllers.gangjob.config import GangJobConfig
+from grange.controllers.gangjob.job_listers import JobListers
+from grange.controllers.gangjob.job_pod_control import PODS, SERVICES
+from grange.controllers.gangjob.job_reconciler import JobReconciler
+from grange.controllers.gangjob.orphaned_pods import OrphanedPods
+from grange.reconcile.controller import Controller, Result
+from grange.reconcile.deps import Deps
+from grange.reconcile.expectations import Expectations
+from grange.reconcile.owner_handler import Dependents
+from grange.reconcile.recorder import Recorder
+from grange.reconcile.workqueue import WorkQueue
+
+R = TypeVar("R", bound=Resource)
+
+_RETRY = Exponential(initial_s=0.02, cap_s=60.0)
+_SHARE = 5  # reconciles of one large job take at most a fifth of the time
+_LONGEST_S = 0.5
+
+
+class JobService(Generic[R]):
+    """Reconciles all jobs of one kind; ``run`` it once per process.
+
+    Args:
+        deps: client, informers, clock, randomness, log, metrics.
+        adapter: of the kind.
+        config: settings.
+    """
+
+    def __init__(
+        self, deps: Deps, adapter: JobAdapter[R], config: GangJobConfig | None = None
+    ) -> None:
+        config = config or GangJobConfig()
+        name = adapter.kind.kind.lower()
+        self._name = name
+        self._clock = deps.clock
+        log = deps.log.bind(controller=name)
+        rng = deps.rng.fork(name)
+        self._recorder = Recorder(
+            deps.client,
+            f"{name}-controller",
+            clock=deps.clock,
+            rng=rng,
+            log=deps.log,
+            metrics=deps.metrics,
+        )
+        self._listers = JobListers(deps.informers, adapter)
+        expectations = Expectations(deps.clock)
+        self._reconciler = JobReconciler(
+            replace(deps, log=log),
+            adapter,
+            self._listers,
+            expectations=expectations,
+            recorder=self._recorder,
+            config=config,
+        )
+        self._took_s: dict[ObjectKey, float] = {}
+        self.loop = Controller(
+            name,
+            self.reconcile,
+            queue=WorkQueue(
+                deps.clock,
+                FailureLimiter(
+                    exponential=_RETRY, bucket=TokenBucket(rate_per_s=1000.0, burst=10_000)
+                ),
+            ),
+            workers=config.workers,
+            clock=deps.clock,
+            rng=rng,
+            log=deps.log,
+            metrics=deps.metrics,
+        )
+        orphans = OrphanedPods(deps.client, adapter.kind, self._listers.jobs, self._listers.pods)
+        self._orphans = Controller(
+            f"{name} orphans",
+            orphans.reconcile,
+            clock=deps.clock,
+            rng=rng,
+            log=deps.log,
+            metrics=deps.metrics,
+        )
+        orphans.attach(self._orphans)
+        self._watch(adapter, expectations, log)
+
+    def _watch(self, adapter: JobAdapter[R], expectations: Expectations, log: Logger) -> None:
+        listers = self._listers
+        listers.jobs.add_handler(self._job_added, self._job_changed, self._job_gone)
+        pods: Dependents[Pod, R] = Dependents(
+            owner_kind=adapter.kind,
+            owners=listers.jobs.store,
+            expectations=expectations,
+            enqueue=self._enqueue,
+            kind=PODS,
+            log=log,
+            candidates=listers.adopters,
+        )
+        pods.attach(listers.pods)
+        forget = self._reconciler.forget_pod
+        listers.pods.add_handler(lambda _: None, lambda _, __: None, forget)
+        services: Dependents[Service, R] = Dependents(
+            owner_kind=adapter.kind,
+            owners=listers.jobs.store,
+            expectations=expectations,
+            enqueue=self._enqueue,
+            kind=SERVICES,
+            log=log,
+            candidates=listers.adopters,
+        )
+        services.attach(listers.services)
+        listers.nodes.add_handler(self._node, self._node_changed, self._node)
+        groups: Dependents[PodGroup, R] = Dependents(
+            owner_kind=adapter.kind,
+            owners=listers.jobs.store,
+            expectations=expectations,
+            enqueue=self._enqueue,
+            log=log,
+        )
+        groups.attach(self._reconciler.gang.groups)
+
+    async def run(self) -> None:
+        """Work until cancelled; begins when the informers have listed their collections."""
+        await self._listers.wait_synced()
+        await self._reconciler.gang.wait_synced()
+        async with Nursery(self._name) as nursery:
+            nursery.start(self._recorder.run(), name=f"{self._name} events")
+            nursery.start(self._orphans.run(), name=f"{self._name} orphans")
+            nursery.start(self.loop.run(), name=f"{self._name} loop")
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Bring one job a step closer to its spec.
+
+        Raises:
+            Terminal: the spec cannot be acted on.
+            GrangeError: a write failed; to be tried again.
+        """
+        started = self._clock.monotonic()
+        try:
+            return await self._reconciler.reconcile(key)
+        finally:
+            self._took_s[key] = self._clock.monotonic() - started
+
+    def _enqueue(self, key: ObjectKey) -> None:
+        """Wake a job; one whose reconciles take long waits for further events first."""
+        delay_s = min(_LONGEST_S, self._took_s.get(key, 0.0) * _SHARE)
+        self.loop.enqueue_after(key, delay_s)
+
+    def _node_changed(self, old: Node, new: Node) -> None:
+        if old.spec.pod_cidr != new.spec.pod_cidr:
+            self._node(new)
+
+    def _node(self, node: Node) -> None:
+        self._reconciler.peers.update(self._listers.nodes.store.list(), self._listers.pods.store)
+
+    def _job_added(self, job: R) -> None:
+        self.loop.enqueue(job.key)
+
+    def _job_changed(self, old: R, new: R) -> None:
+        if old.metadata.generation != new.metadata.generation:
+            self.loop.queue.forget(new.key)  # a new spec is tried at once
+        facts = old.metadata.generation, old.metadata.labels, old.metadata.deletion_timestamp
+        if facts != (
+            new.metadata.generation,
+            new.metadata.labels,
+            new.metadata.deletion_timestamp,
+        ) or self._reconciler.awaits(new):
+            self.loop.enqueue(new.key)
+
+    def _job_gone(self, job: R) -> None:
+        self._took_s.pop(job.key, None)
+        self._reconciler.forget(job)

@@ -1,0 +1,198 @@
+"""Every write of the job controller to pods and Services.
+
+Each is fenced: a deletion and the removal of a finalizer carry the UID and the resourceVersion that
+the plan was made from, a creation has a name that is the same in every attempt. A late write of a
+former owner is refused by that.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from grange.api.kinds import POD, SERVICE
+from grange.api.kinds.pod import Pod
+from grange.api.meta import Document, Resource
+from grange.api.scheme import AnyKind, KindInfo
+from grange.api.status import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    NotFound,
+    is_namespace_terminating,
+)
+from grange.client.client import Client
+from grange.controllers.gangjob.job_pods import TRACKING_FINALIZER
+from grange.controllers.gangjob.model import Deletion
+from grange.reconcile import finalizers, owners
+from grange.reconcile.control import slow_start
+from grange.reconcile.expectations import Expectations
+from grange.reconcile.recorder import NORMAL, WARNING, Recorder
+
+R = TypeVar("R", bound=Resource)
+C = TypeVar("C", bound=Resource)
+
+PODS, SERVICES = "pods", "services"
+TRACKED_KINDS: Mapping[str, AnyKind] = {PODS: POD, SERVICES: SERVICE}
+"""What expectations of jobs are about."""
+
+
+class NameTaken(ApiError):
+    """Another object has the name of a pod or Service of the job."""
+
+
+class JobPodControl(Generic[R]):
+    """Creates, deletes and releases pods, creates and deletes Services.
+
+    Args:
+        client: to the API.
+        kind: of the jobs.
+        expectations: what each job waits to see in the cache.
+        recorder: records events for users.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: KindInfo[R],
+        expectations: Expectations,
+        recorder: Recorder,
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._expectations = expectations
+        self._recorder = recorder
+
+    async def delete_pods(self, job: R, deletions: Sequence[Deletion]) -> ApiError | None:
+        """Delete pods at the versions that were seen; returns the first error."""
+        uid = job.metadata.uid
+        names = {item.pod.uid: item.pod.name for item in deletions}
+        self._expectations.expect_deletions(uid, names, kind=PODS)
+        left = dict.fromkeys(names)
+
+        async def act(item: Deletion) -> None:
+            left.pop(item.pod.uid)
+            pod = item.pod
+            try:
+                await self._client.delete(
+                    POD,
+                    pod.name,
+                    job.metadata.namespace,
+                    uid=pod.uid,
+                    resource_version=pod.resource_version,
+                )
+            except (NotFound, Conflict):  # gone, or changed: an event of it is on its way
+                self._expectations.deletion_observed(uid, pod.uid)
+            except BaseException as error:
+                self._expectations.deletion_failed(uid, pod.uid, error)
+                self._failed(job, "FailedDeletePod", f"deleting pod {pod.name}", error)
+                raise
+            else:
+                message = f"Deleted pod {pod.name}: {item.reason}"
+                self._event(job, NORMAL, "SuccessfulDeletePod", message)
+
+        try:
+            return await slow_start(deletions, act)
+        finally:
+            for pod_uid in left:  # never sent
+                self._expectations.deletion_observed(uid, pod_uid)
+
+    async def release(self, pods: Iterable[Pod]) -> ApiError | None:
+        """Remove the tracking finalizer of counted pods; returns the first error."""
+
+        async def act(pod: Pod) -> None:
+            with suppress(NotFound, Conflict):
+                await finalizers.remove(self._client, POD, pod, TRACKING_FINALIZER)
+
+        return await slow_start([*pods], act)
+
+    async def create(
+        self,
+        job: R,
+        kind: KindInfo[C],
+        names: Sequence[str],
+        document: Callable[[str], Document],
+    ) -> ApiError | None:
+        """Create objects of these names; returns the first error.
+
+        Args:
+            job: the owner.
+            kind: ``POD`` or ``SERVICE``.
+            names: of the objects.
+            document: makes the object of a name.
+        """
+        uid, namespace = job.metadata.uid, job.metadata.namespace
+        self._expectations.expect_creations(uid, names, kind=kind.plural)
+        left = dict.fromkeys(names)
+
+        async def act(name: str) -> None:
+            left.pop(name)
+            try:
+                await self._client.create(kind, document(name), namespace)
+            except BaseException as error:
+                self._expectations.creation_failed(uid, name, error, kind=kind.plural)
+                if isinstance(error, AlreadyExists):
+                    await self._check_taken(job, kind, name)
+                    return
+                self._failed(job, f"FailedCreate{kind.kind}", f"creating {name}", error)
+                raise
+            event = f"SuccessfulCreate{kind.kind}"
+            self._event(job, NORMAL, event, f"Created {kind.kind.lower()} {name}")
+
+        try:
+            return await slow_start(names, act)
+        finally:
+            for name in left:  # never sent
+                self._expectations.creation_observed(uid, name, kind=kind.plural)
+
+    async def delete_services(self, job: R, names: Iterable[str]) -> ApiError | None:
+        """Delete Services of the job by name; returns the first error."""
+
+        async def act(name: str) -> None:
+            try:
+                live = await self._client.get(SERVICE, name, job.metadata.namespace)
+                if owners.is_controlled_by(live, job) and not live.metadata.deletion_timestamp:
+                    await self._client.delete(
+                        SERVICE, name, job.metadata.namespace, uid=live.metadata.uid
+                    )
+            except (NotFound, Conflict):
+                return
+            self._event(job, NORMAL, "SuccessfulDeleteService", f"Deleted service {name}")
+
+        return await slow_start([*names], act)
+
+    async def _check_taken(self, job: R, kind: KindInfo[C], name: str) -> None:
+        """Accept a name that an object of the job has: the cache shows it soon.
+
+        Raises:
+            NameTaken: another object has it.
+        """
+        try:
+            live = await self._client.get(kind, name, job.metadata.namespace)
+        except NotFound:
+            return
+        if owners.is_controlled_by(live, job):
+            return
+        message = f"{kind.kind.lower()} {name} exists and does not belong to the job; delete it"
+        self._event(job, WARNING, f"FailedCreate{kind.kind}", message)
+        raise NameTaken(message)
+
+    def _failed(self, job: R, reason: str, what: str, error: BaseException) -> None:
+        if isinstance(error, ApiError) and not is_namespace_terminating(error):
+            self._event(job, WARNING, reason, f"Error {what}: {error.message}")
+
+    def _event(self, job: R, kind: str, reason: str, message: str) -> None:
+        self._recorder.event(job, kind, reason, message, kind=self._kind)
+
+
+def status_patch(old: Document, new: Document) -> Document:
+    """A merge patch from one status to another: what is gone is null."""
+    patch: Document = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        held = old.get(key)
+        if held == value:
+            continue
+        if isinstance(value, dict) and isinstance(held, dict):
+            patch[key] = status_patch(held, value)
+        else:
+            patch[key] = value
+    return patch

@@ -1,0 +1,357 @@
+"""One reconcile of one job: observe → plan (pure) → write the status → write pods and Services.
+
+The status is written first, under compare-and-set: what is counted there may then be deleted, so a
+reconcile may end at any await and the next one continues from what is stored.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, NoReturn, TypeVar
+
+import msgspec
+
+from grange.api import conditions, timestamps
+from grange.api.job_status import FAILED, JobStatus
+from grange.api.kinds import CONFIGMAP, POD, SERVICE
+from grange.api.kinds.pod import Pod
+from grange.api.meta import Condition, Document, ObjectKey, Resource, controller_of, preconditions
+from grange.api.scheme import KindInfo
+from grange.api.status import AlreadyExists, ApiError, Conflict, NotFound
+from grange.base.errors import GrangeError
+from grange.controllers.gangjob import frameworks, logic
+from grange.controllers.gangjob.adapter import JobAdapter
+from grange.controllers.gangjob.config import GangJobConfig
+from grange.controllers.gangjob.errors import InvalidJob
+from grange.controllers.gangjob.gang_control import GangControl
+from grange.controllers.gangjob.job_context import JobContext
+from grange.controllers.gangjob.job_listers import JobListers
+from grange.controllers.gangjob.job_pod_control import TRACKED_KINDS, JobPodControl, status_patch
+from grange.controllers.gangjob.job_pods import job_pod
+from grange.controllers.gangjob.job_services import files_document, service_document
+from grange.controllers.gangjob.model import Creation, JobInputs, JobModel, JobPlan, JobPod
+from grange.controllers.gangjob.peers import PeerDirectory
+from grange.controllers.gangjob.pod_template import pod_document
+from grange.controllers.gangjob.restart_backoff import RestartBackoff
+from grange.reconcile import owners, unanswered
+from grange.reconcile.controller import Done, Requeue, Result, Terminal
+from grange.reconcile.deps import Deps
+from grange.reconcile.expectations import Expectations
+from grange.reconcile.recorder import WARNING, Recorder
+from grange.reconcile.write_tracker import WriteTracker
+
+R = TypeVar("R", bound=Resource)
+C = TypeVar("C", bound=Resource)
+
+_AGAIN_S = 1.0  # after losing a race; events of the winner's change usually come sooner
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed(Generic[R]):
+    """A job and what was found of it."""
+
+    job: R
+    model: JobModel
+    inputs: JobInputs
+    pods: Mapping[str, Pod]  # by UID
+    gang: Resource | None  # the object of the gang's name
+
+
+class JobReconciler(Generic[R]):
+    """Reconciles any number of jobs of one kind concurrently.
+
+    Args:
+        deps: client, clock, log, metrics.
+        adapter: of the kind.
+        listers: jobs, pods, Services.
+        expectations: what each job waits to see in the cache.
+        recorder: records events for users.
+        config: settings.
+    """
+
+    def __init__(
+        self,
+        deps: Deps,
+        adapter: JobAdapter[R],
+        listers: JobListers[R],
+        *,
+        expectations: Expectations,
+        recorder: Recorder,
+        config: GangJobConfig,
+    ) -> None:
+        self._client = deps.client
+        self._clock = deps.clock
+        self._log = deps.log
+        self._adapter = adapter
+        self._kind = adapter.kind
+        self._listers = listers
+        self._expectations = expectations
+        self._recorder = recorder
+        self._config = config
+        self._written = WriteTracker(deps.clock)
+        self._backoff = RestartBackoff(config.replacement, config.replacement_reset_s)
+        self.gang: GangControl[R] = GangControl(deps.client, deps.informers)
+        self.peers = PeerDirectory()
+        self._files: dict[
+            str, Document
+        ] = {}  # data of ConfigMaps that were written, by UID of the job
+        self._gone: dict[str, set[str]] = {}  # UIDs of pods that were seen to go, by UID of the job
+        self._control = JobPodControl(deps.client, adapter.kind, expectations, recorder)
+        self._views: dict[str, tuple[str, JobPod]] = {}  # of pods, by UID: version and view
+
+    def forget(self, job: R) -> None:
+        """The job is gone."""
+        uid = job.metadata.uid
+        self._expectations.forget(uid)
+        self._written.forget(uid)
+        self._backoff.forget(uid)
+        self._files.pop(uid, None)
+        self._gone.pop(uid, None)
+        self.peers.forget(uid)
+
+    def forget_pod(self, pod: Pod) -> None:
+        """The pod is gone."""
+        self._views.pop(pod.metadata.uid, None)
+        reference = controller_of(pod.metadata)
+        if reference is None:
+            return
+        job = self._listers.jobs.store.get(ObjectKey(pod.metadata.namespace, reference.name))
+        if job is not None and job.metadata.uid == reference.uid:
+            self._gone.setdefault(reference.uid, set()).add(pod.metadata.uid)
+
+    def awaits(self, job: R) -> bool:
+        """Whether a reconcile waits for the cache to show this object's last write."""
+        return self._written.awaited(job.metadata.uid)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Bring one job a step closer to its spec.
+
+        Raises:
+            Terminal: the spec cannot be acted on.
+            GrangeError: a write failed; to be tried again.
+        """
+        job = self._listers.jobs.store.get(key)
+        if job is None:
+            return Done()
+        try:
+            model = frameworks.completed(self._adapter.model(job))
+        except InvalidJob as error:
+            await self._refuse(job, error)
+        if not model.managed:
+            return Done()
+        if (wait_s := self._written.remaining_s(job)) > 0:
+            return Requeue(wait_s)
+        unsettled_s = await unanswered.wait_s(self._client, self._expectations, job, TRACKED_KINDS)
+        if unsettled_s > 0:
+            return Requeue(unsettled_s)
+        observed = await self._observe(job, model)
+        if not await self._sees_counted_pods(observed):
+            return Requeue(_AGAIN_S)
+        return await self._apply(observed, logic.plan(observed.inputs))
+
+    async def _observe(self, job: R, model: JobModel) -> _Observed[R]:
+        pods = await self._claim(job, POD, self._listers.candidate_pods(job))
+        services = await self._claim(job, SERVICE, self._listers.candidate_services(job))
+        gang = await self.gang.find(model)
+        inputs = JobInputs(
+            model=model,
+            status=self._adapter.status(job),
+            pods=tuple(self._view(pod) for pod in pods),
+            services=frozenset(
+                item.metadata.name for item in services if not item.metadata.deletion_timestamp
+            ),
+            gang=self.gang.state(model, gang),
+            now=self._clock.now(),
+            held=self._backoff.held(job.metadata.uid, self._clock.monotonic()),
+        )
+        return _Observed(job, model, inputs, {pod.metadata.uid: pod for pod in pods}, gang)
+
+    async def _sees_counted_pods(self, observed: _Observed[R]) -> bool:
+        """Whether each counted pod is in the cache or was deleted.
+
+        A pod that is counted and not in the cache leaves the status. Where the cache of pods is
+        behind the one of jobs (after a take-over), the pod would appear later and be counted again.
+        """
+        job, counted = observed.job, set(observed.inputs.status.counted_pods)
+        gone = self._gone.get(job.metadata.uid)
+        if gone is not None:
+            gone &= counted
+        missing = counted - observed.pods.keys() - (gone or set())
+        if not missing:
+            return True
+        operator, value = self._adapter.labels.operator
+        selector = f"{operator}={value},{self._adapter.labels.job}={job.metadata.name}"
+        live = await self._client.list(POD, job.metadata.namespace, labels=selector)
+        existing = {pod.metadata.uid for pod in live.items}
+        self._gone.setdefault(job.metadata.uid, set()).update(missing - existing)
+        return not missing & existing
+
+    async def _claim(self, job: R, kind: KindInfo[C], candidates: list[C]) -> list[C]:
+        """Adopt and release; the objects that the job controls."""
+        matches = self._listers.matches(job)
+        if all(owners.is_controlled_by(obj, job) and matches(obj) for obj in candidates):
+            return candidates
+        manager = owners.RefManager(
+            self._client,
+            owner=job,
+            owner_kind=self._kind,
+            kind=kind,
+            matches=matches,
+            can_adopt=owners.live_check(self._client, self._kind, job),
+        )
+        claims = await manager.claim(candidates)
+        if claims.errors:
+            raise claims.errors[0]
+        return claims.objects
+
+    def _view(self, pod: Pod) -> JobPod:
+        """The view of a pod, converted once per version."""
+        meta = pod.metadata
+        version, view = self._views.get(meta.uid, ("", None))
+        if view is None or version != meta.resource_version:
+            view = job_pod(pod, self._adapter.labels)
+            self._views[meta.uid] = meta.resource_version, view
+        return view
+
+    async def _apply(self, observed: _Observed[R], plan: JobPlan) -> Result:
+        job, uid = observed.job, observed.job.metadata.uid
+        if plan.status != observed.inputs.status:
+            if not await self._write_status(job, observed.inputs.status, plan.status):
+                return Requeue(_AGAIN_S)  # an event of it may come sooner
+            self._note_failures(observed, plan.status)
+        for event in plan.events:
+            self._recorder.event(job, event.type, event.reason, event.message, kind=self._kind)
+        error = await self._carry_out(observed, plan)
+        if error is not None:
+            raise error
+        if plan.delete_job:
+            with suppress(NotFound, Conflict):
+                await self._client.delete(
+                    self._kind, job.metadata.name, job.metadata.namespace, uid=uid
+                )
+            return Done()
+        return Done() if plan.requeue_s is None else Requeue(plan.requeue_s)
+
+    async def _carry_out(self, observed: _Observed[R], plan: JobPlan) -> GrangeError | None:
+        """Every write but the status; the first error, after all parts were tried."""
+        job, model, burst = observed.job, observed.model, self._config.burst
+        control = self._control
+        error: GrangeError | None = await control.delete_pods(job, plan.delete[:burst])
+        error = await control.release(observed.pods[item.uid] for item in plan.release) or error
+        try:
+            await self._create(observed, plan)
+        except (ApiError, InvalidJob) as failure:
+            error = error or failure
+        if plan.delete[burst:] or plan.create[burst:]:
+            self._log.debug("left for the next reconcile", job=str(job.key), model=model.kind)
+        return await control.delete_services(job, plan.delete_services) or error
+
+    async def _create(self, observed: _Observed[R], plan: JobPlan) -> None:
+        """The gang's object, Services, files, and then pods.
+
+        Raises:
+            ApiError, InvalidJob: the first failure; what comes after it is not created.
+        """
+        job, adapter = observed.job, self._adapter
+        context = JobContext(
+            observed.model,
+            adapter.labels,
+            owners.owner_reference(self._kind, job),
+            self.peers.peers(observed.model, self._pod_name(observed.model)),
+        )
+        if plan.gang is not None:
+            event = await self.gang.ensure(job, context, observed.gang, wanted=plan.gang)
+            if event is not None:
+                self._recorder.event(job, *event, kind=self._kind)
+        services = plan.create_services
+        if error := await self._control.create(
+            job, SERVICE, services, lambda name: service_document(context, name)
+        ):
+            raise error
+        if not observed.model.deleting and (plan.create or observed.inputs.pods):
+            await self._write_files(observed, context)
+        names = {
+            adapter.pod_name(observed.model, item.role, item.index): item
+            for item in plan.create[: self._config.burst]
+        }
+        if error := await self._control.create(
+            job, POD, [*names], lambda name: self._pod_document(job, context, names[name])
+        ):
+            raise error
+
+    def _pod_document(self, job: R, context: JobContext, item: Creation) -> Document:
+        made = pod_document(context, item.role, item.index, item.attempt)
+        if item.index == 0:  # the same is true of every pod of the role
+            for event in made.events:
+                self._recorder.event(job, event.type, event.reason, event.message, kind=self._kind)
+        return made.document
+
+    def _pod_name(self, model: JobModel) -> Callable[[str, int], str]:
+        return lambda role, index: self._adapter.pod_name(model, role, index)
+
+    async def _write_files(self, observed: _Observed[R], context: JobContext) -> None:
+        """Create or update the ConfigMap of the job's files, if they have changed."""
+        running = frozenset(
+            (item.role, item.index)
+            for item in observed.inputs.pods
+            if item.phase == "Running" and not item.deleting
+        )
+        document = files_document(context, running)
+        uid, namespace = observed.job.metadata.uid, observed.job.metadata.namespace
+        if document is None or self._files.get(uid) == document["data"]:
+            return
+        try:
+            await self._client.create(CONFIGMAP, document, namespace)
+        except AlreadyExists:
+            name = document["metadata"]["name"]
+            patch = {"data": document["data"]}
+            await self._client.patch(CONFIGMAP, name, namespace, patch=patch)
+        self._files[uid] = document["data"]
+
+    async def _write_status(self, job: R, old: JobStatus, new: JobStatus) -> bool:
+        """Write the status under compare-and-set; False if the job changed meanwhile or is gone."""
+        meta = job.metadata
+        change = status_patch(
+            self._adapter.status_document(old), self._adapter.status_document(new)
+        )
+        patch: Document = {"metadata": preconditions(meta), "status": change}
+        try:
+            written = await self._client.patch(
+                self._kind, meta.name, meta.namespace, patch=patch, subresource="status"
+            )
+        except (NotFound, Conflict):
+            return False
+        self._written.wrote(written)
+        return True
+
+    def _note_failures(self, observed: _Observed[R], new: JobStatus) -> None:
+        """Start the back-off of indexes whose restarts were charged in this status."""
+        uid, now = observed.job.metadata.uid, self._clock.monotonic()
+        old = observed.inputs.status.replica_statuses
+        for role, status in new.replica_statuses.items():
+            before = old[role].index_restarts if role in old else {}
+            for index, count in status.index_restarts.items():
+                if count > before.get(index, 0):
+                    self._backoff.failed(uid, (role.lower(), int(index)), now)
+
+    async def _refuse(self, job: R, error: InvalidJob) -> NoReturn:
+        """Write a Failed condition that says why the spec cannot be acted on.
+
+        Raises:
+            Terminal: always.
+        """
+        reason = f"Invalid{self._kind.kind}Spec"
+        old = self._adapter.status(job)
+        if not conditions.is_true(old.conditions, FAILED):
+            now = timestamps.rfc3339(self._clock.now())
+            failed = Condition(type=FAILED, status="True", reason=reason, message=str(error))
+            new = msgspec.structs.replace(
+                old,
+                phase=FAILED,
+                conditions=conditions.set_condition(old.conditions, failed, now),
+                completion_time=old.completion_time or now,
+                observed_generation=job.metadata.generation,
+            )
+            if await self._write_status(job, old, new):
+                self._recorder.event(job, WARNING, reason, str(error), kind=self._kind)
+        raise Terminal(f"{job.key}: {error}") from error

@@ -1,0 +1,107 @@
+"""The job controller against a real API server in memory."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.support.job_world import JobWorld, job_world
+
+from grange.api.kinds import POD
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER
+from grange.controllers.gangjob.controller import JobService
+
+
+@pytest.fixture
+async def world(clock: Clock, rng: Stream, log: Logger) -> AsyncIterator[JobWorld]:
+    async with job_world(clock, rng, log) as made:
+        service = JobService(made.deps, GANGJOB_ADAPTER)
+        made.nursery.start(made.deps.informers.run())
+        made.start(service)
+        yield made
+
+
+async def test_job_runs_and_succeeds(world: JobWorld) -> None:
+    await world.add_job(replicas=3)
+    await world.reaches("Running")
+    pods = await world.pods()
+    assert sorted(pods) == ["train-worker-0", "train-worker-1", "train-worker-2"]
+    assert await world.services() == ["train"]
+    for name in pods:
+        await world.finish(name)
+    await world.reaches("Succeeded")
+    status = await world.status()
+    assert status.completion_time
+    assert status.replica_statuses["worker"].succeeded == 3
+    assert status.restarts == 0
+
+
+async def test_failed_pod_is_replaced_and_charged_once(world: JobWorld) -> None:
+    await world.add_job(
+        roles={"worker": {"replicas": 2, "restartPolicy": "ExitCode"}},
+        runPolicy={"backoffLimit": 3},
+    )
+    await world.reaches("Running")
+    first = (await world.pods())["train-worker-1"].metadata.uid
+    await world.finish("train-worker-1", 130)
+
+    async def replaced() -> bool:
+        pod = (await world.pods()).get("train-worker-1")
+        return pod is not None and pod.metadata.uid != first and pod.status.phase == "Running"
+
+    await world.until(replaced)
+    await world.reaches("Running")
+    assert (await world.status()).restarts == 1
+
+
+async def test_permanent_exit_code_fails_the_job(world: JobWorld) -> None:
+    await world.add_job(roles={"worker": {"replicas": 2, "restartPolicy": "ExitCode"}})
+    await world.reaches("Running")
+    await world.finish("train-worker-0", 1)
+    await world.reaches("Failed")
+
+    async def cleaned() -> bool:
+        return set(await world.pods()) == {"train-worker-0"}
+
+    await world.until(cleaned)
+
+
+async def test_suspend_and_resume(world: JobWorld) -> None:
+    await world.add_job(replicas=2)
+    await world.reaches("Running")
+    await world.change(runPolicy={"suspend": True})
+    await world.reaches("Suspended")
+
+    async def gone() -> bool:
+        return not await world.pods() and not await world.services()
+
+    await world.until(gone)
+    await world.change(runPolicy={"suspend": False})
+    await world.reaches("Running")
+
+
+async def test_finished_job_is_deleted_after_its_ttl(world: JobWorld) -> None:
+    await world.add_job(replicas=1, runPolicy={"ttlSecondsAfterFinished": 30})
+    await world.reaches("Running")
+    await world.finish("train-worker-0")
+    await world.reaches("Succeeded")
+    await world.settle(29)
+    await world.job()
+    await world.settle(3)
+
+
+async def test_pods_of_a_deleted_job_are_released(world: JobWorld) -> None:
+    await world.add_job(replicas=2)
+    await world.reaches("Running")
+    job = await world.job()
+    from grange.api.kinds import GANGJOB
+
+    await world.client.delete(GANGJOB, "train", "default", uid=job.metadata.uid)
+    for name in await world.pods():
+        await world.client.delete(POD, name, "default")
+
+    async def gone() -> bool:
+        return not await world.pods()
+
+    await world.until(gone)
