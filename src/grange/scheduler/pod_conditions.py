@@ -57,7 +57,6 @@ class PodConditions:
             str, tuple[float, _Report]
         ] = {}  # when on the monotonic clock, and what
         self._is_delayed = asyncio.Event()
-        self.writes = 0
 
     def unschedulable(
         self,
@@ -180,7 +179,6 @@ class PodConditions:
         return _Report(pod, report.reason, report.message)
 
     async def _patch(self, report: _Report) -> None:
-        self.writes += 1
         meta = report.pod.metadata
         now = timestamps.rfc3339(self._clock.now())
         wanted = Condition(
