@@ -37,7 +37,7 @@ def machine() -> str:
 
 
 def run_once(scenario: str) -> dict[str, float]:
-    """One run in a process of its own."""
+    """One run in a separate process."""
     done = subprocess.run(
         [sys.executable, "-m", "bench", "--one", scenario],
         check=False,

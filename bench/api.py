@@ -24,7 +24,7 @@ BODY = codec.encode(
             "name": "web-7d9fc-x2x7q",
             "namespace": "default",
             "labels": {"app": "web", "app.kubernetes.io/name": "web", "tier": "front"},
-            "annotations": {"example.com/note": "a text that says what this pod is here for"},
+            "annotations": {"example.com/note": "a text about the purpose of this pod"},
             "ownerReferences": [
                 {
                     "apiVersion": "grange.dev/v1alpha1",
@@ -96,7 +96,7 @@ def _created() -> bytes:
 
 
 def _first() -> Callable[[], bytes]:
-    """As ``_created``, but every pod has an argument of its own: nothing is known of its template."""
+    """As ``_created``, but every pod has another argument: nothing is known of its template."""
     number = count()
 
     def created() -> bytes:

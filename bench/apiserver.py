@@ -68,7 +68,7 @@ POD = {
 
 
 async def serve(directory: Path) -> None:
-    """Serve until told to stop."""
+    """Serve until SIGTERM."""
     from grange.api.http import ADMIN
     from grange.api.kinds import BUILT_IN
     from grange.api.scheme import Scheme

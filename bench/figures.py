@@ -1,7 +1,7 @@
 """What is measured, in which unit, and what it should reach.
 
 A scenario is a module of this package whose ``measure()`` (plain or async) returns
-``{figure: value}``. Each run is a process of its own, so that nothing is warm but the disk cache.
+``{figure: value}``. Each run is a separate process, so that nothing is warm but the disk cache.
 """
 
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ ROUNDS = 3
 
 
 def _lines(kind: str, first: int) -> list[bytes]:
-    """An event for each pod, each with a name, UID and version of its own."""
+    """An event for each pod, each with a different name, UID and version."""
     document = codec.decode_document(BODY)
     meta = document["metadata"]
     lines = []
@@ -41,7 +41,7 @@ def _lines(kind: str, first: int) -> list[bytes]:
 
 
 async def _followed(lines: list[bytes]) -> tuple[float, Informer[Pod]]:
-    """Seconds of processor time an event, each in a chunk of its own; and the informer."""
+    """Seconds of processor time an event, each in a separate chunk; and the informer."""
     done = asyncio.Event()
 
     async def chunks() -> AsyncGenerator[bytes, None]:
@@ -78,7 +78,7 @@ async def _followed(lines: list[bytes]) -> tuple[float, Informer[Pod]]:
 async def measure() -> dict[str, float]:
     """Microseconds an event (decoding apart), bytes a view, milliseconds a full collection."""
     lines = _lines("ADDED", 2) + _lines("MODIFIED", 2 + PODS)
-    gc.disable()  # what the collector adds depends on the rest of the process; it is told apart
+    gc.disable()  # what the collector adds depends on the rest of the process; it is measured apart
     frames = Frames(POD)
     decode = whole = float("inf")
     for _ in range(ROUNDS):

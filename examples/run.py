@@ -40,7 +40,7 @@ class Stage:
         self.times: list[tuple[str, float]] = []
         self._color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
-    def say(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """A line for the reader."""
         print(f"  {text}", flush=True)
 
@@ -63,7 +63,7 @@ class Stage:
         if words[0] not in {"up", "down", "simulate"}:
             command += ["--kubeconfig", str(self.kubeconfig)]
         if not quiet:
-            self.say(f"$ grange {shlex.join(words)}")
+            self.show(f"$ grange {shlex.join(words)}")
         done = subprocess.run(
             command, check=False, stdout=subprocess.PIPE, stderr=None, text=True, timeout=120
         )
@@ -73,7 +73,7 @@ class Stage:
             )
         if not quiet:
             for line in done.stdout.splitlines():
-                self.say(f"  {line}")
+                self.show(f"  {line}")
         return done.stdout
 
 

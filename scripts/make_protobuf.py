@@ -2,7 +2,7 @@
 
 Field numbers and types are read from the descriptors that a kubectl binary carries (newer ones carry
 none any more); what was added since is listed below. Kept are the messages that our kinds reach, and
-which parts JSON has inlined is told by the published OpenAPI definitions (see ``make_schema``). Both
+which parts JSON has inlined is taken from the published OpenAPI definitions (see ``make_schema``). Both
 packages are downloaded into a temporary directory, checked against their hashes and thrown away. The
 same input gives the same bytes.
 

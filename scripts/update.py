@@ -1,7 +1,7 @@
 """``make update``: write again what is generated from the source.
 
 Usage: ``python -m scripts.update [--check]``: with ``--check`` nothing is written and the exit code
-says whether everything is up to date. Kubernetes' schemas change with a release, not with our
+reports whether everything is up to date. Kubernetes' schemas change with a release, not with our
 source: ``scripts/make_schema.py`` fetches and writes those.
 """
 
@@ -204,7 +204,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def stale() -> list[str]:
-    """The generated files that differ from what their source says."""
+    """The generated files that differ from their source."""
     return [
         name
         for name, page in PAGES.items()
@@ -215,7 +215,9 @@ def stale() -> list[str]:
 def main() -> None:
     """Write, or check."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether all is up to date")
+    parser.add_argument(
+        "--check", action="store_true", help="only report whether all is up to date"
+    )
     check = parser.parse_args().check
     found = stale()
     for name in found:

@@ -13,7 +13,7 @@ LIMIT_S = 40.0
 class Stage(Protocol):
     """What the driver gives an example."""
 
-    def say(self, text: str) -> None: ...
+    def show(self, text: str) -> None: ...
     def step(self, title: str) -> Any: ...
     def grange(self, *words: str, quiet: bool = False) -> str: ...
 
@@ -68,7 +68,7 @@ def run(stage: Stage) -> None:
         stage.grange("apply", "-f", str(MANIFEST))
         until(stage, ("Running", "Finished"), 1)
         for name, message in waits(stage).items():
-            stage.say(f"  {name} waits: {message}")
+            stage.show(f"  {name} waits: {message}")
         stage.grange("get", "podgroups")
     with stage.step("see them take turns"):
         until(stage, ("Finished",), 2)

@@ -14,7 +14,7 @@ HEAL_LIMIT_S = 20.0
 class Stage(Protocol):
     """What the driver gives an example."""
 
-    def say(self, text: str) -> None: ...
+    def show(self, text: str) -> None: ...
     def step(self, title: str) -> Any: ...
     def grange(self, *words: str, quiet: bool = False) -> str: ...
 
@@ -33,7 +33,7 @@ def ready(pod: dict[str, Any]) -> bool:
 
 
 def fetch(pod: dict[str, Any]) -> str:
-    """What the pod's web server says."""
+    """The response of the pod's web server."""
     url = f"http://{pod['status']['podIP']}:8080/"
     with urllib.request.urlopen(url, timeout=5) as answer:
         return str(answer.read().decode()).strip()
@@ -45,7 +45,7 @@ def check_answers(stage: Stage) -> None:
     for pod in pods(stage):
         name = pod["metadata"]["name"]
         answers[name] = fetch(pod)
-        stage.say(f"  http://{pod['status']['podIP']}:8080/ → {answers[name]}")
+        stage.show(f"  http://{pod['status']['podIP']}:8080/ → {answers[name]}")
     wrong = [name for name, answer in answers.items() if name not in answer]
     if len(answers) != REPLICAS or wrong:
         raise RuntimeError(f"expected {REPLICAS} replicas that name themselves, got {answers}")
@@ -71,5 +71,5 @@ def run(stage: Stage) -> None:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{len(now)} of {REPLICAS} ready {HEAL_LIMIT_S:.0f} s later")
             time.sleep(0.05)
-        stage.say(f"  {victim} is replaced by {fresh[0]['metadata']['name']}")
+        stage.show(f"  {victim} is replaced by {fresh[0]['metadata']['name']}")
         check_answers(stage)

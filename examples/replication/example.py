@@ -26,7 +26,7 @@ class Stage(Protocol):
 
     kubeconfig: Path
 
-    def say(self, text: str) -> None: ...
+    def show(self, text: str) -> None: ...
     def step(self, title: str) -> Any: ...
     def grange(self, *words: str, quiet: bool = False) -> str: ...
 
@@ -150,8 +150,8 @@ def run(stage: Stage) -> None:
         replicas.close()
     old = sum(answer.startswith("Hello") for answer in clients.answers)
     new = sum(answer.startswith("Bonjour") for answer in clients.answers)
-    stage.say(f"  {old} answers of the old template, {new} of the new one")
-    stage.say(f"  {len(clients.failures)} failed, at least {replicas.least} replicas ready")
+    stage.show(f"  {old} answers of the old template, {new} of the new one")
+    stage.show(f"  {len(clients.failures)} failed, at least {replicas.least} replicas ready")
     if clients.failures:
         raise RuntimeError(f"{len(clients.failures)} requests failed: {clients.failures[:3]}")
     if not old or not new:

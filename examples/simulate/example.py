@@ -14,7 +14,7 @@ class Stage(Protocol):
 
     directory: Path
 
-    def say(self, text: str) -> None: ...
+    def show(self, text: str) -> None: ...
     def step(self, title: str) -> Any: ...
     def grange(self, *words: str, quiet: bool = False) -> str: ...
 
@@ -30,7 +30,7 @@ def run(stage: Stage) -> None:
         )
         allocated = {item["policy"]: item["allocated"] for item in json.loads(printed)["runs"]}
         for policy, share in sorted(allocated.items(), key=lambda pair: -pair[1]):
-            stage.say(f"  {policy:<10} allocates {100 * share:.1f} % of the GPUs")
+            stage.show(f"  {policy:<10} allocates {100 * share:.1f} % of the GPUs")
         if not picture.read_text().startswith("<svg"):
             raise RuntimeError("there is no picture")
         if allocated["fgd"] <= allocated["random"]:

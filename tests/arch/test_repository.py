@@ -103,7 +103,7 @@ def test_lock_has_hashes_and_no_addresses(name: str) -> None:
     assert text.count("--hash=sha256:") >= len(pins)
 
 
-def test_nothing_tells_of_the_machine_or_the_index_it_came_from() -> None:
+def test_nothing_shows_of_the_machine_or_the_index_it_came_from() -> None:
     """Built from pieces, so that this file does not tell either."""
     marks = [
         *("/wo" + "rk/", "tmp/" + "plan", "/ro" + "ot/", "/ho" + "me/"),

@@ -207,8 +207,8 @@ async def test_each_binding_of_a_group_answers_for_itself(client: Client) -> Non
             Binding("default", "d", uids["d"], "n3"),
         ]
     )
-    said = [each and (type(each), each.details.name) for each in outcomes]
-    assert said == [
+    shown = [each and (type(each), each.details.name) for each in outcomes]
+    assert shown == [
         None,
         (status.Conflict, "b"),
         (status.Conflict, "c"),
@@ -224,9 +224,9 @@ async def test_each_binding_of_a_group_answers_for_itself(client: Client) -> Non
     assert nodes == {"a": "n1", "b": "n9", "c": "", "d": "n2", "going": ""}
     versions = [int(pods[name].metadata.resource_version) for name in ("a", "d")]
     assert versions == [int(before) + 1, int(before) + 2]
-    told = condition(pods["d"], "PodScheduled")
-    assert told is not None
-    assert told.status == "True"
+    reported = condition(pods["d"], "PodScheduled")
+    assert reported is not None
+    assert reported.status == "True"
 
 
 async def test_one_binding_and_none(client: Client) -> None:
@@ -276,7 +276,7 @@ async def test_lists_select_and_page(client: Client) -> None:
     assert names == [f"p{number}" for number in range(5)]
 
 
-async def test_watch_tells_what_happened_after_its_version(client: Client) -> None:
+async def test_watch_shows_what_happened_after_its_version(client: Client) -> None:
     before = await client.list(CONFIGMAP, "default")
     await client.create(CONFIGMAP, config("a", k="1"))
     await client.patch(CONFIGMAP, "a", "default", patch={"data": {"k": "2"}})

@@ -171,7 +171,7 @@ async def test_pod_trusts_its_cluster_and_follows_its_rotating_token(
             assert (await transport.send(ASK)).body == ADMIN.name.encode()
 
 
-async def test_nobody_listening_is_unavailable() -> None:
+async def test_none_listening_is_unavailable() -> None:
     async with peer(_silent) as url:
         pass
     async with closing(HTTP(url, transport_factories.BEARER)) as transport:

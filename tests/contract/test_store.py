@@ -172,7 +172,7 @@ async def test_delete_refuses_an_absent_key_and_a_stale_revision(store: Store) -
     await store.delete("/a", expect=2)
 
 
-async def test_recreated_key_starts_anew(store: Store) -> None:
+async def test_recreated_key_starts_again(store: Store) -> None:
     await put(store, "/a")
     await store.delete("/a")
     assert await put(store, "/a", expect=0) == Entry("/a", b"x@3", 3, 3)
@@ -259,8 +259,8 @@ async def test_group_is_decided_write_by_write_and_answers_in_order(store: Store
             Write("/c", text("c")),
         ]
     )
-    said = [str(each) if isinstance(each, RevisionMismatch) else each for each in outcomes]
-    assert said == [
+    reported = [str(each) if isinstance(each, RevisionMismatch) else each for each in outcomes]
+    assert reported == [
         Entry("/b", b"b@2", 2, 2),
         "/a: expected revision 7, found revision 1",
         Entry("/a", b"a@3", 3, 1),
@@ -495,7 +495,7 @@ async def test_watch_refuses_the_future_and_the_compacted_past(store: Store) -> 
     store.watch("/", after=5).close()
 
 
-async def test_watch_tells_a_slow_subscriber_to_list_again(store: Store) -> None:
+async def test_watch_shows_a_slow_subscriber_to_list_again(store: Store) -> None:
     slow, quick = store.watch("/", after=0), store.watch("/", after=0)
     for number in range(BUFFER):
         await put(store, f"/{number}")

@@ -185,10 +185,10 @@ async def test_config_maps_and_secrets_are_files(bench: Bench, tmp_path: Path) -
     async with bench.agent() as runtime:
         pod = await bench.ready("web")
         async with bench.clock.timeout(LIMIT_S):
-            while len((said := await bench.log_of(runtime, pod)).splitlines()) < 7:
+            while len((reported := await bench.log_of(runtime, pod)).splitlines()) < 7:
                 await bench.clock.sleep(0.02)
         root = str(runtime.pods()[0].sandbox.root("main"))
-        assert said.split() == [
+        assert reported.split() == [
             "colour=green", "hush", "colour=green", "mine", "400", root, root,
         ]  # fmt: skip
         await bench.delete("web")
@@ -209,10 +209,10 @@ async def test_volumes_outlive_a_restart_and_the_root_does_not(bench: Bench) -> 
             "web", lambda pod: any(x.restart_count >= 1 for x in pod.status.container_statuses)
         )
         async with bench.clock.timeout(LIMIT_S):
-            while len((said := await bench.log_of(runtime, pod, 1)).split()) < 3:
+            while len((reported := await bench.log_of(runtime, pod, 1)).split()) < 3:
                 await bench.clock.sleep(0.02)
         # ``var`` leads to the token of the service account; ``here`` is gone.
-        assert said.split() == ["data", "var", "there"]
+        assert reported.split() == ["data", "var", "there"]
         await bench.delete("web")
 
 

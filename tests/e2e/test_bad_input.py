@@ -54,17 +54,17 @@ CONFIGMAP = "{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: %s}"
 def test_a_bad_manifest_is_refused_by_the_name_of_its_fault(
     plane: Plane, manifest: str, messages: list[str]
 ) -> None:
-    said = plane.grange("apply", "-f", "-", stdin=manifest, code=1)
+    reported = plane.grange("apply", "-f", "-", stdin=manifest, code=1)
     for message in messages:
-        assert message in said
-    assert "Traceback" not in said
+        assert message in reported
+    assert "Traceback" not in reported
 
 
 def test_an_oversized_object_is_refused(plane: Plane) -> None:
-    said = plane.grange(
+    reported = plane.grange(
         "apply", "-f", "-", stdin=CONFIGMAP % ("big", json.dumps({"k": "x" * 4_000_000})), code=1
     )
-    assert "too large" in said.lower() or "RequestEntityTooLarge" in said
+    assert "too large" in reported.lower() or "RequestEntityTooLarge" in reported
     assert "NotFound" in plane.grange("get", "cm", "big", code=1)
 
 
@@ -84,9 +84,9 @@ def test_a_missing_or_terminating_namespace_is_named(plane: Plane) -> None:
     stubborn["spec"]["terminationGracePeriodSeconds"] = 3
     plane.grange("apply", "-n", "ns", "-f", "-", "--wait", stdin=json.dumps(stubborn))
     plane.grange("delete", "namespace", "ns", "--no-wait")
-    said = plane.grange("apply", "-n", "ns", "-f", "-", stdin=pod("late", "true"), code=1)
-    assert "ns" in said
-    assert "terminat" in said
+    reported = plane.grange("apply", "-n", "ns", "-f", "-", stdin=pod("late", "true"), code=1)
+    assert "ns" in reported
+    assert "terminat" in reported
     plane.grange("wait", "namespace/ns", "--for", "delete", "--timeout", "30s")
 
 
@@ -97,8 +97,8 @@ def test_a_program_that_is_not_there_says_so_in_the_pod(plane: Plane) -> None:
         return "pyhton3" in plane.grange("describe", "pod", "typo")
 
     eventually(told, "the program is named")
-    said = plane.grange("wait", "pod/typo", "--timeout", "1s", code=1)
-    assert "pyhton3" in said
+    reported = plane.grange("wait", "pod/typo", "--timeout", "1s", code=1)
+    assert "pyhton3" in reported
     plane.grange("delete", "pod", "typo")
 
 
@@ -118,8 +118,8 @@ def test_a_probe_that_never_passes_says_so(plane: Plane) -> None:
 def test_a_pod_that_fits_nowhere_says_why(plane: Plane) -> None:
     huge = pod("huge", "true", container={"resources": {"requests": {"cpu": "1000"}}})
     plane.grange("apply", "-f", "-", stdin=huge)
-    said = plane.grange("wait", "pod/huge", "--timeout", "2s", code=1)
-    assert "0/1 nodes are available: 1 Insufficient cpu" in said
+    reported = plane.grange("wait", "pod/huge", "--timeout", "2s", code=1)
+    assert "0/1 nodes are available: 1 Insufficient cpu" in reported
     plane.grange("delete", "pod", "huge")
 
 

@@ -32,7 +32,7 @@ def test_lightkube_works_against_it(running: Any) -> None:
 
 
 def test_operator_of_kopf_comes_to_rest(running: Any) -> None:
-    """It patches a status onto a kind that has none, which must not make it try for ever."""
+    """It patches a status onto a kind that has none, which must not make it try forever."""
     words = ("-m", "kopf", "run", "--standalone", "--namespace=default")
     operator = subprocess.Popen(
         [sys.executable, *words, str(CLIENTS / "operator_with_kopf.py")],

@@ -24,7 +24,7 @@ from grange.store.sqlite import SQLiteStore
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 LONG_S = 3600
-NOBODY = json.dumps(
+UNREACHABLE = json.dumps(
     {
         "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}],
         "users": [{"name": "a", "user": {"token": "none"}}],
@@ -58,8 +58,10 @@ def controller(name: str, replicas: int = 0) -> str:
 def owners(plane: Plane) -> Counter[str]:
     """How many controllers each session has."""
     items = plane.get("grc")["items"]
-    said = [item["metadata"].get("annotations", {}).get("grange.dev/owner", "") for item in items]
-    return Counter(said)
+    reported = [
+        item["metadata"].get("annotations", {}).get("grange.dev/owner", "") for item in items
+    ]
+    return Counter(reported)
 
 
 async def prolong_leases(plane: Plane) -> int:
@@ -126,9 +128,9 @@ def test_processes_share_the_work_and_take_over_from_each_other(
         crews["two"].terminate()
         assert crews["two"].wait(20) == 0, (tmp_path / "two.log").read_text()
     finally:
-        for crew in crews.values():
-            crew.kill()
-            crew.wait(20)
+        for group in crews.values():
+            group.kill()
+            group.wait(20)
 
 
 class _Receiver(http.server.BaseHTTPRequestHandler):
@@ -201,5 +203,5 @@ def test_nonsense_for_controllers_is_refused_by_name(
 ) -> None:
     """Before anything is connected to: nobody serves there."""
     plane.kubeconfig.parent.mkdir(parents=True)
-    plane.kubeconfig.write_text(NOBODY)
+    plane.kubeconfig.write_text(UNREACHABLE)
     assert message in plane.grange("controllers", *words, code=64)

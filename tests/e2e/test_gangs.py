@@ -81,8 +81,8 @@ def test_a_gang_from_kubectl_starts_with_its_last_member(plane: Plane, binary: s
     shown = kubectl("get", "pg")
     assert shown.split()[:5] == ["NAME", "PHASE", "MINMEMBER", "SCHEDULED", "RUNNING"]
     assert "Pending" in shown
-    told = json.loads(kubectl("get", "pod", "crew-0", "-o", "json"))["status"]["conditions"]
-    assert [item["message"] for item in told if item["type"] == "PodScheduled"] == [
+    reported = json.loads(kubectl("get", "pod", "crew-0", "-o", "json"))["status"]["conditions"]
+    assert [item["message"] for item in reported if item["type"] == "PodScheduled"] == [
         "waits until 3 pods of pod group default/crew exist"
     ]
     kubectl("apply", "-f", "-", stdin=MEMBER % 2)

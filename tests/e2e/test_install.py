@@ -73,10 +73,10 @@ def test_our_own_server_has_the_kinds_and_says_so(tmp_path: Path) -> None:
     plane = Plane(tmp_path / "data")
     try:
         plane.start()
-        told = plane.grange(
+        reported = plane.grange(
             "apply", "-f", "-", stdin=grange("install", "--only", "crds").stdout, code=1
         )
-        assert "CustomResourceDefinition" in told
+        assert "CustomResourceDefinition" in reported
         plane.grange("get", "grc")
     finally:
         plane.stop()

@@ -164,7 +164,7 @@ async def test_get_watches(kubectl: Kubectl, server: Server) -> None:
     await process.communicate()
 
 
-async def test_describe_tells_the_story(kubectl: Kubectl, server: Server) -> None:
+async def test_describe_shows_the_story(kubectl: Kubectl, server: Server) -> None:
     await kubectl.ok("apply", "-f", "-", stdin=POD)
     await server.made(NODES, {"metadata": {"name": "node-1"}})
     pod = (await server.get(f"{PODS}/web")).body
@@ -220,7 +220,7 @@ async def test_create_and_what_it_refuses(kubectl: Kubectl) -> None:
     assert (await kubectl("get", "pod", "dry")).code == 1
 
 
-async def test_generators_create_what_they_are_told(kubectl: Kubectl) -> None:
+async def test_generators_create_what_they_are_reported(kubectl: Kubectl) -> None:
     """These go through typed clients, which send protobuf."""
     await kubectl.ok("create", "namespace", "team")
     settings = ("create", "configmap", "settings", "-n", "team", "--from-literal=a=b")
@@ -417,7 +417,7 @@ async def test_discovery_explains_itself(kubectl: Kubectl, server: Server) -> No
     assert "ok" in (await kubectl.ok("get", "--raw", "/readyz?verbose")).out
 
 
-async def test_wrong_token_is_told(kubectl: Kubectl, tmp_path: Path) -> None:
+async def test_wrong_token_is_reported(kubectl: Kubectl, tmp_path: Path) -> None:
     text = kubectl.kubeconfig.read_text()
     kubectl.kubeconfig.write_text(text.replace(BEARER, "another"))
     refused = await kubectl("get", "pods")

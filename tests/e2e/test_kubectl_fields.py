@@ -86,14 +86,14 @@ def changed(document: dict[str, Any], change: Callable[[dict[str, Any]], None]) 
 def test_explain_shows_fields_types_and_meanings(kubectl: Run) -> None:
     assert "Containers that are scheduled to one node" in kubectl("explain", "pod")
     assert "A replicated service" in kubectl("explain", "grc")
-    told = kubectl("explain", "pod.spec.containers")
-    assert "FIELD: containers <[]Container>" in told
-    assert "readinessProbe\t<Probe>" in told
-    assert "How to find out that the program can serve." in told
-    told = kubectl("explain", "grc.spec")
-    assert "GROUP:      grange.dev" in told
-    assert "replicas\t<integer> -required-" in told
-    assert "enum: OnePerNode, Packed" in told
+    reported = kubectl("explain", "pod.spec.containers")
+    assert "FIELD: containers <[]Container>" in reported
+    assert "readinessProbe\t<Probe>" in reported
+    assert "How to find out that the program can serve." in reported
+    reported = kubectl("explain", "grc.spec")
+    assert "GROUP:      grange.dev" in reported
+    assert "replicas\t<integer> -required-" in reported
+    assert "enum: OnePerNode, Packed" in reported
     assert "maxSurge\t<IntOrString>" in kubectl("explain", "grc.spec.rollout")
     older = ("explain", "--output=plaintext-openapiv2")  # reads OpenAPI v2 as protobuf
     assert "Containers that are scheduled to one node" in kubectl(*older, "pod")
@@ -132,8 +132,10 @@ def test_patch_types_all_work(kubectl: Run) -> None:
     found = json.loads(kubectl("get", "pod", "web", "-o", "json"))
     assert found["metadata"]["labels"] == {"app": "web", "tier": "front", "zone": "a"}
     assert [item.get("image") for item in found["spec"]["containers"]] == [None, "x:2"]
-    told = kubectl("patch", "pod", "web", "-p", '{"spec":{"containers":[{"image":"x"}]}}', code=1)
-    assert 'every item of the patch needs its merge key "name"' in told
+    reported = kubectl(
+        "patch", "pod", "web", "-p", '{"spec":{"containers":[{"image":"x"}]}}', code=1
+    )
+    assert 'every item of the patch needs its merge key "name"' in reported
 
 
 def test_a_typo_is_named_with_what_was_meant(kubectl: Run) -> None:
@@ -141,9 +143,9 @@ def test_a_typo_is_named_with_what_was_meant(kubectl: Run) -> None:
         controller["metadata"]["name"] = "typo"
         controller["spec"]["replcas"] = controller["spec"].pop("replicas")
 
-    told = kubectl("create", "-f", "-", stdin=changed(CONTROLLER, misspell), code=1)
-    assert 'unknown field "spec.replcas"; did you mean "replicas"?' in told
-    assert "spec.replicas: Required value" in told
+    reported = kubectl("create", "-f", "-", stdin=changed(CONTROLLER, misspell), code=1)
+    assert 'unknown field "spec.replcas"; did you mean "replicas"?' in reported
+    assert "spec.replicas: Required value" in reported
 
 
 def test_unknown_fields_are_refused_warned_about_or_ignored(kubectl: Run) -> None:
@@ -152,24 +154,24 @@ def test_unknown_fields_are_refused_warned_about_or_ignored(kubectl: Run) -> Non
         pod["spec"]["strange"] = 1
 
     document = changed(POD, extend)
-    told = kubectl("create", "-f", "-", stdin=document, code=1)
-    assert 'unknown field "spec.strange"' in told
-    told = kubectl("create", "-f", "-", "--validate=warn", "--dry-run=server", stdin=document)
-    assert 'Warning: unknown field "spec.strange"' in told
-    told = kubectl("create", "-f", "-", "--validate=ignore", stdin=document)
-    assert told == "pod/extended created\n"
+    reported = kubectl("create", "-f", "-", stdin=document, code=1)
+    assert 'unknown field "spec.strange"' in reported
+    reported = kubectl("create", "-f", "-", "--validate=warn", "--dry-run=server", stdin=document)
+    assert 'Warning: unknown field "spec.strange"' in reported
+    reported = kubectl("create", "-f", "-", "--validate=ignore", stdin=document)
+    assert reported == "pod/extended created\n"
 
 
-def test_every_fault_of_an_invalid_object_is_told(kubectl: Run) -> None:
+def test_every_fault_of_an_invalid_object_is_reported(kubectl: Run) -> None:
     def break_it(pod: dict[str, Any]) -> None:
         pod["metadata"]["name"] = "broken"
         del pod["spec"]["containers"][0]["command"]
         pod["spec"]["containers"][1]["name"] = "B"
 
-    told = kubectl("create", "-f", "-", stdin=changed(POD, break_it), code=1)
-    assert 'The Pod "broken" is invalid' in told
-    assert "* spec.containers[0].command: Required value: this control plane runs pods" in told
-    assert '* spec.containers[1].name: Invalid value: "B"' in told
+    reported = kubectl("create", "-f", "-", stdin=changed(POD, break_it), code=1)
+    assert 'The Pod "broken" is invalid' in reported
+    assert "* spec.containers[0].command: Required value: this control plane runs pods" in reported
+    assert '* spec.containers[1].name: Invalid value: "B"' in reported
 
 
 def test_wide_columns_are_shown_when_asked_for(kubectl: Run) -> None:

@@ -260,7 +260,7 @@ async def test_chunked_body_is_read(start: Start) -> None:
         assert json.loads((await wire.answer()).body) == {"got": 5}
 
 
-async def test_client_that_asks_first_is_told_to_go_on(start: Start) -> None:
+async def test_client_that_asks_first_is_asked_to_go_on(start: Start) -> None:
     """curl does with large bodies, and waits a second where it is not answered."""
     async with start() as harness, harness.wire() as wire:
         wire.ask("POST", "/", b"", "Content-Length: 3", "Expect: 100-continue")
@@ -356,7 +356,7 @@ async def test_stream_that_breaks_ends_without_an_end(start: Start) -> None:
         assert await wire.ended()
 
 
-async def test_bug_is_logged_and_told_apart_from_an_end(
+async def test_bug_is_logged_and_distinguished_from_an_end(
     start: Start, records: list[tuple[str, dict[str, object]]]
 ) -> None:
     async with start() as harness:
@@ -584,7 +584,7 @@ async def test_client_that_does_not_read_is_not_served_on(start: Start, clock: C
         assert len(harness.handler.seen) < 500
 
 
-async def test_large_answer_is_cut_where_nobody_reads_it(start: Start, clock: Clock) -> None:
+async def test_large_answer_is_cut_where_none_reads_it(start: Start, clock: Clock) -> None:
     async with start(Limits(stall_s=0.3)) as harness, harness.wire() as wire:
         wire.ask("GET", "/huge")
         await harness.handler.entered.wait()

@@ -296,7 +296,7 @@ async def test_a_cancelled_command_is_killed(
             await clock.sleep(0.01)
 
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 
 
 async def test_program_runs_as_the_user_it_asks_for(
@@ -315,19 +315,19 @@ async def test_program_runs_as_the_user_it_asks_for(
     )
     async with opened(closed, clock, log, offload) as runtime:
         sandbox = await runtime.prepare(setup)
-        program = replace(shell(script, TMPDIR=sandbox.tmp), user=(NOBODY, NOBODY))
+        program = replace(shell(script, TMPDIR=sandbox.tmp), user=(UNPRIVILEGED, UNPRIVILEGED))
         if os.geteuid() != 0:
             run = await runtime.start(attempt(), program, mounts)
             assert (run.reason, run.exit_code) == ("StartError", 126)
             assert "rights of root" in run.message
         else:
             run = await runtime.start(attempt(), program, mounts)
-            text = f"{NOBODY}\n" * 3 + "value\nok\npods\n"
+            text = f"{UNPRIVILEGED}\n" * 3 + "value\nok\npods\n"
             async with clock.timeout(LIMIT_S):
                 while (await log_of(runtime, run.id)) != text:
                     await clock.sleep(0.01)
             found = await runtime.run(run.id, ("id", "-u"), 5.0)
-            assert found.output == f"{NOBODY}\n"
+            assert found.output == f"{UNPRIVILEGED}\n"
             os.kill(shim_of(closed, attempt()), signal.SIGKILL)
             assert (await end_of(runtime, run.id, clock)).exit_code == 137
         await runtime.remove(UID)

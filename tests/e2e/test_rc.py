@@ -97,7 +97,7 @@ def test_kubectl_is_held_to_the_protection(shared: Rc) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told", "code"),
+    ("words", "reported", "code"),
     [
         (("create", "x"), "no pod template; give one of", 64),
         (("create", "x", "--node-selector", "a in", "--", "sleep"), "--node-selector: label", 64),
@@ -127,15 +127,15 @@ def test_kubectl_is_held_to_the_protection(shared: Rc) -> None:
         (("rollout undo", "x", "--to-revision", "0"), "--to-revision", 64),
     ],
 )
-def test_bad_input_is_named(shared: Rc, words: tuple[str, ...], told: str, code: int) -> None:
+def test_bad_input_is_named(shared: Rc, words: tuple[str, ...], reported: str, code: int) -> None:
     file = shared.directory.parent / "controller.yaml"
     template = {"spec": {"containers": [{"name": "a", "command": ["sleep"]}]}}
     kind = {"apiVersion": "grange.dev/v1alpha1", "kind": "ReplicationController"}
     file.write_text(json.dumps({**kind, "metadata": {"name": "x"}, "spec": {"template": template}}))
     given = [str(file) if word == "FILE" else word for word in words]
-    said = shared.rc(*given, code=code)
-    assert told in said
-    assert "Traceback" not in said
+    stated = shared.rc(*given, code=code)
+    assert reported in stated
+    assert "Traceback" not in stated
 
 
 def test_what_lowers_is_asked_for_and_refused_without_a_terminal(shared: Rc) -> None:
@@ -190,7 +190,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rc]:
         made.stop()
 
 
-def test_a_node_is_drained_and_the_history_tells(tmp_path: Path) -> None:
+def test_a_node_is_drained_and_the_history_shows(tmp_path: Path) -> None:
     plane = Rc(tmp_path / "data", nodes=3)
     plane.start()
     try:
@@ -220,9 +220,9 @@ def test_a_node_is_drained_and_the_history_tells(tmp_path: Path) -> None:
             refused = plane.rc(verb, "web", "no-such-node", code=1)
             assert 'nodes "no-such-node" not found; grange get nodes lists the nodes' in refused
         assert "no-such-node" not in plane.grange("get", "grc", "web", "-o", "json")
-        told = plane.grange("history", "grc/web")
+        reported = plane.grange("history", "grc/web")
         for words in ("NodeTransferStarted", "NodeTransferCompleted", f"web-{first}: {first} to "):
-            assert words in told
+            assert words in reported
         records = json.loads(plane.grange("history", "web", "-o", "json"))["items"]
         events = [item["spec"]["event"] for item in records]
         assert events[0] in {"RolloutStarted", "MembershipChanged"}

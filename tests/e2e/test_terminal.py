@@ -99,12 +99,12 @@ def test_text_of_pods_does_not_command_the_terminal(plane: Plane) -> None:
         ("why", "pod/hostile"),
         ("get", "pod", "hostile", "-o", "jsonpath={.metadata.annotations.a}"),
     ):
-        said = on_terminal(plane, *words)
-        assert title not in said, words
-        assert shown in said, words
+        reported = on_terminal(plane, *words)
+        assert title not in reported, words
+        assert shown in reported, words
     for output in ("json", "yaml"):
-        said = on_terminal(plane, "get", "pod", "hostile", "-o", output)
-        assert "owned" in said
-        assert title not in said
+        reported = on_terminal(plane, "get", "pod", "hostile", "-o", output)
+        assert "owned" in reported
+        assert title not in reported
     raw = "jsonpath={.metadata.annotations.a}"
     assert plane.grange("get", "pod", "hostile", "-o", raw) == title, "in a pipe it is exact"

@@ -227,9 +227,9 @@ def test_an_address_in_use_ends_no_program_that_was_left_running(plane: Plane) -
     plane.start()
     assert programs(plane) == before
     assert plane.stop() == 0
-    said = plane.errors()
-    assert "stopping: pods end first" in said
-    assert "stopped" in said
+    reported = plane.errors()
+    assert "stopping: pods end first" in reported
+    assert "stopped" in reported
 
 
 def test_pods_survive_a_kill_of_the_server_and_are_never_doubled(plane: Plane) -> None:

@@ -92,9 +92,11 @@ def test_scaling_by_applying_a_changed_manifest(plane: Plane, tmp_path: Path) ->
 
 def test_scaling_by_the_verb(plane: Plane) -> None:
     plane.grange("apply", "-f", str(QUICKSTART), "--wait")
-    said = plane.grange("scale", "grc/web", "--replicas", "1", "--current-replicas", "3", "--wait")
-    assert said.startswith("replicationcontroller.grange.dev/web scaled\n")
-    assert "1/1 ready" in said
+    reported = plane.grange(
+        "scale", "grc/web", "--replicas", "1", "--current-replicas", "3", "--wait"
+    )
+    assert reported.startswith("replicationcontroller.grange.dev/web scaled\n")
+    assert "1/1 ready" in reported
     eventually(
         lambda: len(plane.grange("get", "pods", "-o", "name").split()) == 1, "two pods went away"
     )
@@ -209,27 +211,27 @@ def test_what_the_server_refuses_is_one_line(plane: Plane) -> None:
 
 def test_a_service_whose_program_is_missing_says_which(plane: Plane) -> None:
     broken = QUICKSTART.read_text().replace("[python3, app/web.py]", "[pyhton3, app/web.py]")
-    said = plane.grange("apply", "-f", "-", "--wait", "--timeout", "60s", code=1, stdin=broken)
-    assert "pod/web-" in said
-    assert 'program "pyhton3" not found' in said
-    assert "timed out" not in said
-    assert "next: grange why grc/web" in said
+    reported = plane.grange("apply", "-f", "-", "--wait", "--timeout", "60s", code=1, stdin=broken)
+    assert "pod/web-" in reported
+    assert 'program "pyhton3" not found' in reported
+    assert "timed out" not in reported
+    assert "next: grange why grc/web" in reported
 
 
 def test_a_wait_that_times_out_says_what_a_pod_waits_for(plane: Plane) -> None:
     slow = QUICKSTART.read_text().replace('"WARM_UP_S", "0.2"', '"WARM_UP_S", "99"')
-    said = plane.grange("apply", "-f", "-", "--wait", "--timeout", "12s", code=1, stdin=slow)
-    assert "timed out after 12s: grc/web: 0/3 ready" in said
-    assert "probe failed" in said
-    assert "next: grange describe pod/web-" in said
+    reported = plane.grange("apply", "-f", "-", "--wait", "--timeout", "12s", code=1, stdin=slow)
+    assert "timed out after 12s: grc/web: 0/3 ready" in reported
+    assert "probe failed" in reported
+    assert "next: grange describe pod/web-" in reported
 
 
-def test_nobody_there_is_said_with_the_remedy(plane: Plane) -> None:
+def test_none_there_is_reported_with_the_remedy(plane: Plane) -> None:
     plane.stop()
-    said = plane.grange("get", "pods", code=1)
-    assert said.startswith("Error: https://127.0.0.1:")
-    assert "Connection refused" in said
-    assert "`grange up`" in said
+    reported = plane.grange("get", "pods", code=1)
+    assert reported.startswith("Error: https://127.0.0.1:")
+    assert "Connection refused" in reported
+    assert "`grange up`" in reported
     plane.start()
 
 

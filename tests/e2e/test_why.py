@@ -43,8 +43,8 @@ def test_why_pods_wait_and_why_they_are_where_they_are(plane: Plane) -> None:
     plane.grange("apply", "-f", "-", stdin=pod("big", "sleep", "1000", container=REQUESTS))
     for name in ("one", "two", "three"):
         plane.grange("apply", "-f", "-", stdin=labelled(name, affinity=ANTI))
-        said = "is on" if name != "three" else "waits until something changes"
-        eventually(lambda: said in plane.grange("why", f"pod/{name}"), f"{name} is settled")  # noqa: B023  called at once
+        reported = "is on" if name != "three" else "waits until something changes"
+        eventually(lambda: reported in plane.grange("why", f"pod/{name}"), f"{name} is settled")  # noqa: B023  called at once
 
     big = plane.grange("why", "pod/big")
     assert "0 of 2 nodes would do:\n  2  Insufficient cpu" in big
@@ -94,9 +94,9 @@ def test_why_a_controller_is_not_ready(plane: Plane) -> None:
     }
     plane.grange("apply", "-f", "-", stdin=json.dumps(manifest))
     eventually(lambda: "if cpu ≤ " in plane.grange("why", "grc/web"), "its pods wait")
-    said = plane.grange("why", "grc/web")
-    assert "0/2 ready" in said
-    assert "pod/web-" in said
+    reported = plane.grange("why", "grc/web")
+    assert "0/2 ready" in reported
+    assert "pod/web-" in reported
     node = plane.grange("get", "nodes", "-o", "name").split()[0]
     assert "No condition or event" in plane.grange("why", node)
 
@@ -112,8 +112,8 @@ def test_why_gives_the_cause_of_a_crash(plane: Plane) -> None:
     }
     failed = plane.grange("apply", "-f", "-", "--wait", stdin=json.dumps(manifest), code=1)
     assert "main: ended with exit code 3: no port given" in failed
-    said = plane.grange("why", "grc/broken")
-    assert "main: ended with exit code 3: no port given" in said
+    reported = plane.grange("why", "grc/broken")
+    assert "main: ended with exit code 3: no port given" in reported
     name = plane.grange("get", "pods", "-o", "name").split()[0]
     assert "ended with exit code 3: no port given" in plane.grange("why", name)
     plane.grange("delete", "grc/broken")
@@ -124,8 +124,8 @@ def test_why_without_a_scheduler(tmp_path: Path) -> None:
     plane.start()
     try:
         plane.grange("apply", "-f", "-", stdin=pod("p", "true"))
-        said = plane.grange("why", "pod/p")
-        assert "No scheduler answers" in said
-        assert "--disable scheduler" in said
+        reported = plane.grange("why", "pod/p")
+        assert "No scheduler answers" in reported
+        assert "--disable scheduler" in reported
     finally:
         plane.stop()

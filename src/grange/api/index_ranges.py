@@ -12,7 +12,7 @@ _RANGE = re.compile(r"(0|[1-9][0-9]{0,9})(?:-(0|[1-9][0-9]{0,9}))?", re.ASCII)
 
 
 class InvalidIndexRanges(GrangeError):
-    """The text is no list of ranges; the message says which part and why."""
+    """The text is no list of ranges; the message names the part and the reason."""
 
 
 def parse(text: str) -> frozenset[int]:

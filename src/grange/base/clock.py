@@ -24,7 +24,7 @@ class Clock(Protocol):
         """Seconds that never go back and that also count while the machine is suspended.
 
         For rights that others take away meanwhile. Timers stand still then, so this is no time to
-        sleep until; only differences of its own readings mean anything.
+        sleep until; only differences between its readings mean anything.
         """
 
     async def sleep(self, seconds: float) -> None:

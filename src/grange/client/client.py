@@ -292,8 +292,8 @@ class Client:
     async def bind(self, group: Sequence[Binding]) -> Outcomes:
         """Give pods their nodes; each binding is accepted or refused for itself.
 
-        Many go in one request where the server takes that (ours does), else each in one of its
-        own, some at once.
+        Many go in one request where the server takes that (ours does), else each in a
+        separate one, some at once.
 
         Args:
             group: at most ``api.bindings.LIMIT``.

@@ -1,7 +1,7 @@
 """Jobs for programs: the library that an operator for a kind of job is built on.
 
 Owns: the public names of the library; what they mean stands with their definitions.
-Never: behaviour of its own.
+Never: behaviour.
 Flow: an operator subclasses ``ControllerInterface``, makes a ``JobController`` and runs it with
     ``grange.run_controllers``.
 Concurrency: as of the controllers: one event loop, one pass over a job at a time.

@@ -1,7 +1,7 @@
 """Owner references: whose an object is, and claiming those that fit.
 
 An object has at most one controlling owner. A controller claims its own objects and the orphans
-that match its selector (*adopts*), and lets go of its own that no longer match (*releases*). Both
+that match its selector (*adopts*), and lets go of owned ones that no longer match (*releases*). Both
 are patches fenced by the object's UID and version, so another object of the name is never touched, nor an object that
 has changed since it was judged; the server refuses a second controller.
 """

@@ -17,7 +17,7 @@ STORM_S = 120.0
 
 
 class Storm:
-    """Draws misfortunes from a stream."""
+    """Draws faults from a stream."""
 
     def __init__(self, there: World, rng: Stream) -> None:
         self.there = there

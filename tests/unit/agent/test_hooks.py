@@ -125,7 +125,7 @@ async def test_pre_stop_hook_ends_with_the_grace(there: World, program: str, too
     assert "within the grace period" in message
 
 
-async def test_failed_pre_stop_hook_is_told_and_sigterm_follows(there: World) -> None:
+async def test_failed_pre_stop_hook_is_reported_and_sigterm_follows(there: World) -> None:
     there.prober.commands["drain"] = (1.0, NO)
     await there.create(document(container(**hooked(preStop="drain"))))
     await there.until_ready()

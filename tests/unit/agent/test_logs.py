@@ -162,7 +162,7 @@ async def test_a_pod_that_was_never_restarted_has_no_previous_log(clock: Clock) 
         await read(AgentLogs(runtime, clock), pod_document(), Options(previous=True))
 
 
-def test_which_container_must_be_said_when_there_are_several() -> None:
+def test_which_container_must_be_stated_when_there_are_several() -> None:
     pod = document({"name": "a"}, {"name": "b"}, initContainers=[{"name": "i"}])
     with pytest.raises(BadRequest, match=r"choose one of: \[a b\] or one of the init .*\[i\]"):
         container_logs.container_of(pod, "")

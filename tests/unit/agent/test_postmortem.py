@@ -70,7 +70,7 @@ async def terminated(there: World, name: str = "web") -> str:
     return found.message
 
 
-async def test_collision_is_told_in_status_and_event(
+async def test_collision_is_reported_in_status_and_event(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -88,9 +88,9 @@ async def test_collision_is_told_in_status_and_event(
         assert waiting.message.startswith("back-off 1s restarting container main; address already")
         assert held in waiting.message
         assert held in await terminated(there)
-        told = [message for reason, message in await there.events() if reason == "AddressInUse"]
-        assert told
-        assert held in told[0]
+        reported = [message for reason, message in await there.events() if reason == "AddressInUse"]
+        assert reported
+        assert held in reported[0]
         for _ in range(2):  # while it waits, and while the next run is under way
             there.crash_agent()
             there.start_agent()

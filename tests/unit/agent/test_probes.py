@@ -37,7 +37,7 @@ def test_failures_in_a_row_make_a_verdict() -> None:
     assert (found.passing, found.failures, found.message) == (False, 4, "refused")
 
 
-def test_a_success_between_starts_the_count_anew() -> None:
+def test_a_success_between_starts_the_count_again() -> None:
     found = record(periodSeconds=10)
     for now, answer in enumerate([NO, NO, YES, NO, NO]):
         found.take(answer, now * 10)

@@ -12,7 +12,7 @@ from grange.agent.container_runtime import ContainerID, Mount, PodSetup, VolumeF
 from grange.agent.runtimes.process.files import Layout
 
 UID = "8a1c2f0e-0000-4000-8000-000000000001"
-NOBODY = 65534
+UNPRIVILEGED = 65534
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def layout() -> Iterator[Layout]:
     libc = ctypes.CDLL(None)
     with tempfile.TemporaryDirectory() as name:
         if os.geteuid() == 0:
-            os.chown(name, NOBODY, NOBODY)
-            libc.setfsuid(NOBODY)
+            os.chown(name, UNPRIVILEGED, UNPRIVILEGED)
+            libc.setfsuid(UNPRIVILEGED)
         yield Layout(Path(name))
         libc.setfsuid(os.geteuid())
 

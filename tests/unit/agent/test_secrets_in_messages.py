@@ -29,9 +29,9 @@ async def test_secret_in_a_command_stays_out_of_status_and_events(
         await there.until_phase("Failed")
         await there.clock.sleep(1)
         status = (await there.client.get_document(POD, "web", "default"))["status"]
-        told = f"{status} {await there.events()}"
-        assert 'program "$(TOOL)/run" not found' in told
-        assert "s3cr3t" not in told
+        reported = f"{status} {await there.events()}"
+        assert 'program "$(TOOL)/run" not found' in reported
+        assert "s3cr3t" not in reported
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,8 @@ async def test_pod_that_needs_an_image_waits_with_remedy(tools: Tools) -> None:
         assert ready is not None
         assert "image runtime" in ready.message
         assert there.machine.starts == []
-        told = await there.client.list(EVENT, "default")
-        counts = [item.count for item in told.items if item.reason == "Failed"]
+        reported = await there.client.list(EVENT, "default")
+        counts = [item.count for item in reported.items if item.reason == "Failed"]
         assert 1 <= sum(counts) <= 3
 
 
@@ -520,7 +520,7 @@ async def test_a_node_that_is_marked_unknown_says_how_it_is(tools: Tools) -> Non
         assert {item.type: item.status for item in node.status.conditions}["Ready"] == "True"
 
 
-async def test_a_resource_that_somebody_added_causes_no_writes(tools: Tools) -> None:
+async def test_a_resource_that_a_user_added_causes_no_writes(tools: Tools) -> None:
     async with world(*tools) as there:
         await there.clock.sleep(35)
         added = {"status": {"allocatable": {"example.com/dongle": "4"}}}
@@ -660,7 +660,7 @@ async def test_a_pod_deleted_while_no_agent_looked_is_ended(tools: Tools) -> Non
         assert there.machine.pods == {}
 
 
-async def test_a_worker_that_fails_is_made_anew_and_doubles_nothing(tools: Tools) -> None:
+async def test_a_worker_that_fails_is_recreated_and_doubles_nothing(tools: Tools) -> None:
     """A bug in one pod's handling costs a log line, not the node and not the pod."""
     async with world(*tools) as there:
         await there.create(document(container(**READINESS)))
@@ -729,8 +729,8 @@ async def test_silent_supervisor_is_reported_in_an_event(tools: Tools) -> None:
         await there.clock.sleep(5)
         assert (await there.condition("Ready"))[0] == "True"
         assert len(there.starts()) == 1
-        told = ("SupervisorUnresponsive", "container main: the supervisor does not answer")
-        assert told in await there.events()
+        reported = ("SupervisorUnresponsive", "container main: the supervisor does not answer")
+        assert reported in await there.events()
 
 
 async def test_probe_that_cannot_be_asked_restarts_nothing(tools: Tools) -> None:
@@ -744,8 +744,8 @@ async def test_probe_that_cannot_be_asked_restarts_nothing(tools: Tools) -> None
         await there.clock.sleep(60)
         assert len(there.starts()) == 1
         assert (await there.condition("Ready"))[0] == "True"
-        told = [message for reason, message in await there.events() if reason == "ProbeUnknown"]
-        assert sorted(told) == [
+        reported = [message for reason, message in await there.events() if reason == "ProbeUnknown"]
+        assert sorted(reported) == [
             f"{kind} probe could not be asked: the agent cannot ask: no descriptor"
             for kind in ("Liveness", "Readiness")
         ]

@@ -134,10 +134,10 @@ def test_readiness_gates_hold_the_pod_back(found: dict[str, str], ready: str, sa
     states[0].started = states[0].ready = True
     made = build(view, states)
     assert conditions(made)["ContainersReady"] == "True"
-    told = made["conditions"][-1]
-    assert (told["type"], told["status"]) == ("Ready", ready)
-    assert told.get("reason", "") == ("" if ready == "True" else "ReadinessGatesNotReady")
-    assert says in told.get("message", "")
+    reported = made["conditions"][-1]
+    assert (reported["type"], reported["status"]) == ("Ready", ready)
+    assert reported.get("reason", "") == ("" if ready == "True" else "ReadinessGatesNotReady")
+    assert says in reported.get("message", "")
 
 
 def test_a_missed_deadline_is_explained() -> None:

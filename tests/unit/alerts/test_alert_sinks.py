@@ -30,8 +30,8 @@ class Receiver:
         if isinstance(answer, Exception):
             raise answer
         if answer < 300:
-            said = msgspec.json.decode(body)
-            self.taken.append((said["status"], said["about"]))
+            shown = msgspec.json.decode(body)
+            self.taken.append((shown["status"], shown["about"]))
         return answer
 
 
@@ -159,11 +159,11 @@ async def test_webhook_flushes_when_process_stops(
 
 async def test_webhook_key_is_stable(clock: Clock, rng: Stream, log: Logger) -> None:
     """The receiver may have heard one before, from us or from another process."""
-    said: list[tuple[str, str]] = []
+    shown: list[tuple[str, str]] = []
 
     async def read(body: bytes) -> int:
         word = msgspec.json.decode(body)
-        said.append((word["status"], word["key"]))
+        shown.append((word["status"], word["key"]))
         return 200
 
     for _ in range(2):
@@ -175,7 +175,7 @@ async def test_webhook_key_is_stable(clock: Clock, rng: Stream, log: Logger) -> 
             sink.resolved(Alert("default/web", "short", "other words"))
             await clock.sleep(1)
             nursery.cancel()
-    assert said == [("firing", "default/web/short"), ("resolved", "default/web/short")] * 2
+    assert shown == [("firing", "default/web/short"), ("resolved", "default/web/short")] * 2
 
 
 async def test_webhook_repeats_alerts_while_they_last(
@@ -281,13 +281,13 @@ def test_broken_sink_does_not_affect_others(log: Logger) -> None:
 def test_log_level_follows_urgency(urgency: str, level: str, log: Logger) -> None:
     """An error needs a person now; who is woken for a shortage of nodes stops listening."""
     sink = LogSink(log)
-    told = Alert("default/web", "short", "too few nodes", urgency)
+    reported = Alert("default/web", "short", "too few nodes", urgency)
     kept: list[logging.LogRecord] = []
     handler = logging.Handler()
     handler.emit = kept.append  # type: ignore[assignment, method-assign]  # all that it is for
     logging.getLogger("grange").addHandler(handler)
-    sink.raised(told)
-    sink.resolved(told)
+    sink.raised(reported)
+    sink.resolved(reported)
     logging.getLogger("grange").removeHandler(handler)
     assert [record.levelname for record in kept] == [level, "INFO"]
 

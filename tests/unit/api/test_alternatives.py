@@ -140,7 +140,7 @@ def test_manifests_that_make_no_sense_are_survived(kind: str, spec: object) -> N
     assert alternatives.advise_on_document(SCHEME, job)[0]
 
 
-def test_nothing_is_said_of_what_is_not_known() -> None:
+def test_nothing_is_reported_of_what_is_not_known() -> None:
     document = {"apiVersion": "example.com/v1", "kind": "Widget"}
     assert alternatives.advise_on_document(SCHEME, document) == ("", None)
     assert alternatives.advise_on_resource(SCHEME, "example.com", "widgets") == ""

@@ -54,7 +54,7 @@ def at_path(part: Document, path: str) -> Document:
 # --- what is told -----------------------------------------------------------------------------------
 
 
-def test_every_kind_that_kubernetes_does_not_know_is_told_of() -> None:
+def test_every_kind_that_kubernetes_does_not_know_is_reported() -> None:
     foreign = [
         info
         for info in BUILT_IN

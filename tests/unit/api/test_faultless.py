@@ -34,7 +34,7 @@ def test_containers_of_a_template_are_looked_at_once() -> None:
     assert looks(controller(template=template), kind=REPLICATIONCONTROLLER) == 0
 
 
-def test_what_has_faults_is_looked_at_and_told_every_time() -> None:
+def test_what_has_faults_is_looked_at_and_reported_every_time() -> None:
     document = pod(containers=program("faulty", ports=[{"containerPort": 70_000}]))
     assert [looks(document, 1), looks(document, 1)] == [1, 1]
 

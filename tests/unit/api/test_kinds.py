@@ -550,7 +550,7 @@ def test_secrets_take_plain_text_and_keep_base64() -> None:
     assert decode_base64("*") is None
 
 
-def test_secrets_are_judged_without_being_told() -> None:
+def test_secrets_are_judged_without_being_reported() -> None:
     [(path, message)] = faults(SECRET, make(SECRET, data={"a": "hunter2!"}))
     assert (path, message) == (
         "data[a]",

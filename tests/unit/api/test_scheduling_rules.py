@@ -78,9 +78,9 @@ def test_keys_that_narrow_a_selector_are_fine() -> None:
 def test_keys_and_policies_that_cannot_be_meant(
     spec: dict[str, Any], field: str, message: str
 ) -> None:
-    ((at, said),) = faults(**spec)
+    ((at, reported),) = faults(**spec)
     assert at == field
-    assert message in said
+    assert message in reported
 
 
 def many(count: int) -> list[Document]:
@@ -156,9 +156,9 @@ def test_absurd_numbers_are_refused_by_the_path_of_the_list(
     spec: dict[str, Any], field: str
 ) -> None:
     """Each of them would be looked at again for every pod that is placed."""
-    ((at, said),) = faults(**spec)
+    ((at, reported),) = faults(**spec)
     assert at == field
-    assert "must have at most" in said
+    assert "must have at most" in reported
 
 
 @pytest.mark.parametrize("amount", ["-1", "1.5.2", "a", "1e400"])

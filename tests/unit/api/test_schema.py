@@ -157,7 +157,7 @@ def test_what_the_schema_leaves_open_is_left_alone() -> None:
     assert document == before
 
 
-def test_unknown_fields_are_told_apart_and_can_be_dropped() -> None:
+def test_unknown_fields_are_distinguished_and_can_be_dropped() -> None:
     document = pod(replcas=1, hostPID=1)
     causes = schema.check(document, POD)
     assert [schema.is_unknown_field(cause) for cause in causes] == [True, False]

@@ -30,7 +30,7 @@ def test_known_token_is_its_user_and_authenticated() -> None:
     "header",
     ["", "Bearer", "Bearer ", "Bearer three", "Basic one", "one", "Bearer \udcff", "Bearer ü"],
 )
-def test_anything_else_is_nobody(header: str) -> None:
+def test_anything_else_is_none(header: str) -> None:
     tokens = StaticTokens({"one": ADMIN, "": ADMIN})
     assert tokens.authenticate({"authorization": header}) is None
     assert tokens.authenticate({}) is None

@@ -75,8 +75,8 @@ async def test_items_that_make_no_sense_leave_the_others_alone(server: Server) -
         binding_of("../p1"),
         binding_of("p2"),
     ]
-    told = [400, 400, 400, 400, 400, 400, 422, 400, 400, 400, 409, 422, 400, 404, 201]
-    assert await codes(server, *items) == told
+    reported = [400, 400, 400, 400, 400, 400, 422, 400, 400, 400, 409, 422, 400, 404, 201]
+    assert await codes(server, *items) == reported
     assert "nodeName" not in (await server.get(f"{PODS}/p0")).body["spec"]
 
 

@@ -112,7 +112,7 @@ def test_namespace_waits_for_the_finalizers_of_its_spec() -> None:
     assert is_complete(NAMESPACE, {**outcome.document, "spec": {}})
 
 
-def test_object_that_nobody_deleted_is_never_complete() -> None:
+def test_object_that_no_client_deleted_is_never_complete() -> None:
     assert not is_complete(CONFIGMAP, {"metadata": {"name": "x"}})
 
 

@@ -38,7 +38,7 @@ class Refusing(MemoryStore):
 
 
 @pytest.mark.parametrize(
-    ("fault", "code", "reason", "said"),
+    ("fault", "code", "reason", "reported"),
     [
         (
             errors.StorageFull("free space, then try again"),
@@ -60,7 +60,13 @@ class Refusing(MemoryStore):
     ],
 )
 async def test_store_error_becomes_a_status(
-    clock: LoopClock, rng: Stream, log: Logger, fault: Exception, code: int, reason: str, said: str
+    clock: LoopClock,
+    rng: Stream,
+    log: Logger,
+    fault: Exception,
+    code: int,
+    reason: str,
+    reported: str,
 ) -> None:
     store = Refusing()
     server = Server(clock=clock, rng=rng, log=log, store=store)
@@ -68,7 +74,7 @@ async def test_store_error_becomes_a_status(
     store.fault = fault
     answer = await server.create(CONFIGMAPS, configmap())
     assert (answer.code, answer.reason) == (code, reason)
-    assert said in answer.message
+    assert reported in answer.message
     assert answer.body["kind"] == "Status"
     assert answer.body["status"] == "Failure"
 
@@ -90,7 +96,7 @@ def test_deletion_of_what_is_gone_already_is_not_found() -> None:
     assert storage.translate(fault, CONFIGMAP, "x").reason == "NotFound"
 
 
-async def test_bug_is_answered_and_logged_but_not_told(
+async def test_bug_is_answered_and_logged_but_not_reported(
     clock: LoopClock, rng: Stream, log: Logger, records: Records
 ) -> None:
     store = Refusing()
@@ -188,7 +194,7 @@ async def test_no_request_is_answered_with_an_internal_error(
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "reported"),
     [
         (
             "/apis/apps/v1/namespaces/default/deployments",
@@ -213,8 +219,8 @@ async def test_no_request_is_answered_with_an_internal_error(
     ],
 )
 async def test_kind_that_is_not_served_names_the_nearest(
-    server: Server, path: str, said: str
+    server: Server, path: str, reported: str
 ) -> None:
     answer = await server.create(path, {})
     assert (answer.code, answer.reason) == (404, "NotFound")
-    assert said in answer.message
+    assert reported in answer.message

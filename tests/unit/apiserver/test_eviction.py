@@ -64,10 +64,10 @@ async def test_eviction_uses_the_budget_and_sets_a_condition(
     ]
     found = (await server.get(f"{PODS}/a")).body
     assert found["metadata"]["deletionTimestamp"]
-    told = {
+    reported = {
         item["type"]: item["reason"] for item in found["status"]["conditions"] if "reason" in item
     }
-    assert told["DisruptionTarget"] == "EvictionByEvictionAPI"
+    assert reported["DisruptionTarget"] == "EvictionByEvictionAPI"
 
 
 async def test_a_spent_budget_refuses_with_its_cause(server: Server) -> None:

@@ -42,7 +42,7 @@ def test_form_that_is_not_served_is_refused(accept: str) -> None:
         object_form(accept)
 
 
-def test_plain_json_is_told_from_other_forms_of_json() -> None:
+def test_plain_json_is_reported_from_other_forms_of_json() -> None:
     assert accepts_json("")
     assert accepts_json("*/*")
     assert not accepts_json("application/json;as=Table;v=v1;g=meta.k8s.io")

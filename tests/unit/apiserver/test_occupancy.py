@@ -60,7 +60,7 @@ def refused(answer: Answer) -> str:
 
 
 @pytest.mark.parametrize(
-    ("resource", "each", "told"),
+    ("resource", "each", "reported"),
     [
         ("cpu", "1500m", "cpu: 1500m requested, 500m free"),
         ("memory", "3Gi", "memory: 3221225472 requested, 1073741824 free"),
@@ -69,7 +69,7 @@ def refused(answer: Answer) -> str:
     ],
 )
 async def test_what_does_not_fit_beside_the_others_is_refused(
-    server: Server, resource: str, each: str, told: str
+    server: Server, resource: str, each: str, reported: str
 ) -> None:
     await add_node(server)
     for name in ("a", "b"):
@@ -77,7 +77,9 @@ async def test_what_does_not_fit_beside_the_others_is_refused(
     assert (await server.bind("a", "n1")).code == 201
     before = (await server.get(f"{PODS}/b")).body
     message = refused(await server.bind("b", "n1"))
-    assert message == (f'Operation cannot be fulfilled on pods "b": node n1 has not enough {told}')
+    assert message == (
+        f'Operation cannot be fulfilled on pods "b": node n1 has not enough {reported}'
+    )
     assert (await server.get(f"{PODS}/b")).body == before
     await add_node(server, "n2", **CAPACITY)
     assert (await server.bind("b", "n2")).code == 201
@@ -142,7 +144,7 @@ async def test_pod_counts_until_it_has_ended_or_is_gone(server: Server) -> None:
     assert (await server.bind("next", "n1")).code == 201
 
 
-async def test_pods_that_somebody_put_there_without_asking_count(server: Server) -> None:
+async def test_pods_that_a_user_put_there_without_asking_count(server: Server) -> None:
     """Also beyond what there is, and before there is a node; they themselves are not refused."""
     for number in range(4):
         await add_pod(server, f"p{number}", on="n1", cpu="1")
@@ -167,7 +169,7 @@ async def test_shrunk_node_keeps_what_it_has_and_takes_no_more(server: Server) -
     assert (await server.bind("c", "n1")).code == 201
 
 
-async def test_what_nobody_says_sets_no_limit(server: Server) -> None:
+async def test_what_none_says_sets_no_limit(server: Server) -> None:
     """A node that is not there, that offers nothing yet, or does not name the extended resource."""
     await server.made(NODES, {"metadata": {"name": "silent"}})
     await add_node(server, "n1", cpu="1", memory="1Gi", pods="10")
@@ -182,13 +184,13 @@ async def test_node_has_none_of_a_resource_it_does_not_name(server: Server) -> N
     await add_node(server, "n1", pods="5")
     await add_pod(server, "idle")
     assert refused(await server.bind("idle", "bare")).endswith("enough pods: 1 requested, 0 free")
-    for resource, each, told in (
+    for resource, each, reported in (
         ("cpu", "1m", "cpu: 1m requested, 0m free"),
         ("memory", "1", "memory: 1 requested, 0 free"),
         ("ephemeral-storage", "1", "ephemeral-storage: 1 requested, 0 free"),
     ):
         await add_pod(server, f"asks-{resource}", **{resource: each})
-        assert refused(await server.bind(f"asks-{resource}", "n1")).endswith(f"enough {told}")
+        assert refused(await server.bind(f"asks-{resource}", "n1")).endswith(f"enough {reported}")
     assert (await server.bind("idle", "n1")).code == 201
 
 

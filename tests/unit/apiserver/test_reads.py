@@ -132,7 +132,7 @@ async def test_list_selects_by_the_fields_that_a_kind_declares(server: Server) -
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "reported"),
     [
         ({"labelSelector": "a=b=c"}, "label selector"),
         ({"fieldSelector": "spec.nodeName"}, "field selector"),
@@ -146,11 +146,11 @@ async def test_list_selects_by_the_fields_that_a_kind_declares(server: Server) -
     ],
 )
 async def test_query_that_makes_no_sense_is_refused(
-    server: Server, query: dict[str, str], said: str
+    server: Server, query: dict[str, str], reported: str
 ) -> None:
     answer = await server.get(PODS, **query)
     assert answer.code == 400
-    assert said in answer.message
+    assert reported in answer.message
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_paths_outside_resources_are_left_to_others(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "reported"),
     [
         ("/api/v1/podz", '"podz" is not in v1, which has configmaps'),
         ("/apis/apps/v1/deployments", "no API apps/v1"),
@@ -75,8 +75,8 @@ def test_paths_outside_resources_are_left_to_others(path: str) -> None:
         ("/api/v1/namespaces/d/pods/p/status/more", "nothing is at"),
     ],
 )
-def test_path_of_nothing_is_not_found_and_says_what_is_there(path: str, said: str) -> None:
-    with pytest.raises(NotFound, match=said):
+def test_path_of_nothing_is_not_found_and_says_what_is_there(path: str, reported: str) -> None:
+    with pytest.raises(NotFound, match=reported):
         parse(Request("GET", path), SCHEME)
 
 

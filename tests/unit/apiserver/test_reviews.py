@@ -21,8 +21,8 @@ async def test_caller_learns_who_it_is(server: Server) -> None:
     for user in (ADMIN, BOB):
         answer = await server.ask("POST", f"{AUTHENTICATION}/selfsubjectreviews", {}, user=user)
         assert (answer.code, answer.body["kind"]) == (201, "SelfSubjectReview")
-        told = {"username": user.name, "groups": list(user.groups)}
-        assert answer.body["status"] == {"userInfo": told}
+        reported = {"username": user.name, "groups": list(user.groups)}
+        assert answer.body["status"] == {"userInfo": reported}
 
 
 @pytest.mark.parametrize(

@@ -250,12 +250,12 @@ async def test_token_for_others_is_not_for_this_server(server: Server) -> None:
         lambda token: "a" * 9_000,
     ],
 )
-async def test_changed_token_is_nobodys(server: Server, change: Any) -> None:
+async def test_changed_token_is_nones(server: Server, change: Any) -> None:
     headers = {"authorization": f"Bearer {change(await token_of(server))}"}
     assert server.application.accounts.authenticate(headers) is None
 
 
-async def test_token_of_another_server_is_nobodys(
+async def test_token_of_another_server_is_nones(
     server: Server, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     other = Server(clock=clock, rng=rng.fork("other"), log=log, store=server.store)

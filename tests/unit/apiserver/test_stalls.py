@@ -249,7 +249,7 @@ async def test_no_selector_holds_the_loop(server: Server, text: str) -> None:
         assert response.status in {200, 400}
 
 
-async def test_unread_changes_are_told_in_pieces(server: Server, rng: Stream) -> None:
+async def test_unread_changes_are_reported_in_pieces(server: Server, rng: Stream) -> None:
     watcher = await server.watch(CONFIGMAPS, accept=TABLE)
     for number in range(2_000):
         await server.made(CONFIGMAPS, configmap(f"c{number}"))

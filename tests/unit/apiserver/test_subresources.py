@@ -35,7 +35,7 @@ async def test_binding_sets_node_and_condition_in_one_write(server: Server) -> N
     assert bound["metadata"]["uid"] == made["metadata"]["uid"]
 
 
-async def test_binding_replaces_the_condition_that_said_why_not(server: Server) -> None:
+async def test_binding_replaces_the_condition_that_stated_why_not(server: Server) -> None:
     await server.made(PODS, pod())
     waiting = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "x"}
     other = {"type": "Other", "status": "True"}

@@ -361,7 +361,7 @@ def test_recent_keeps_to_its_bounds() -> None:
 # --- how it goes on and ends -------------------------------------------------------------------
 
 
-async def test_bookmarks_tell_an_idle_watcher_how_far_it_is(server: Server, clock: Clock) -> None:
+async def test_bookmarks_show_an_idle_watcher_how_far_it_is(server: Server, clock: Clock) -> None:
     watcher = await server.watch(
         CONFIGMAPS, resourceVersion=str(server.store.revision), allowWatchBookmarks="true"
     )
@@ -399,7 +399,7 @@ async def test_watch_without_a_time_ends_within_an_hour(server: Server, clock: C
     assert 1800 <= clock.monotonic() - started <= 3600
 
 
-async def test_watcher_that_falls_behind_is_told_to_list_again(
+async def test_watcher_that_falls_behind_is_asked_to_list_again(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     store = MemoryStore(buffer_events=3)
@@ -438,8 +438,8 @@ async def test_slow_reader_gets_no_bookmark_beyond_its_end(
     server.application.end_streams()
     await server.made(CONFIGMAPS, configmap("c"))
     await clock.sleep(BOOKMARK_EVERY_S)
-    told = [event["object"]["metadata"]["resourceVersion"] for event in await watcher.rest()]
-    assert all(int(version) <= heard for version in told)
+    reported = [event["object"]["metadata"]["resourceVersion"] for event in await watcher.rest()]
+    assert all(int(version) <= heard for version in reported)
 
 
 async def test_closed_store_ends_watches(server: Server) -> None:

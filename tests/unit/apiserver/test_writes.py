@@ -92,7 +92,7 @@ async def test_object_without_a_name_is_refused_by_field(server: Server) -> None
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "shown"),
     [
         (b"{", "truncated"),
         (b'{"metadata":\n {"name": }}', "line 2"),
@@ -107,11 +107,11 @@ async def test_object_without_a_name_is_refused_by_field(server: Server) -> None
     ],
 )
 async def test_body_that_is_no_such_object_is_a_bad_request(
-    server: Server, body: bytes, said: str
+    server: Server, body: bytes, shown: str
 ) -> None:
     answer = await server.create(PODS, body)
     assert (answer.code, answer.reason) == (400, "BadRequest")
-    assert said in answer.message
+    assert shown in answer.message
 
 
 async def test_yaml_is_read_where_the_content_type_says_so(server: Server) -> None:
@@ -165,7 +165,7 @@ async def test_missing_command_is_explained(server: Server) -> None:
 async def test_faults_of_one_sort_hide_none_of_another(
     spec: dict[str, object], fields: list[str], server: Server
 ) -> None:
-    """Who mends one fault should not be told of the next one only then."""
+    """Who mends one fault should not be reported the next one only then."""
     asked = {"metadata": {"name": "web"}, "spec": {**controller()["spec"], **spec}}
     answer = await server.create(GRCS, asked)
     assert answer.code == 422
@@ -173,7 +173,7 @@ async def test_faults_of_one_sort_hide_none_of_another(
 
 
 @pytest.mark.parametrize(
-    ("part", "told"),
+    ("part", "messages"),
     [
         ({"replicas": None}, "spec.replicas: Required value: set how many pods are wanted"),
         ({"template": None}, "spec.template: Required value: set the pod to run"),
@@ -183,14 +183,14 @@ async def test_faults_of_one_sort_hide_none_of_another(
         ),
     ],
 )
-async def test_what_is_missing_is_told_with_what_the_rules_advise(
-    part: Document, told: str, server: Server
+async def test_what_is_missing_is_reported_with_what_the_rules_advise(
+    part: Document, messages: str, server: Server
 ) -> None:
     """The schema finds it first, and knows no more than that it is missing."""
     spec = {**controller()["spec"], **part}
     answer = await server.create(GRCS, {"metadata": {"name": "web"}, "spec": spec})
     assert (answer.code, len(answer.fields)) == (422, 1)
-    assert told in answer.message
+    assert messages in answer.message
 
 
 async def test_rules_that_fail_on_a_misfit_document_are_left_out(
@@ -215,8 +215,8 @@ async def test_unknown_field_is_dropped_with_a_warning(
 ) -> None:
     answer = await server.create(PODS, pod(nodeNam="x"), **query)
     assert answer.code == 201
-    told = 'unknown field \\"spec.nodeNam\\"; did you mean \\"nodeName\\"?'
-    assert answer.headers["Warning"] == f'299 - "{told}"'
+    messages = 'unknown field \\"spec.nodeNam\\"; did you mean \\"nodeName\\"?'
+    assert answer.headers["Warning"] == f'299 - "{messages}"'
     assert "nodeNam" not in answer.body["spec"]
 
 
@@ -469,18 +469,18 @@ async def test_strategic_patch_merges_lists_by_their_keys(server: Server) -> Non
 
 
 @pytest.mark.parametrize(
-    ("media", "said"),
+    ("media", "shown"),
     [
         ("application/json", "unknown format"),
         ("", "unknown format"),
         (http.APPLY_PATCH, "client-side apply"),
     ],
 )
-async def test_patch_of_another_type_is_refused(server: Server, media: str, said: str) -> None:
+async def test_patch_of_another_type_is_refused(server: Server, media: str, shown: str) -> None:
     await server.made(CONFIGMAPS, configmap())
     answer = await server.patch(f"{CONFIGMAPS}/settings", {}, media)
     assert (answer.code, answer.reason) == (415, "UnsupportedMediaType")
-    assert said in answer.message
+    assert shown in answer.message
 
 
 async def test_patch_is_fenced_by_the_uid_and_version_that_it_carries(server: Server) -> None:

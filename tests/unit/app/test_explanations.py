@@ -10,7 +10,7 @@ from grange.base.errors import GrangeError
 from grange.sim import builders
 
 
-async def test_nobody_is_asked_before_a_scheduler_runs() -> None:
+async def test_none_is_asked_before_a_scheduler_runs() -> None:
     with pytest.raises(ServiceUnavailable, match="--disable scheduler"):
         await Explanations().explain(builders.pod("p"))
 

@@ -31,7 +31,7 @@ class Ring:
 
 
 def test_settling_keeps_no_garbage_and_skips_old_objects() -> None:
-    """Garbage that is frozen would stay for ever."""
+    """Garbage that is frozen would stay forever."""
     Ring()
     frozen = gc.get_freeze_count()
     gc_tuning.settle()  # not undone: the tests were frozen before, and are to stay so

@@ -95,7 +95,7 @@ def test_the_kinds_are_those_that_kubernetes_does_not_know() -> None:
     assert names == [info.qualified for info in crds.installable(BUILT_IN)]
 
 
-def test_kinds_that_nobody_would_look_at_are_left_out() -> None:
+def test_kinds_that_no_client_would_look_at_are_left_out() -> None:
     """Others bring a PodGroup along; whoever uses only our controllers keeps theirs."""
     plan = InstallPlan(image=IMAGE, controllers=("replication", "rollingupdate"))
     kinds = {one["spec"]["names"]["kind"] for one in found("CustomResourceDefinition", plan)}
@@ -111,7 +111,7 @@ def test_kinds_that_nobody_would_look_at_are_left_out() -> None:
     assert InstallPlan().kinds == crds.installable(BUILT_IN)
 
 
-def test_a_namespace_of_somebody_else_is_not_printed() -> None:
+def test_a_namespace_of_another_owner_is_not_printed() -> None:
     """Whoever deletes what was printed would delete it."""
     plan = InstallPlan(namespace="tools", image=IMAGE)
     assert found("Namespace", plan) == []

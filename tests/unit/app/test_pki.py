@@ -78,7 +78,7 @@ def test_damaged_keys_are_named_with_the_remedy(tmp_path: Path, name: str, conte
 
 
 @pytest.mark.parametrize("name", ["server.crt", "server.key"])
-def test_a_damaged_server_certificate_is_made_anew(tmp_path: Path, name: str) -> None:
+def test_a_damaged_server_certificate_is_recreated(tmp_path: Path, name: str) -> None:
     first = certificates.ensure(tmp_path, names=NAMES, now=NOW)
     (tmp_path / name).write_bytes(b"no key")
     again = certificates.ensure(tmp_path, names=NAMES, now=NOW)
@@ -86,7 +86,7 @@ def test_a_damaged_server_certificate_is_made_anew(tmp_path: Path, name: str) ->
     again.server_context()
 
 
-def test_a_server_certificate_of_another_authority_is_made_anew(tmp_path: Path) -> None:
+def test_a_server_certificate_of_another_authority_is_recreated(tmp_path: Path) -> None:
     first = certificates.ensure(tmp_path, names=NAMES, now=NOW)
     (tmp_path / "ca.key").unlink()
     again = certificates.ensure(tmp_path, names=NAMES, now=NOW)
@@ -102,7 +102,7 @@ async def test_keys_from_a_child_are_those_of_this_process(tmp_path: Path) -> No
     assert made == await pki.in_process(tmp_path, NAMES, datetime.now(UTC))
 
 
-async def test_what_a_child_finds_damaged_is_told_here(tmp_path: Path) -> None:
+async def test_what_a_child_finds_damaged_is_reported_here(tmp_path: Path) -> None:
     certificates.ensure(tmp_path, names=NAMES, now=NOW)
     (tmp_path / "ca.key").write_bytes(b"not a key")
     child = pki.KeyProcess.start(tmp_path, NAMES)

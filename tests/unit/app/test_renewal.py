@@ -56,6 +56,6 @@ async def test_certificate_is_valid_at_any_time(
     assert shown(context, keys).serial_number != first.serial_number
     assert shown(context, keys).not_valid_after_utc > clock.now() + timedelta(days=300)
     assert keys.ca_pem == pki.read(tmp_path).ca_pem
-    told = [event for event, _ in records]
-    assert told.count("server certificate loaded") == 1
-    assert told.count("server certificate not renewed") == 2
+    reported = [event for event, _ in records]
+    assert reported.count("server certificate loaded") == 1
+    assert reported.count("server certificate not renewed") == 2

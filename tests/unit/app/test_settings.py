@@ -104,7 +104,7 @@ def test_a_record_of_a_dead_or_recycled_process_counts_as_none(tmp_path: Path) -
     assert process.find(tmp_path) is None
 
 
-def test_a_pod_is_told_of_its_cluster_by_its_environment() -> None:
+def test_a_pod_is_reported_of_its_cluster_by_its_environment() -> None:
     there = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     account = service_account(there)
     assert account is not None

@@ -75,7 +75,7 @@ def test_equal_seeds_give_equal_runs_and_others_do_not(env: Environment) -> None
     assert found[0] == found[1] != found[2]
 
 
-def test_an_inflation_ends_at_the_load_and_nobody_leaves(env: Environment) -> None:
+def test_an_inflation_ends_at_the_load_and_none_leaves(env: Environment) -> None:
     words = ("--nodes", EXAMPLE / "nodes.csv", "--pods", EXAMPLE / "pods.csv", "--inflate", "130")
     run = told(env, *words, "--policy", "fgd")["runs"][0]
     loads = [point["requested"] for point in run["points"]]
@@ -154,9 +154,7 @@ def test_pods_waiting_for_one_pod_are_placed_after_backoff(
     assert (run["placed"], run["unplaced"]) == (451, 0)
 
 
-def test_what_nobody_could_offer_is_no_part_of_the_workload(
-    env: Environment, tmp_path: Path
-) -> None:
+def test_what_none_could_offer_is_no_part_of_the_workload(env: Environment, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(
         "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
         "spec: {containers: [{name: a, resources: {requests: {grange.dev/gpu-milli: 1500}}}]}"
@@ -281,7 +279,7 @@ def test_a_node_that_the_server_would_not_take_is_refused(env: Environment, tmp_
 
 
 @pytest.mark.parametrize("inflate", [(), ("--inflate", "50")])
-def test_nodes_that_offer_nothing_place_nobody(
+def test_nodes_that_offer_nothing_place_none(
     env: Environment, tmp_path: Path, inflate: tuple[str, ...]
 ) -> None:
     (tmp_path / "n.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {}")

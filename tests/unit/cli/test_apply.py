@@ -35,8 +35,8 @@ SETTINGS: Document = {
 
 async def outcome(there: World, document: Document, dry_run: str = "none") -> str:
     kind = CONFIGMAP if document["kind"] == "ConfigMap" else REPLICATIONCONTROLLER
-    said, _ = await apply_one(session(there), kind, copy.deepcopy(document), dry_run=dry_run)
-    return said
+    reported, _ = await apply_one(session(there), kind, copy.deepcopy(document), dry_run=dry_run)
+    return reported
 
 
 async def stored(there: World, document: Document) -> Document:
@@ -85,8 +85,8 @@ async def test_kind_that_is_not_served_comes_with_a_manifest(
         with pytest.raises(NotFound) as caught:
             await session(there).kind_of(document)
         message = caught.value.message
-        said, _, manifest = message.partition(":\n\n")
-        assert said.endswith("use ReplicationController in grange.dev/v1alpha1")
+        reported, _, manifest = message.partition(":\n\n")
+        assert reported.endswith("use ReplicationController in grange.dev/v1alpha1")
         (made,) = codec.load_yaml_documents(manifest)
         assert await outcome(there, made) == "created"
         with pytest.raises(NotFound, match="use ReplicationController in grange"):
@@ -108,8 +108,8 @@ async def test_manifest_shows_where_a_command_is_needed(
     async with world(clock, rng, log, hands=False) as there:
         with pytest.raises(NotFound) as caught:
             await session(there).kind_of(document)
-        said, _, manifest = caught.value.message.partition(":\n\n")
-        assert "nodes here run programs of the machine, not images" in said
+        reported, _, manifest = caught.value.message.partition(":\n\n")
+        assert "nodes here run programs of the machine, not images" in reported
         comment = "# command: [PROGRAM, ARGUMENT]  # to add: nodes run programs, not images"
         assert [line.strip() for line in manifest.splitlines() if "#" in line] == [comment]
         (made,) = codec.load_yaml_documents(manifest)

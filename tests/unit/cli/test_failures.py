@@ -146,8 +146,8 @@ async def test_probe_is_quoted_from_the_status_or_from_its_event(there: Any) -> 
     assert "probe" not in await failures.describe(session(there), found), "it was ready since"
     await warn(there, found, "Readiness probe failed: HTTP 503", LATE)
     assert await failures.describe(session(there), found) == "Readiness probe failed: HTTP 503"
-    said = "containers with unready status: [c0]; c0: readiness probe failed: refused"
-    status["conditions"] = [unready(said)]
+    reported = "containers with unready status: [c0]; c0: readiness probe failed: refused"
+    status["conditions"] = [unready(reported)]
     found = await add_pod(there, "q", status)
     assert await failures.describe(session(there), found) == "c0: readiness probe failed: refused"
     assert there.asked == []

@@ -48,7 +48,7 @@ def test_state_of_a_member_is_one_word(document: Document, state: str) -> None:
 
 
 @pytest.mark.parametrize("report", ["", "{", "[]", '{"alerts": 3}', '{"alerts": [7]}'])
-def test_a_report_that_somebody_spoiled_tells_of_no_alerts(report: str) -> None:
+def test_a_report_that_a_user_spoiled_shows_of_no_alerts(report: str) -> None:
     assert farm_members.member(lease(report=report), NOW).alerts == []
 
 

@@ -23,7 +23,7 @@ def test_history_ends_with_latest_and_keeps_order_of_ties() -> None:
     assert [item["metadata"]["name"] for item in history.in_order(found)] == ["a", "b", "c"]
 
 
-def test_where_another_controller_of_the_name_begins_is_said() -> None:
+def test_where_another_controller_of_the_name_begins_is_reported() -> None:
     """Its members do not follow from those of the one before."""
 
     def of(uid: str, message: str = "") -> Document:
@@ -51,7 +51,7 @@ async def test_what_the_limit_leaves_out_is_counted(
                 "spec": {**spec, "schemaVersion": 1, "controllerUid": "u"},
             }
             await there.client.create(AUDITRECORD, document, "default")
-        for limit, told in ((2, "1 earlier, not shown: --limit 3"), (3, "")):
+        for limit, reported in ((2, "1 earlier, not shown: --limit 3"), (3, "")):
             assert await history.listed(session(there), "web", limit, "") == 0
             shown = capsys.readouterr()
-            assert (len(shown.out.splitlines()), shown.err.strip()) == (limit + 1, told)
+            assert (len(shown.out.splitlines()), shown.err.strip()) == (limit + 1, reported)

@@ -59,27 +59,27 @@ def test_template_is_found_in_whatever_holds_one(document: Document) -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "reported"),
     [
         ({"kind": "Service", "spec": {}}, "no pod template"),
         ({"kind": "Pod"}, "spec is missing"),
         ({"kind": "ReplicationController", "spec": {}}, "spec.template is missing"),
     ],
 )
-def test_file_without_a_template_is_refused_by_name(document: Document, told: str) -> None:
-    with pytest.raises(manifests.ManifestError, match=f"f: .*{told}"):
+def test_file_without_a_template_is_refused_by_name(document: Document, reported: str) -> None:
+    with pytest.raises(manifests.ManifestError, match=f"f: .*{reported}"):
         objects.template_of("f", document)
 
 
 def test_one_document_is_meant(tmp_path: Path) -> None:
     two = tmp_path / "two.yaml"
     two.write_text("kind: Pod\n---\nb: 2\n")
-    told = r"2 documents where one is meant \(Pod, no kind\); put it into a separate file"
-    with pytest.raises(manifests.ManifestError, match=told):
+    reported = r"2 documents where one is meant \(Pod, no kind\); put it into a separate file"
+    with pytest.raises(manifests.ManifestError, match=reported):
         manifests.read_one(str(two))
 
 
-def test_nothing_is_done_where_nobody_can_be_asked() -> None:
+def test_nothing_is_done_where_none_can_be_asked() -> None:
     """The test's standard input is no terminal."""
     confirm("Really?", yes=True)
     with pytest.raises(NotConfirmed, match="--yes"):
@@ -94,7 +94,7 @@ def test_every_verb_can_be_imported_and_says_what_it_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         ("lock-transfers web --for -5s", "--for -5s: give more than 0s"),
         ("pause-transfers web --for 0", "--for 0: give more than 0s"),
@@ -112,9 +112,9 @@ def test_every_verb_can_be_imported_and_says_what_it_does() -> None:
         ("rollout start web --from grc/web --desired 1 --minimum 0", "to itself"),
     ],
 )
-def test_usage_errors_come_before_any_change(words: str, told: str) -> None:
+def test_usage_errors_come_before_any_change(words: str, reported: str) -> None:
     outcome = CliRunner().invoke(command, shlex.split(words), obj=object())
-    assert (outcome.exit_code, told in outcome.output) == (2, True), outcome.output
+    assert (outcome.exit_code, reported in outcome.output) == (2, True), outcome.output
 
 
 def test_a_name_is_taken_in_every_form_in_which_it_is_printed() -> None:

@@ -34,10 +34,10 @@ async def test_refused_rollout_has_failed_by_either_name(
         await roll(there, startingReplicas={"old": 7, "new": 0})
         await there.until(lambda: phase(there, "Refused"))
         for name in ("one", "two"):
-            code, said = await told(there, capsys, name, waiting=waiting)
-            assert code == 1, (name, said)
-            assert "Refused" in said
-            assert "expected 7 and 0, found 3 and 0" in said
+            code, reported = await told(there, capsys, name, waiting=waiting)
+            assert code == 1, (name, reported)
+            assert "Refused" in reported
+            assert "expected 7 and 0, found 3 and 0" in reported
 
 
 async def test_one_that_fails_says_so_and_so_does_one_that_was_undone(
@@ -46,15 +46,15 @@ async def test_one_that_fails_says_so_and_so_does_one_that_was_undone(
     async with world(*tools, kind=Sick) as there:
         await begun(there, 3, healthy=False)
         await roll(there, progressDeadlineSeconds=30)
-        code, said = await told(there, capsys, "two")
-        assert (code, "Failed, 1 of 3 moved: two 0 of 3 healthy" in said) == (1, True), said
+        code, reported = await told(there, capsys, "two")
+        assert (code, "Failed, 1 of 3 moved: two 0 of 3 healthy" in reported) == (1, True), reported
         found = await rolling_updates.under_way(session(there), "one")
         assert found is not None
         assert found.metadata.name == "roll"
         await rolling_updates.change(session(there), found, {"undo": True})
         await there.until(lambda: phase(there, "RolledBack"))
-        code, said = await told(there, capsys, "two")
-        assert (code, "RolledBack" in said) == (1, True), said
+        code, reported = await told(there, capsys, "two")
+        assert (code, "RolledBack" in reported) == (1, True), reported
         assert await rolling_updates.under_way(session(there), "two") is None
 
 
@@ -68,8 +68,8 @@ async def test_one_that_is_deleted_before_its_end_was_cancelled(
         following = asyncio.create_task(told(there, capsys, "two"))
         await there.settle()
         await there.client.delete(ROLLINGUPDATE, "roll", "default")
-        code, said = await following
-        assert (code, "was cancelled" in said) == (1, True), said
+        code, reported = await following
+        assert (code, "was cancelled" in reported) == (1, True), reported
 
 
 async def test_pausing_by_the_name_of_either_controller_stops_the_move(
@@ -95,8 +95,8 @@ async def test_complete_rollout_is_complete_and_new_template_another(
         assert (await told(there, capsys, "two"))[0] == 0
         await there.until(lambda: gone(there, "one"))
         assert (await told(there, capsys, "two"))[0] == 0
-        code, said = await told(there, capsys, "one")
-        assert (code, "gru/roll" in said, "Complete" in said) == (0, True, True), said
+        code, reported = await told(there, capsys, "one")
+        assert (code, "gru/roll" in reported, "Complete" in reported) == (0, True, True), reported
 
 
 async def test_template_after_a_refusal_is_followed_instead(
@@ -109,8 +109,10 @@ async def test_template_after_a_refusal_is_followed_instead(
         await there.settle()
         change = {"spec": {"template": version(3)}}
         await there.client.patch(REPLICATIONCONTROLLER, "one", "default", patch=change)
-        code, said = await told(there, capsys, "one")
-        assert (code, "grc/one" in said, "3 of 3 updated" in said) == (0, True, True), said
+        code, reported = await told(there, capsys, "one")
+        assert (code, "grc/one" in reported, "3 of 3 updated" in reported) == (0, True, True), (
+            reported
+        )
         assert (await told(there, capsys, "two"))[0] == 1, "of that nothing has changed"
 
 

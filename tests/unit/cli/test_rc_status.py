@@ -102,8 +102,8 @@ async def test_a_move_between_controllers_is_on_the_page_of_both(tools: Tools) -
         await roll(there, canary=1)
         await there.until(lambda: phase(there, "Waiting"))
         for name in ("one", "two"):
-            told = "Replicas move: one to two (gru/roll): Waiting, 1 of 3 moved: the canaries"
-            assert any(line.startswith(told) for line in await lines(there, name))
+            reported = "Replicas move: one to two (gru/roll): Waiting, 1 of 3 moved: the canaries"
+            assert any(line.startswith(reported) for line in await lines(there, name))
 
 
 async def test_what_an_operator_ordered_of_nodes_is_told_until_it_ends(there: World) -> None:

@@ -84,7 +84,7 @@ async def test_who_waits_for_a_controller_that_nobody_works_on_is_told(
         assert capsys.readouterr().err == "waiting for the controller of one\n"
 
 
-async def test_nothing_is_said_of_what_ends_at_once(
+async def test_nothing_is_reported_of_what_ends_at_once(
     clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with world(clock, rng, log, hands=False) as there:

@@ -132,7 +132,7 @@ def test_wishes_of_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "done", "failed", "told"),
+    ("phase", "done", "failed", "reported"),
     [
         ("", False, False, "not begun, 0 of 3 moved"),
         ("Pending", False, False, "Pending, 0 of 3 moved: waits for two"),
@@ -143,7 +143,7 @@ def test_wishes_of_wait() -> None:
     ],
 )
 def test_a_move_of_replicas_is_ready_when_it_is_complete(
-    *, phase: str, done: bool, failed: bool, told: str
+    *, phase: str, done: bool, failed: bool, reported: str
 ) -> None:
     """Not as soon as it is there, as kinds are that have nothing to wait for."""
     conditions = [
@@ -157,18 +157,18 @@ def test_a_move_of_replicas_is_ready_when_it_is_complete(
             "status": {"phase": phase, "conditions": conditions},
         }
     )
-    assert state == readiness.WaitState(done=done, text=told, failed=failed)
+    assert state == readiness.WaitState(done=done, text=reported, failed=failed)
 
 
 def test_rollout_names_its_obstacle_unlike_its_phase() -> None:
-    said = {"type": "Progressing", "status": "False", "reason": "InvalidAnnotation"}
+    shown = {"type": "Progressing", "status": "False", "reason": "InvalidAnnotation"}
     state = readiness.ready(
         {
             "kind": "RollingUpdate",
             "spec": {"desired": 3},
             "status": {
                 "phase": "Progressing",
-                "conditions": [{**said, "message": "kubectl annotate takes it away"}],
+                "conditions": [{**shown, "message": "kubectl annotate takes it away"}],
             },
         }
     )

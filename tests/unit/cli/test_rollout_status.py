@@ -369,10 +369,10 @@ async def test_update_of_a_healthy_service_to_a_missing_program_fails(
         started = clock.monotonic()
         assert await waiting.wait_ready(session(there), WEB, timeout_s=60.0) == 1
         assert clock.monotonic() - started < 10.0, "as soon as it is known"
-        said = capsys.readouterr().err.splitlines()
-        assert said[-1] == "next: grange why grc/web"
+        reported = capsys.readouterr().err.splitlines()
+        assert reported[-1] == "next: grange why grc/web"
         failure = "failed: grc/web: 3/3 ready, 1 of 3 updated; pod/web-d: web: no program nowhere"
-        assert said[-2] == failure
+        assert reported[-2] == failure
 
 
 async def test_who_may_not_list_pods_waits_for_the_controller_alone(

@@ -23,7 +23,7 @@ def test_expected_number_is_tested_in_the_same_write() -> None:
         json_patch.apply({"spec": {"replicas": 3}}, scale.operations(0, 2))
 
 
-def test_another_number_than_expected_is_told() -> None:
+def test_another_number_than_expected_is_reported() -> None:
     scale.refuse_unless(2, {"spec": {"replicas": 2}})
     scale.refuse_unless(0, {"spec": {}})
     with pytest.raises(click.ClickException, match="Expected replicas to be 2, was 3"):
@@ -31,7 +31,7 @@ def test_another_number_than_expected_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["grc/web"], "--replicas"),
         (["grc/web", "--replicas", "-1"], "--replicas"),
@@ -40,8 +40,8 @@ def test_another_number_than_expected_is_told() -> None:
         (["--replicas", "1"], "WHAT"),
     ],
 )
-def test_command_line_that_makes_no_sense_is_refused(words: list[str], told: str) -> None:
+def test_command_line_that_makes_no_sense_is_refused(words: list[str], reported: str) -> None:
     outcome = CliRunner().invoke(scale.command, words, obj=object())
     assert outcome.exit_code != 0
     assert isinstance(outcome.exception, SystemExit)
-    assert told in outcome.output
+    assert reported in outcome.output

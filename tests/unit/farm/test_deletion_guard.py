@@ -45,7 +45,7 @@ def test_check_f1_view_that_empties_holds_deletions_and_alerts(
     assert [what for what, _ in sink.history] == ["raised", "resolved"]
 
 
-def test_check_f2_some_replicas_somewhere_alarm_nobody(
+def test_check_f2_some_replicas_somewhere_raises_no_alert(
     deletion_guard: DeletionGuard, sink: MemorySink
 ) -> None:
     deletion_guard.see(0, objects=5, weight=10)
@@ -197,7 +197,7 @@ def test_resume_lets_deletions_go_on_and_takes_the_view_as_meant(
     assert deletion_guard.triggers == (Trigger.EMPTY,), "the word was for then, not for ever"
 
 
-def test_alert_is_told_once_while_it_lasts() -> None:
+def test_alert_is_reported_once_while_it_lasts() -> None:
     sink = MemorySink()
     alerts = Alerts(sink)
     assert alerts.fire(Alert("default/web", "short", "too few nodes"))

@@ -152,7 +152,7 @@ async def test_refused_deletion_is_refunded_and_unanswered_one_is_not(
 async def test_weakness_w1_pass_in_flight_writes_nothing_after_session(
     world: World, clock: Clock, one_writer: OneWriter
 ) -> None:
-    told: list[tuple[float, str]] = []
+    reported: list[tuple[float, str]] = []
 
     async def act(hand: Hand, key: ObjectKey) -> Result:
         """A pass that does not take no for an answer."""
@@ -162,10 +162,10 @@ async def test_weakness_w1_pass_in_flight_writes_nothing_after_session(
                 await clock.sleep(1)
                 await hand.sign(key)
             except Fenced as error:
-                told.append((clock.monotonic(), type(error).__name__))
+                reported.append((clock.monotonic(), type(error).__name__))
                 raise
             except asyncio.CancelledError:
-                told.append((clock.monotonic(), "cancelled"))
+                reported.append((clock.monotonic(), "cancelled"))
                 for _ in range(40):  # as if it had not heard
                     with suppress(ApiError):
                         await hand.sign(key)
@@ -185,7 +185,7 @@ async def test_weakness_w1_pass_in_flight_writes_nothing_after_session(
     await clock.sleep(18)
     world.network.heal("a")
     assert b.held == ["s"], "while the other pass is still at it"
-    assert told[0][0] - cut <= 15 - 3
+    assert reported[0][0] - cut <= 15 - 3
     await clock.sleep(60)
     assert (await owners(world))["s"] == "b"
     signers = [signed for _, _, signed in one_writer.writes]

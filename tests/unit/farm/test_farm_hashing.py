@@ -90,7 +90,7 @@ def test_order_of_the_view_does_not_matter(
     assert assign(dict.fromkeys(items, ""), members) == assign(dict.fromkeys(shuffled, ""), members)
 
 
-def test_without_members_nobody_has_anything() -> None:
+def test_without_members_none_has_anything() -> None:
     assert assign({"a": ""}, []) == {}
 
 

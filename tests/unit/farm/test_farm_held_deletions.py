@@ -44,9 +44,9 @@ async def scale(world: World, replicas: int) -> None:
 
 async def reconciled(world: World) -> Condition:
     found = await world.client.get(REPLICATIONCONTROLLER, "web", NAMESPACE)
-    said = conditions.find(found.status.conditions, "Reconciled")
-    assert said is not None
-    return said
+    reported = conditions.find(found.status.conditions, "Reconciled")
+    assert reported is not None
+    return reported
 
 
 async def test_more_than_the_budget_waits_for_a_word(world: World, clock: Clock) -> None:
@@ -64,9 +64,9 @@ async def test_more_than_the_budget_waits_for_a_word(world: World, clock: Clock)
     await clock.sleep(30)
     left = len((await world.client.list(POD)).items)
     assert left == 12 - 5
-    said = await reconciled(world)
-    assert (said.status, said.reason) == ("False", "DeletionsHeld")
-    assert "grange farm resume" in said.message
+    reported = await reconciled(world)
+    assert (reported.status, reported.reason) == ("False", "DeletionsHeld")
+    assert "grange farm resume" in reported.message
     assert [alert.reason for alert in memory.active] == [Trigger.TOO_MANY]
 
     await scale(world, 9)
@@ -91,7 +91,7 @@ class Keeper(Process):
         self.service = AuditController(farm.deps, AuditConfig(keep=2, sweep_s=60.0))
 
 
-async def test_keeping_the_audit_within_its_bounds_alarms_nobody(
+async def test_keeping_the_audit_within_its_bounds_raises_no_alert(
     world: World, clock: Clock
 ) -> None:
     """However many records are due at once: their retention is no reason to hold any deletion."""

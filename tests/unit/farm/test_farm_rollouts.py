@@ -28,9 +28,9 @@ class Process:
 async def test_one_member_reports_a_failed_rollout_and_next_continues(
     world: World, clock: Clock
 ) -> None:
-    told = {"a": MemorySink(), "b": MemorySink()}
-    world.add("a", lambda deps: Process(deps, "a", told["a"]))
-    world.add("b", lambda deps: Process(deps, "b", told["b"]))
+    reported = {"a": MemorySink(), "b": MemorySink()}
+    world.add("a", lambda deps: Process(deps, "a", reported["a"]))
+    world.add("b", lambda deps: Process(deps, "b", reported["b"]))
     await create(world, "one", replicas=3)
     await create(world, "two", replicas=0)
     spec = {"old": "one", "new": "two", "desired": 3, "minimum": 2, "progressDeadlineSeconds": 30}
@@ -42,15 +42,15 @@ async def test_one_member_reports_a_failed_rollout_and_next_continues(
         about = ("rollingupdate/default/roll", "RolloutFailed")
         return [
             name
-            for name, memory in told.items()
+            for name, memory in reported.items()
             if [(alert.about, alert.reason) for alert in memory.active] == [about]
         ]
 
     assert len(tellers()) == 1
     (first,) = tellers()
-    (second,) = set(told) - {first}
-    assert told[second].history == []
-    told[first] = MemorySink()  # what it told went with it
+    (second,) = set(reported) - {first}
+    assert reported[second].history == []
+    reported[first] = MemorySink()  # what it told went with it
     world.crash(first)
     await clock.sleep(60)
     assert tellers() == [second]

@@ -218,7 +218,7 @@ async def test_removed_annotation_does_not_end_a_live_claim(world: World, clock:
     assert hands["b"].held == [name for name in NAMES if before[name] == "a"]
 
 
-async def test_nonsense_in_the_annotation_is_nobodys_name(world: World, clock: Clock) -> None:
+async def test_nonsense_in_the_annotation_is_nones_name(world: World, clock: Clock) -> None:
     await create(world, "s")
     mark = {"metadata": {"annotations": {OWNER_ANNOTATION: "me!"}}}
     await world.client.patch(REPLICATIONCONTROLLER, "s", NAMESPACE, patch=mark)
@@ -227,7 +227,7 @@ async def test_nonsense_in_the_annotation_is_nobodys_name(world: World, clock: C
     assert a.held == ["s"]
 
 
-async def test_leases_that_nobody_held_for_long_are_deleted(world: World, clock: Clock) -> None:
+async def test_leases_that_no_client_held_for_long_are_deleted(world: World, clock: Clock) -> None:
     config = FarmConfig(member="a", forget_s=100)
     join(world, "a", config=config, act=nothing)
     join(world, "b", act=nothing)

@@ -180,7 +180,7 @@ async def test_nodes_that_come_back_after_a_start_keep_their_pods(
     assert memory.active == []
 
 
-async def test_a_new_cluster_begins_without_nodes_and_alarms_nobody(
+async def test_a_new_cluster_begins_without_nodes_and_raises_no_alert(
     world: World, clock: Clock
 ) -> None:
     memory = MemorySink()

@@ -1,4 +1,4 @@
-"""Every kernel equals its scalar namesake, for all rows and for any subset of them."""
+"""Every kernel equals its scalar object of the same name, for all rows and for any subset of them."""
 
 from dataclasses import dataclass
 

@@ -87,7 +87,7 @@ async def test_check_18_delete_of_a_missing_object_is_a_silent_success(client: C
     assert not await delete_object(client, POD, obj)
 
 
-async def test_delete_never_hits_a_namesake(client: Client) -> None:
+async def test_delete_never_hits_another_of_the_name(client: Client) -> None:
     old = await create_pod(client, "a")
     await client.delete(POD, "a", "default")
     new = await create_pod(client, "a")

@@ -242,7 +242,7 @@ async def test_busy_controller_lets_others_run(
     """A reconcile that never really waits must not keep the loop to itself."""
 
     async def reconcile(key: ObjectKey) -> Result:
-        controller.queue.add(key)  # wanted again for ever
+        controller.queue.add(key)  # wanted again forever
         return Done()
 
     controller = Controller("test", reconcile, workers=workers, clock=clock, rng=rng, log=log)

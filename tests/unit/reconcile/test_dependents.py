@@ -103,7 +103,7 @@ STRANGE: list[tuple[str, Pod]] = [
 
 
 @pytest.mark.parametrize("obj", [case[1] for case in STRANGE], ids=[case[0] for case in STRANGE])
-def test_check_20_what_is_not_ours_wakes_nobody(obj: Pod) -> None:
+def test_check_20_what_is_not_ours_wakes_none(obj: Pod) -> None:
     scene = Scene()
     scene.dependents.added(obj)
     scene.dependents.deleted(obj)

@@ -115,7 +115,7 @@ def test_satisfied_exactly_when_all_that_is_expected_was_seen(steps: list[tuple[
 
 
 async def test_who_asks_after_the_remaining_time_is_free(clock: Clock) -> None:
-    """To the last bit: where time moves only when everybody waits, one bit early is for ever."""
+    """To the last bit: where time moves only when everybody waits, one bit early is forever."""
     for fraction in range(200):
         await clock.sleep(0.1 + fraction / 7)
         expectations = Expectations(clock)

@@ -120,7 +120,7 @@ async def test_bookmark_moves_the_point_to_resume_from(clock: Clock, log: Logger
     assert server.lists == 1
 
 
-async def test_expired_lists_again_and_tells_what_is_missing(clock: Clock, log: Logger) -> None:
+async def test_expired_lists_again_and_shows_what_is_missing(clock: Clock, log: Logger) -> None:
     server = Collection()
     for name in "abc":
         server.put(name)
@@ -387,7 +387,7 @@ async def test_pages_that_expire_are_listed_in_one_piece(clock: Clock, log: Logg
     assert server.lists == 3
 
 
-async def test_failing_handler_hurts_nobody_else(clock: Clock, log: Logger, records: Any) -> None:
+async def test_failing_handler_hurts_no_other(clock: Clock, log: Logger, records: Any) -> None:
     server = Collection()
     server.put("a")
     client = Client(InProcess(server.handle, ADMIN), clock=clock)
@@ -410,7 +410,7 @@ async def test_failing_handler_hurts_nobody_else(clock: Clock, log: Logger, reco
     assert [event for event, _ in records].count("handler failed") == 2
 
 
-async def test_handler_that_comes_late_is_told_what_there_is(clock: Clock, log: Logger) -> None:
+async def test_handler_that_comes_late_is_reported_what_there_is(clock: Clock, log: Logger) -> None:
     server = Collection()
     server.put("a")
     async with running(server.handle, clock, log) as (informer, _):

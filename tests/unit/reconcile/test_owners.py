@@ -240,8 +240,8 @@ async def test_claims_of_custom_kinds_keep_other_owners(
 
 def test_controlled_means_the_same_uid() -> None:
     owner = ReplicationController(metadata=ObjectMeta(name="web", uid="1"))
-    namesake = ReplicationController(metadata=ObjectMeta(name="web", uid="2"))
+    same_name = ReplicationController(metadata=ObjectMeta(name="web", uid="2"))
     reference = owners.owner_reference(GRC, owner)
     obj = Pod(metadata=ObjectMeta(name="a", owner_references=(reference,)))
     assert owners.is_controlled_by(obj, owner)
-    assert not owners.is_controlled_by(obj, namesake)
+    assert not owners.is_controlled_by(obj, same_name)

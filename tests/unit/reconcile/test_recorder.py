@@ -93,7 +93,7 @@ async def test_equal_events_that_wait_are_sent_once(
     assert event.count == 50
 
 
-async def test_old_series_starts_anew(
+async def test_old_series_starts_again(
     client: Client, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     recorder = Recorder(client, "tester", clock=clock, rng=rng, log=log)

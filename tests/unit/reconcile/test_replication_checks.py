@@ -196,12 +196,12 @@ async def test_check_l3_l4_fenced_labels_are_refused_whole_on_change(
 async def test_check_l5_watch_by_labels_gives_every_change(
     there: World,
 ) -> None:
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
     informer = there.informers.informer(CONFIGMAP, namespace="default", labels="app=x")
     informer.add_handler(
-        lambda obj: told.append(("created", obj.metadata.name)),
-        lambda _, new: told.append(("updated", new.metadata.name)),
-        lambda old: told.append(("deleted", old.metadata.name)),
+        lambda obj: reported.append(("created", obj.metadata.name)),
+        lambda _, new: reported.append(("updated", new.metadata.name)),
+        lambda old: reported.append(("deleted", old.metadata.name)),
     )
     await put(there, "one", app="x")
     await put(there, "other", app="y")
@@ -212,7 +212,7 @@ async def test_check_l5_watch_by_labels_gives_every_change(
     await there.settle(0.5)
     await there.client.delete(CONFIGMAP, "other", "default")
     await there.settle(0.5)
-    assert told == [
+    assert reported == [
         ("created", "one"),
         ("updated", "one"),
         ("created", "other"),

@@ -54,7 +54,7 @@ async def test_creation_of_the_owner_is_awaited_further(
         assert await wait_s(there.client, expectations, owner, KINDS) == 0.0
 
 
-async def test_name_of_somebody_else_is_no_creation(clock: Clock, rng: Stream, log: Logger) -> None:
+async def test_name_of_another_owner_is_no_creation(clock: Clock, rng: Stream, log: Logger) -> None:
     async with world(clock, rng, log, hands=False) as there:
         owner, expectations = await owner_of(there), Expectations(clock)
         uid = owner.metadata.uid

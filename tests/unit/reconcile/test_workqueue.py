@@ -312,7 +312,7 @@ async def test_check_32_shutdown_wakes_all_waiting_workers(clock: Clock) -> None
     assert clock.monotonic() == 1
 
 
-async def test_statistics_tell_depth_and_retries(clock: Clock) -> None:
+async def test_statistics_show_depth_and_retries(clock: Clock) -> None:
     queue: WorkQueue[str] = WorkQueue(clock)
     queue.add("a")
     queue.add("b")

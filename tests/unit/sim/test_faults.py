@@ -169,7 +169,7 @@ async def test_calm_ends_all_faults(clock: Clock, rng: Stream) -> None:
     assert clock.monotonic() == 0.0
 
 
-async def test_luck_is_each_component_s_own(clock: Clock, rng: Stream) -> None:
+async def test_randomness_is_each_component_s_own(clock: Clock, rng: Stream) -> None:
     """Traffic of one component must not move the faults of another."""
 
     async def losses(noise: int) -> list[bool]:

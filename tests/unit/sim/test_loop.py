@@ -178,7 +178,7 @@ def test_run_reports_tasks_that_were_left() -> None:
     assert kept[0].cancelled()
 
 
-def test_run_reports_errors_that_nobody_looked_at() -> None:
+def test_run_reports_errors_that_no_client_looked_at() -> None:
     async def broken() -> None:
         raise KeyError("k")
 

@@ -106,7 +106,9 @@ async def test_allowance_adds_to_the_bound(clock: Clock) -> None:
     ],
     ids=["finished", "restarts", "node lost", "no room"],
 )
-async def test_pod_that_nobody_can_help_counts(node: str, status: Document, clock: Clock) -> None:
+async def test_pod_that_no_client_can_help_counts(
+    node: str, status: Document, clock: Clock
+) -> None:
     tape = short_by_one(clock)
     tape.pod("two", node, **status)
     await clock.sleep(1000)

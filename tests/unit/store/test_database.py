@@ -167,7 +167,7 @@ def io_error() -> sqlite3.OperationalError:
     return error
 
 
-def test_io_error_on_a_full_disk_is_told_as_full(
+def test_io_error_on_a_full_disk_is_reported_as_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite's shared index is not grown by its own write calls, so it cannot tell."""

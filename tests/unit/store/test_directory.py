@@ -59,7 +59,7 @@ def test_database_path_that_is_a_directory_is_refused(tmp_path: Path) -> None:
     DataDirectory.acquire(tmp_path).release()
 
 
-def test_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(lock: int, length: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -231,10 +231,10 @@ async def test_cancelled_caller_leaves_its_write_to_land(tmp_path: Path, log: Lo
         async with Nursery() as nursery:
             crowd = Crowd(nursery)
             lane.gate.clear()
-            doomed = crowd.start(store.put("/doomed", body))
+            cancelled = crowd.start(store.put("/doomed", body))
             crowd.start(store.put("/other", body))
             await turns()
-            doomed.cancel()
+            cancelled.cancel()
             await turns()
             lane.gate.set()
         assert [entry.key for entry in crowd.done] == ["/other"]
@@ -304,9 +304,9 @@ async def test_cancelled_callers_of_a_refused_batch_are_left_alone(
         async with Nursery() as nursery:
             crowd = Crowd(nursery)
             lane.gate.clear()
-            doomed = crowd.start(store.put("/a", body))
+            cancelled = crowd.start(store.put("/a", body))
             await turns()
-            doomed.cancel()
+            cancelled.cancel()
             await turns()
             lane.failures.append(failure(FULL))
             lane.gate.set()
@@ -357,7 +357,7 @@ async def test_failed_fsync_stops_writing_for_good_but_not_reading(
         assert (await store.put("/a", body)).revision == 2
 
 
-async def test_bug_in_the_writer_fails_everybody_and_close_tells(
+async def test_bug_in_the_writer_fails_everybody_and_close_shows(
     tmp_path: Path, log: Logger
 ) -> None:
     lane = Lane()

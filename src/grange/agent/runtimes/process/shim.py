@@ -7,8 +7,8 @@ Theory of operation. The *launcher* is one process next to the server. For each 
 *shim* (a fork shares the interpreter's memory, so a shim costs a megabyte or two and starts in a
 millisecond). The shim leads its own session, so nothing that happens to the server or its
 terminal reaches it, and is a *child subreaper*: whatever the program leaves behind becomes a child
-of the shim instead of the machine's first process. The program gets a session and process group of
-its own. Its output comes to the shim through pipes and goes to log files with rotation; because
+of the shim instead of the machine's first process. The program gets a separate session and process
+group. Its output comes to the shim through pipes and goes to log files with rotation; because
 the reader is the shim, the death of the server breaks no pipe. When the program ends, the shim
 kills what is left until it has no child, writes how the program ended to ``state.json`` (fsync,
 then rename) and ends as well. The end of the shim closes its sockets: that is how a server learns
