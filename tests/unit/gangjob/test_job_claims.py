@@ -9,11 +9,10 @@ from grange.api.http import Request
 from grange.api.kinds import POD, SERVICE
 from grange.api.meta import controller_of
 from grange.api.scheme import KindInfo
-from grange.api.status import ApiError, InternalError
+from grange.api.status import ApiError, Conflict, InternalError
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.reconcile.owners import CannotAdopt
 
 KINDS = pytest.mark.parametrize("kind", [POD, SERVICE], ids=["pods", "services"])
 HOLD = ("example.com/hold",)
@@ -129,7 +128,7 @@ async def test_check_14_adoption_asks_the_server_once(
             return None
 
         world.gate = refuse
-        with pytest.raises(CannotAdopt, match="cannot read"):
+        with pytest.raises(InternalError, match="cannot read"):
             await claim(world, kind, job)
         assert reads == 1
         world.gate = lambda _: None
@@ -145,6 +144,6 @@ async def test_check_14_recreated_job_blocks_adoption_by_the_old(
         await world.client.delete(RENDERJOB, "film", "default")
         await world.add_job()
         await world.add(kind, "orphan")
-        with pytest.raises(CannotAdopt, match="is another object now"):
+        with pytest.raises(Conflict, match="is another object now"):
             await claim(world, kind, old)
         assert await owner(world, kind, "orphan") == ""

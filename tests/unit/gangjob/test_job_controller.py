@@ -126,6 +126,22 @@ async def test_duplicates_of_an_index_are_deleted_but_the_best(
         ]
 
 
+async def test_relabelled_replica_gives_its_name_back(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Labelled as index 0, the pod of index 1 would hold a name that index 1 needs."""
+    async with render_world(clock, rng, log) as world:
+        await world.add_job(frames=2)
+        await world.settle()
+        await world.client.delete(POD, "film-frame-0", "default", grace_period_s=0)
+        patch = {"metadata": {"labels": {"example.com/index": "0"}}}
+        await world.client.patch(POD, "film-frame-1", "default", patch=patch)
+        await world.settle()
+        for index in (0, 1):
+            pod = await world.client.get(POD, f"film-frame-{index}", "default")
+            assert pod.metadata.labels["example.com/index"] == str(index)
+
+
 async def test_fewer_replicas_delete_the_highest_indexes(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

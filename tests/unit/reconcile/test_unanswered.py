@@ -89,3 +89,34 @@ async def test_creation_the_cache_never_shows_is_read_when_overdue(
         await clock.sleep(OVERDUE_S)
         assert await wait_s(there.client, expectations, owner, KINDS) == 0.0
         assert expectations.expired == 0
+
+
+async def test_creation_that_the_cache_showed_before_is_settled(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The name was taken by an object of the owner, and the answer that says so was lost."""
+    async with world(clock, rng, log, hands=False) as there:
+        owner, expectations = await owner_of(there), Expectations(clock)
+        uid, store = owner.metadata.uid, there.informers.informer(POD).store
+        await add_pod(there, owner)
+        await clock.sleep(1)
+        expectations.expect_creations(uid, ["p"])
+        expectations.creation_failed(uid, "p", Timeout("no answer"))
+        assert await wait_s(there.client, expectations, owner, KINDS, caches={"": store}) == 0.0
+
+
+async def test_creation_behind_an_older_cached_object_is_awaited(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        owner, expectations = await owner_of(there), Expectations(clock)
+        uid, store = owner.metadata.uid, there.deps.informers.informer(POD).store
+        await add_pod(there, owner)
+        await clock.sleep(1)
+        there.held_watches.add("/api/v1/pods")
+        await there.client.delete(POD, "p", "default", grace_period_s=0)
+        await add_pod(there, owner)
+        expectations.expect_creations(uid, ["p"])
+        expectations.creation_failed(uid, "p", Timeout("no answer"))
+        waited = await wait_s(there.client, expectations, owner, KINDS, caches={"": store})
+        assert waited == OVERDUE_S

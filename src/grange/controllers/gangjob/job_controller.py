@@ -6,7 +6,7 @@ all that was written for it. The operator decides; its writes go through the met
 """
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,6 +32,7 @@ from grange.reconcile.control import covers
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.expectations import Expectations
+from grange.reconcile.indexer import Indexer
 from grange.reconcile.informer import Informer
 from grange.reconcile.owner_handler import DeletedFinalStateUnknown
 from grange.reconcile.recorder import WARNING, Recorder
@@ -114,6 +115,10 @@ class JobController(JobOperations[J]):
             log=log,
         )
         super().__init__(controller, config, deps.client, pods=pods, services=services, log=log)
+        self._caches: dict[str, Indexer[Any]] = {
+            POD.plural: self.pods.store,
+            SERVICE.plural: self.services.store,
+        }
         self._clock = deps.clock
         self._written = WriteTracker(deps.clock)
         self.jobs.add_handler(self._job_added, self._job_updated, self._job_deleted)
@@ -244,7 +249,9 @@ class JobController(JobOperations[J]):
             return Done()
         wait_s = self._written.remaining_s(job)
         if wait_s <= 0:
-            wait_s = await unanswered.wait_s(self.client, self.expectations, job, _EXPECTED)
+            wait_s = await unanswered.wait_s(
+                self.client, self.expectations, job, _EXPECTED, caches=self._caches
+            )
         if wait_s > 0:
             self._log.debug("job waits", key=str(key), expected=self.unsatisfied_keys(job))
             return Requeue(wait_s)

@@ -91,7 +91,7 @@ class JobOperations(Generic[J]):
         """The pods that the job controls, after adopting and releasing; do not change them.
 
         Raises:
-            ApiError, CannotAdopt: the first error of a claim; try again.
+            ApiError: the first error of a claim; try again.
         """
         return await self._pods.claim(job)
 
@@ -99,7 +99,7 @@ class JobOperations(Generic[J]):
         """The Services that the job controls, after adopting and releasing.
 
         Raises:
-            ApiError, CannotAdopt: the first error of a claim; try again.
+            ApiError: the first error of a claim; try again.
         """
         return await self._services.claim(job)
 

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from grange.api.meta import Document, ObjectKey, Resource, controller_of
 from grange.api.scheme import KindInfo
+from grange.api.status import ApiError, Conflict
 from grange.base.log import Logger
 from grange.client.client import Client
 from grange.controllers.gangjob import job_names, replica_slices
@@ -87,7 +88,8 @@ class OwnedReplicas(Generic[R, J]):
         adopted if the server, not the cache, has the job and does not delete it.
 
         Raises:
-            ApiError, CannotAdopt: the first of the errors; the other objects were still claimed.
+            Conflict: the job must not adopt; it is being deleted, or another has its name by now.
+            ApiError: the first of the errors; the other objects were still claimed.
         """
         meta = job.metadata
         selected = job_names.gen_labels(self._controller.labels, meta.name).items()
@@ -103,7 +105,7 @@ class OwnedReplicas(Generic[R, J]):
         )
         claims = await manager.claim(chain(store.by_index(_OWNED, meta.uid), orphans))
         if claims.errors:
-            raise claims.errors[0]
+            raise _answer(claims.errors[0])
         return claims.objects
 
     async def keep(
@@ -130,22 +132,29 @@ class OwnedReplicas(Generic[R, J]):
         Raises:
             ApiError: something could not be created or deleted.
         """
-        labels = self._controller.labels
-        members = replica_slices.filter_for_replica_type(labels, objects, replica_type)
+        labels, found = self._controller.labels, [*objects]
+        members = replica_slices.filter_for_replica_type(labels, found, replica_type)
         slices = replica_slices.replica_slices(labels, members, replicas, self._log)
         kept = [
-            replica_slices.best_replica(found, self._is_ready) if found else None
-            for found in slices[:replicas]
+            replica_slices.best_replica(alike, self._is_ready) if alike else None
+            for alike in slices[:replicas]
         ]
         keep = {obj.metadata.uid for obj in kept if obj is not None}
-        surplus = [
-            (obj, self._surplus_reason(obj, replicas))
+        surplus = {
+            obj.metadata.uid: (obj, self._surplus_reason(obj, replicas))
             for obj in members
             if obj.metadata.uid not in keep
-        ]
-        await self.control.delete_all(job, surplus)
-        missing = [index for index, obj in enumerate(kept) if obj is None]
-        await self.control.create_all(job, [make(index) for index in missing])
+        }
+        missing = {
+            document["metadata"]["name"]: document
+            for document in (make(index) for index, obj in enumerate(kept) if obj is None)
+        }
+        for obj in found:  # relabelled since: its name is needed, and is not free while it exists
+            name = obj.metadata.name
+            if missing.pop(name, None) is not None:
+                surplus[obj.metadata.uid] = (obj, "its labels are not those of its name")
+        await self.control.delete_all(job, [*surplus.values()])
+        await self.control.create_all(job, [*missing.values()])
         return kept
 
     def _surplus_reason(self, obj: R, replicas: int) -> str:
@@ -174,3 +183,13 @@ class OwnedReplicas(Generic[R, J]):
 def _controller_uid(obj: Resource) -> Sequence[str]:
     reference = controller_of(obj.metadata)
     return () if reference is None else (reference.uid,)
+
+
+def _answer(error: Exception) -> ApiError:
+    """The server's answer behind an error of a claim; where there is none, the cache is behind."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, ApiError):
+            return found
+        found = found.__cause__
+    return Conflict(str(error))
