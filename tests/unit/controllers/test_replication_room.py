@@ -85,12 +85,12 @@ def test_unbound_pod_stays_until_the_scheduler_has_refused_it() -> None:
 def test_services_begin_on_different_nodes() -> None:
     nodes = [f"n{number}" for number in range(5)]
     first = {
-        pod_identity.beginning_anywhere(builders.controller(f"service-{number}"), nodes)[0]
+        pod_identity.rotated_nodes(builders.controller(f"service-{number}"), nodes)[0]
         for number in range(30)
     }
     assert first == set(nodes)
     owner = builders.controller("service-1")
-    ordered = pod_identity.beginning_anywhere(owner, nodes)
+    ordered = pod_identity.rotated_nodes(owner, nodes)
     assert sorted(ordered) == nodes
     at = nodes.index(ordered[0])
     assert ordered == [*nodes[at:], *nodes[:at]]

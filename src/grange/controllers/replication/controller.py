@@ -6,7 +6,6 @@ delayed replacement), by retries of failures, and by a slow resync. ``reconciler
 
 from dataclasses import replace
 
-from grange.api.meta import ObjectKey
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
 from grange.controllers.replication import node_eligibility
@@ -19,7 +18,7 @@ from grange.controllers.replication.machine_pool_scheduler import (
 )
 from grange.controllers.replication.reconciler import Reconciler
 from grange.controllers.replication.state import ReplicationState
-from grange.reconcile.controller import Controller, Result
+from grange.reconcile.controller import Controller
 from grange.reconcile.deps import Deps
 from grange.reconcile.machine_pool import MachinePool
 from grange.reconcile.recorder import Recorder
@@ -80,7 +79,7 @@ class ReplicationService:
         )
         self.loop = Controller(
             NAME,
-            self.reconcile,
+            self._reconciler.reconcile,
             queue=WorkQueue(deps.clock, limiter),
             workers=config.workers,
             clock=deps.clock,
@@ -104,15 +103,6 @@ class ReplicationService:
                 sweeps = self._collector.run(self._rng, every_s, self._listers.uids)
                 nursery.start(sweeps, name="replication machine collector")
             nursery.start(self.loop.run(), name="replication loop")
-
-    async def reconcile(self, key: ObjectKey) -> Result:
-        """Bring one controller's pods and status a step closer to its spec.
-
-        Raises:
-            Terminal: the spec cannot be acted on.
-            GrangeError: a write failed; to be tried again.
-        """
-        return await self._reconciler.reconcile(key)
 
     async def _resync(self) -> None:
         while True:

@@ -91,7 +91,7 @@ class Listers:
         return node is not None and nodes.is_ready(node)
 
     def every_node_has_zone(self) -> bool:
-        """Whether there are nodes, and each says in which zone it is."""
+        """Whether there are nodes, and each has the label of its zone."""
         nodes_ = self.nodes.store
         return len(nodes_) > 0 and not nodes_.by_index(_WITHOUT_ZONE, _YES)
 

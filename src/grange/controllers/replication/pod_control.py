@@ -53,7 +53,7 @@ class PodControl:
         expectations: what each controller waits to see in the listers.
         recorder: records events for users.
         clock: for timestamps.
-        zoned: whether every node says in which zone it is.
+        zoned: whether every node has the label of its zone.
     """
 
     def __init__(

@@ -227,7 +227,7 @@ class PodPlanner:
             for pod in self.inputs.owned
             if pod.metadata.uid not in vanishing
         }
-        ordered = pod_identity.beginning_anywhere(self.controller, sorted(group.eligible))
+        ordered = pod_identity.rotated_nodes(self.controller, sorted(group.eligible))
         return [node for node in ordered if node not in occupied]
 
     def _stranded(self, group: _Group) -> list[Pod]:

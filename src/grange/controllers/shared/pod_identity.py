@@ -97,7 +97,7 @@ def name_for_node(controller: ReplicationController, node: str, taken: Container
     return names.shortened(plain, names.digest(controller.metadata.uid, node))
 
 
-def beginning_anywhere(controller: ReplicationController, nodes: Sequence[str]) -> list[str]:
+def rotated_nodes(controller: ReplicationController, nodes: Sequence[str]) -> list[str]:
     """Nodes in order, from an offset that depends on namespace and name of the controller."""
     if not nodes:
         return []
