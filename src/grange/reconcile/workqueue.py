@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
-from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
+from grange.base.backoff import FailureLimiter
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 
@@ -32,17 +32,6 @@ class ShutDown(GrangeError):
 def field_limiter() -> FailureLimiter:
     """The field's default: 5 ms·2ⁿ up to 1000 s for an item, 10/s after a burst of 100 overall."""
     return FailureLimiter()
-
-
-def embedded_limiter() -> FailureLimiter:
-    """For a server in the same process: the per-item delays, and hardly any overall bucket.
-
-    The field's bucket protects a remote API server from a storm of retries; in one process it
-    would only keep many keys that failed together waiting for each other.
-    """
-    return FailureLimiter(
-        exponential=Exponential(), bucket=TokenBucket(rate_per_s=1000.0, burst=10_000)
-    )
 
 
 @dataclass(frozen=True, slots=True)

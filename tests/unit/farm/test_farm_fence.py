@@ -7,10 +7,8 @@ from contextlib import suppress
 import pytest
 from tests.support.farm_fixtures import FARM, Hand, OneWriter, create, join, nothing, owners
 
-from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import CONFIGMAP, LEASE, POD, REPLICATIONCONTROLLER
-from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey
 from grange.api.status import ApiError, Conflict, NotFound, Timeout, TooManyRequests
 from grange.base.clock import Clock
@@ -20,10 +18,7 @@ from grange.reconcile.controller import Done, Result
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.deletion_guard import DeletionGuardConfig
 from grange.reconcile.farm.errors import ClaimNotHeld, DeletionsHeld, Fenced
-from grange.reconcile.farm.fenced_client import FencedClient, PassFence, at_work
-from grange.reconcile.farm.leases import Token
-from grange.reconcile.farm.member_session import Session
-from grange.reconcile.farm.ownership import Claim
+from grange.reconcile.farm.fenced_client import FencedClient, PassFence
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World
 
@@ -199,65 +194,6 @@ async def test_weakness_w1_release_waits_for_the_pass_in_flight(world: World, cl
     b = join(world, "b", busy_s=3.0, again_s=0.5)
     await clock.sleep(15)
     assert len(a.held) == len(b.held) == 1, "OneWriter has seen every write of the handover"
-
-
-async def test_intent_is_compared_and_set_on_the_claimed_object(world: World, clock: Clock) -> None:
-    wrote: list[str] = []
-
-    async def act(hand: Hand, key: ObjectKey) -> Result:
-        client = hand.farm.client
-        obj = await client.get(REPLICATIONCONTROLLER, key.name, key.namespace)
-        intent = {"status": {"observedGeneration": 1}}
-        answer = await client.compare_and_set(
-            REPLICATIONCONTROLLER, obj, intent, subresource="status"
-        )
-        wrote.append(answer.metadata.resource_version)
-        with pytest.raises(Conflict):
-            await client.compare_and_set(
-                REPLICATIONCONTROLLER,
-                obj,
-                {"status": {"observedGeneration": 2}},
-                subresource="status",
-            )
-        other = await client.get(REPLICATIONCONTROLLER, "other", key.namespace)
-        with pytest.raises(ClaimNotHeld, match="not what this pass is about"):
-            await client.compare_and_set(REPLICATIONCONTROLLER, other, intent)
-        return Done()
-
-    async def only_s(hand: Hand, key: ObjectKey) -> Result:
-        return await act(hand, key) if key.name == "s" else Done()
-
-    a = join(world, "a", act=only_s)
-    await create(world, "s", "other")
-    await clock.sleep(3)
-    assert len(wrote) == 1
-    obj = await world.client.get(REPLICATIONCONTROLLER, "s", "default")
-    assert obj.status.observed_generation == 1
-    with pytest.raises(ClaimNotHeld):
-        await a.farm.client.compare_and_set(REPLICATIONCONTROLLER, obj, {})
-
-
-async def test_intent_of_a_pass_loses_to_a_later_claim(world: World, clock: Clock) -> None:
-    """Even if the pass does not know yet, and believes in its session: the object knows."""
-    session = Session(Token("a", "x", 1), clock, clock.elapsed() + 10)
-    await create(world, "s")
-
-    async def named(token: Token) -> ReplicationController:
-        mark = {"metadata": {"annotations": {OWNER_ANNOTATION: str(token)}}}
-        return await world.client.patch(REPLICATIONCONTROLLER, "s", "default", patch=mark)
-
-    obj = await named(session.token)
-    at_work.set(Claim(obj, session))
-    client = FencedClient(world.client, PassFence(session), clock=clock)
-    change = {"metadata": {"labels": {"x": "y"}}}
-    obj = await client.compare_and_set(REPLICATIONCONTROLLER, obj, change)
-    assert obj.metadata.labels == {"x": "y"}
-    await named(Token("b", "y", 1))
-    with pytest.raises(Conflict):
-        await client.compare_and_set(REPLICATIONCONTROLLER, obj, change)
-    live = await client.get(REPLICATIONCONTROLLER, "s", "default")
-    with pytest.raises(ClaimNotHeld, match="bears b_y/1"):
-        await client.compare_and_set(REPLICATIONCONTROLLER, live, change)
 
 
 async def test_deleted_lease_frees_nothing_until_its_session_is_over(

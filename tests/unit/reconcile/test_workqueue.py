@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
-from grange.reconcile.workqueue import Core, ShutDown, WorkQueue, embedded_limiter, field_limiter
+from grange.reconcile.workqueue import Core, ShutDown, WorkQueue, field_limiter
 
 ITEMS = st.sampled_from("abcd")
 
@@ -196,11 +196,6 @@ def test_check_31_overall_bucket_throttles_after_its_burst() -> None:
     delays = [limiter.when(number, 0.0) for number in range(103)]
     assert delays[99] == 0.005
     assert delays[100:] == [pytest.approx(0.1), pytest.approx(0.2), pytest.approx(0.3)]
-
-
-def test_embedded_limiter_does_not_make_keys_wait_for_each_other() -> None:
-    limiter = embedded_limiter()
-    assert {limiter.when(number, 0.0) for number in range(5000)} == {0.005}
 
 
 def test_check_32_shutdown_drains_then_stops() -> None:

@@ -4,7 +4,7 @@ It sits under the verbs, at the one seam that all of them use, so that no write 
 a write is sent, its *fence* is asked: the session must last and the object must be held. While it is
 under way it is bounded by what is left of the session; what has left the machine by then cannot be
 called back, which is why sessions end a margin before anybody can take their place, creations have
-deterministic names, deletions carry UIDs, and intent goes through ``compare_and_set`` first.
+deterministic names, deletions carry UIDs, and intent is first written down under compare-and-set.
 
 Whose pass a write belongs to is a property of the task that writes (and of its children), as its
 cancellation is. The farm sets it where it starts a pass; nothing else does.
@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from grange.api.http import Request, Response
-from grange.api.meta import Document, Resource, preconditions
-from grange.api.scheme import KindInfo
+from grange.api.meta import Resource
 from grange.api.status import Timeout
 from grange.base.clock import Clock
 from grange.client.client import Client
-from grange.reconcile.farm.errors import ClaimNotHeld, Fenced
-from grange.reconcile.farm.ownership import Claim, owner_text, ownership
+from grange.reconcile.farm.errors import Fenced
+from grange.reconcile.farm.ownership import Claim
 
 R = TypeVar("R", bound=Resource)
 
@@ -181,38 +180,4 @@ class FencedClient(Client):
     ) -> None:
         super().__init__(
             _FencedTransport(inner, fence, clock, deletion_guard, refused), clock=clock
-        )
-
-    async def compare_and_set(
-        self, kind: KindInfo[R], obj: R, patch: Document, *, subresource: str = ""
-    ) -> R:
-        """Write on the claimed object itself, if nothing has happened to it since it was read.
-
-        This is how intent is put down before its consequences are set in motion. A member that takes the
-        object over writes on it first, so a pass of an earlier session loses here, however late its
-        request arrives.
-
-        Args:
-            kind: of the object.
-            obj: the object as the pass read it; it must bear the pass's claim.
-            patch: a merge patch; ``metadata.uid`` and ``resourceVersion`` are put into it.
-            subresource: e.g. ``status``.
-
-        Raises:
-            ClaimNotHeld: the object is not the one that this pass holds, or bears another claim.
-            Conflict: it has changed since, by anybody's hand.
-        """
-        claim = at_work.get()
-        if claim is None or claim.uid != obj.metadata.uid:
-            raise ClaimNotHeld(f"{kind.qualified} {obj.key} is not what this pass is about")
-        if ownership(obj) != claim.session.token:
-            raise ClaimNotHeld(f"{kind.qualified} {obj.key} bears {owner_text(obj) or 'no claim'}")
-        fence = preconditions(obj.metadata)
-        fenced = {**patch, "metadata": {**(patch.get("metadata") or {}), **fence}}
-        return await self.patch(
-            kind,
-            obj.metadata.name,
-            obj.metadata.namespace,
-            patch=fenced,
-            subresource=subresource,
         )
