@@ -309,13 +309,3 @@ _FIELDS = (
 
 FIELDS: dict[str, Field] = {field.path: field for field in _FIELDS}
 """Path to entry."""
-
-
-def field_of(path: str) -> Field | None:
-    """The entry that covers a path, the longest that there is."""
-    while path:
-        found = FIELDS.get(path)
-        if found is not None:
-            return found
-        path = path[:-2] if path.endswith("[]") else path.rpartition(".")[0]
-    return None

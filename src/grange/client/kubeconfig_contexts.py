@@ -10,11 +10,9 @@ from grange.api.meta import Document
 from grange.client.errors import KubeconfigError
 from grange.client.kubeconfig_edit import edited
 from grange.client.kubeconfig_entries import (
-    KINDS,
     entries,
     free_name,
     home_of,
-    mark_of,
     with_context,
 )
 from grange.client.kubeconfig_file import parse, read, text_of
@@ -89,33 +87,6 @@ def merge(  # noqa: PLR0913  an entry's parts, and where it goes
         if wanted != document:
             replace(path, _rewritten(path, text, document, wanted))
         return Merged(name, wanted["current-context"] == name)
-
-
-def remove(path: Path, name: str) -> None:
-    """Take Grange's context of this name, its cluster and its user out of a file, if they are there.
-
-    If it was the current context, there is none afterwards.
-
-    Raises:
-        KubeconfigError: as for ``merge``.
-    """
-    if not path.exists():
-        return
-    with locked(path):
-        document = read(path)
-        if document is None:
-            return
-        parse(path, document)
-        changed = dict(document)
-        for kind in KINDS:
-            items = document.get(f"{kind}s") or ()
-            changed[f"{kind}s"] = [
-                item for item in items if item["name"] != name or mark_of(item.get(kind)) is None
-            ]
-        if document.get("current-context") == name and home_of(document, name) is not None:
-            changed["current-context"] = ""
-        if any(changed[key] != (document.get(key) or []) for key in changed):
-            replace(path, _rewritten(path, text_of(path), document, changed))
 
 
 def current_home(paths: Sequence[Path]) -> tuple[str, str | None]:

@@ -9,7 +9,7 @@ from tests.unit.api.documents import container, controller, pod
 
 from grange.api import schema, unsupported
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
-from grange.api.pod_fields import FIELDS, TOKEN_MOUNT, Support, field_of
+from grange.api.pod_fields import FIELDS, TOKEN_MOUNT, Field, Support
 from grange.api.schema import builtin
 from grange.api.validation import validate
 
@@ -47,6 +47,16 @@ def sample(path: str, leaf: Document) -> Document:
     if path.endswith("s[].image"):
         spec[path.partition("[")[0]][0]["command"] = ["serve"]
     return spec
+
+
+def field_of(path: str) -> Field | None:
+    """The entry that covers a path, the longest that there is."""
+    while path:
+        found = FIELDS.get(path)
+        if found is not None:
+            return found
+        path = path[:-2] if path.endswith("[]") else path.rpartition(".")[0]
+    return None
 
 
 def indexed(path: str) -> str:

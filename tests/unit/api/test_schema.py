@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from tests.unit.api.documents import container, controller, pod, typical_pod
 
 from grange.api import codec, schema
-from grange.api.kinds import BUILT_IN, CONFIGMAP, EVENT, LEASE, NODE, POD, REPLICATIONCONTROLLER
+from grange.api.kinds import BUILT_IN, CONFIGMAP, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Resource
 from grange.api.schema import checking
 from grange.api.schema.definitions import Definitions, Schema, builtin
@@ -371,11 +371,6 @@ def test_controller_defaults_come_from_its_schema() -> None:
     assert document["status"] == {"replicas": 0}
     # What the pods get is decided when they are made: a later default must not look like a change.
     assert document["spec"]["template"]["spec"] == pod()["spec"]
-
-
-def test_warm_compiles_all_kinds() -> None:
-    checking.warm((EVENT, LEASE, NODE))
-    assert EVENT in checking._by_kind
 
 
 def test_checked_documents_survive_defaults_and_encoding() -> None:

@@ -226,17 +226,6 @@ def test_merge_follows_a_symbolic_link(tmp_path: Path) -> None:
     assert kubeconfig.load([real]).context == "grange"
 
 
-def test_remove_takes_only_our_entries(tmp_path: Path) -> None:
-    path = save(tmp_path / "config", config())
-    before = yaml.safe_load(path.read_text())
-    kubeconfig_contexts.merge(path, "grange", "https://g", CA, "t", switch=True)
-    kubeconfig_contexts.remove(path, "grange")
-    assert yaml.safe_load(path.read_text()) == {**before, "current-context": ""}
-    kubeconfig_contexts.remove(path, "grange")
-    kubeconfig_contexts.remove(tmp_path / "missing", "grange")
-    assert not (tmp_path / "missing").exists()
-
-
 def test_unwritable_place_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(KubeconfigError, match="file/config"):

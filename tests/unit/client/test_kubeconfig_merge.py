@@ -67,8 +67,6 @@ def test_comments_order_and_current_context_survive(tmp_path: Path) -> None:
     merge(path, server="https://127.0.0.1:7443")
     assert kubeconfig.load([path], "demo").server == "https://127.0.0.1:7443"
     assert comments(path.read_text()) == comments(COMMENTED)
-    kubeconfig_contexts.remove(path, "demo")
-    assert path.read_text() == COMMENTED
 
 
 def test_foreign_entry_of_the_name_is_not_touched(tmp_path: Path) -> None:
@@ -120,13 +118,6 @@ def test_names_that_are_all_taken_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="belong to something else"):
         merge(path)
     assert path.read_bytes() == before
-
-
-def test_remove_leaves_foreign_entries_of_the_name(tmp_path: Path) -> None:
-    path = tmp_path / "config"
-    path.write_text(COMMENTED)
-    kubeconfig_contexts.remove(path, "prod")
-    assert path.read_text() == COMMENTED
 
 
 def test_style_that_cannot_be_extended_keeps_its_comments(tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ from grange.api.scheme import Column, KindInfo
 from grange.api.status import Cause
 from grange.api.validation.causes import Faults
 
-TYPES = ("Normal", "Warning")
-
 
 class ObjectReference(View, frozen=True):
     """Which object, and which part of it."""

@@ -1,6 +1,6 @@
 """Checking and completing documents against the schema of their kind."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -133,9 +133,3 @@ def apply_defaults(document: Document, info: AnyKind) -> None:
     if fill is not None:
         fill(document)
     info.default(document)
-
-
-def warm(kinds: Iterable[AnyKind]) -> None:
-    """Compile ahead of the first request; about a tenth of a second for all built-in kinds."""
-    for info in kinds:
-        _compiled(info)

@@ -15,7 +15,6 @@ from grange.api.scheme import AnyKind
 Schema: TypeAlias = Document
 
 PREFIX = "#/definitions/"
-CORE = "io.k8s.api.core.v1"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 KEEPS_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING = "x-kubernetes-int-or-string"

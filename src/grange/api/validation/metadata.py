@@ -8,7 +8,6 @@ from grange.api.meta import Document
 from grange.api.validation.causes import Faults
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024
-GENERATED_SUFFIX = 5
 _STANDARD_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
 
 

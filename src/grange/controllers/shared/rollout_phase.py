@@ -86,9 +86,6 @@ ROLLOUT: Mapping[tuple[RolloutPhase, RolloutEvent], RolloutPhase] = {
 }
 """The next phase by phase and event; other events cannot happen."""
 
-MOVING = frozenset({RolloutPhase.PROGRESSING, RolloutPhase.ROLLING_BACK, RolloutPhase.FAILED})
-"""Phases in which replicas move between the sides."""
-
 
 def diagrams() -> dict[str, str]:
     """The diagram by its name, for the documentation."""
