@@ -1,0 +1,14 @@
+"""What holds for all tests: profile ``ci`` of Hypothesis gives the same examples in every run."""
+
+from contextlib import ExitStack
+
+import pytest
+from tests.support.repeatable_examples import without_local_constants
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep what is loaded out of the examples."""
+    if config.getoption("--hypothesis-profile") == "ci":
+        stack = ExitStack()
+        stack.enter_context(without_local_constants())
+        config.add_cleanup(stack.close)

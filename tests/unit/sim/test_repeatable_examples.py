@@ -1,0 +1,38 @@
+"""Examples of the profile ``ci`` do not depend on the modules that were loaded before."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from tests.support.repeatable_examples import without_local_constants
+
+CONSTANT = 7_000_000_000_000_001
+
+
+def drawn() -> list[int]:
+    """Integers, many enough for some of Hypothesis' constants."""
+    found: list[int] = []
+
+    @settings(max_examples=400, derandomize=True, deadline=None, database=None)
+    @given(st.lists(st.integers(), max_size=20))
+    def draw(numbers: list[int]) -> None:
+        found.extend(numbers)
+
+    draw()
+    return found
+
+
+def test_examples_ignore_constants_of_loaded_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loaded_late.py").write_text(f"VALUES = [{CONSTANT}]\n")
+    spec = importlib.util.spec_from_file_location("loaded_late", tmp_path / "loaded_late.py")
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    with without_local_constants():
+        before = drawn()
+        monkeypatch.setitem(sys.modules, "loaded_late", module)
+        assert drawn() == before
+    assert CONSTANT not in before
