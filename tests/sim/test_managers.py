@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import pytest
 from tests.sim.test_replication import BAD_NETWORK, MOST, NODES, crashes, kept, service
 
 from grange.api.farm_protocol import OWNER_ANNOTATION
@@ -54,6 +55,7 @@ async def bearers(world: World) -> dict[str, str]:
     return found
 
 
+@pytest.mark.seeds(6)
 async def test_crews_share_work_and_survive_faults(
     seed: int, log: Logger, records: Records
 ) -> None:

@@ -189,7 +189,7 @@ def wishes(world: World, draw: Stream) -> list[Disturbance]:
     return [relabel, relabel, relabel, drain, lose_owner, lose_owner]
 
 
-@pytest.mark.seeds(15)
+@pytest.mark.seeds(8)
 async def test_members_move_and_roll_services_and_none_is_ever_short(
     seed: int, log: Logger, records: Records
 ) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+import pytest
 from tests.sim.lateness import late_writes
 from tests.sim.test_replication import BAD_NETWORK, ROOMY, crashes, populate, service
 
@@ -191,6 +192,7 @@ def besides(world: World, machines: Mapping[str, FakeMachine]) -> list[str]:
     return [name for name in world.components if name not in agents]
 
 
+@pytest.mark.seeds(6)
 async def test_templates_roll_out_among_misfortunes(
     seed: int, log: Logger, records: Records
 ) -> None:

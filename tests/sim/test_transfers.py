@@ -78,7 +78,7 @@ async def nothing_lost(world: World, pool: SimulatedPool) -> bool:
     return {name for name, holder in (await pool.holders()).items() if holder} <= used
 
 
-@pytest.mark.seeds(15)
+@pytest.mark.seeds(8)
 async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
     seed: int, log: Logger, records: Records
 ) -> None:
