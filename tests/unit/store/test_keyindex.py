@@ -1,19 +1,12 @@
 """The sorted key index against a sorted list."""
 
-import pytest
 from hypothesis import given, settings, strategies as st
 
-from grange.store import keyindex
 from grange.store.keyindex import KeyIndex, prefix_end
 
 ALPHABET = "ab/é\ud7ff\U0010ffff"
 keys = st.text(alphabet=ALPHABET, min_size=1, max_size=5)
 texts = st.text(alphabet=ALPHABET, max_size=5)
-
-
-@pytest.fixture(autouse=True)
-def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyindex, "_CHUNK", 4)
 
 
 @settings(max_examples=300, deadline=None)
