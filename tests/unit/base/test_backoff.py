@@ -83,7 +83,7 @@ def test_no_window_grants_more_than_burst_and_rate(
 
 @pytest.mark.parametrize(("rate", "burst"), [(0.0, 1), (-1.0, 1), (1.0, 0)])
 def test_bucket_that_never_grants_is_refused(rate: float, burst: int) -> None:
-    with pytest.raises(ValueError, match="turn"):
+    with pytest.raises(ValueError, match="must be positive"):
         TokenBucket(rate_per_s=rate, burst=burst)
 
 
