@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.e2e.kubectl import find
@@ -80,14 +81,16 @@ def test_a_missing_or_terminating_namespace_is_named(plane: Plane) -> None:
     plane.grange(
         "apply", "-f", "-", stdin="{apiVersion: v1, kind: Namespace, metadata: {name: ns}}"
     )
-    stubborn = json.loads(pod("stubborn", "sh", "-c", "trap '' TERM; while :; do sleep 1; done"))
-    stubborn["spec"]["terminationGracePeriodSeconds"] = 3
-    plane.grange("apply", "-n", "ns", "-f", "-", "--wait", stdin=json.dumps(stubborn))
+    held: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap"}
+    held["metadata"] = {"name": "held", "finalizers": ["example.org/hold"]}
+    plane.grange("apply", "-n", "ns", "-f", "-", stdin=json.dumps(held))
     plane.grange("delete", "namespace", "ns", "--no-wait")
     reported = plane.grange("apply", "-n", "ns", "-f", "-", stdin=pod("late", "true"), code=1)
     assert "ns" in reported
     assert "terminat" in reported
-    plane.grange("wait", "namespace/ns", "--for", "delete", "--timeout", "30s")
+    held["metadata"]["finalizers"] = []
+    plane.grange("apply", "-n", "ns", "-f", "-", stdin=json.dumps(held))
+    plane.grange("wait", "namespace/ns", "--for", "delete", "--timeout", "60s")
 
 
 def test_a_program_that_is_not_there_says_so_in_the_pod(plane: Plane) -> None:
