@@ -1,7 +1,15 @@
 # Generated from the table in __init__.py by `make update`.
+from grange.api.kinds.batchjob import (
+    BatchJob as BatchJob,
+    JOB as JOB,
+)
 from grange.api.kinds.configmap import (
     CONFIGMAP as CONFIGMAP,
     ConfigMap as ConfigMap,
+)
+from grange.api.kinds.cronjob import (
+    CRONJOB as CRONJOB,
+    CronJob as CronJob,
 )
 from grange.api.kinds.gangjob import (
     GANGJOB as GANGJOB,

@@ -32,6 +32,7 @@ NAMED_AFTER_SUBJECT = {
     "cli/printers": "one module for a kind",
     "cli/verbs": "one module for a verb",
     "controllers/gangjob/frameworks": "one module for a framework",
+    "controllers/gangjob/adapters": "one module for a kind",
     "scheduler/plugins": "one module for a plugin",
 }
 

@@ -19,7 +19,7 @@ _NAME = "Name"  # the first column of every table that Kubernetes prints
 
 def installable(kinds: Iterable[AnyKind]) -> list[AnyKind]:
     """The kinds that a Kubernetes API server needs a definition of: those that have their own schema."""
-    return [info for info in kinds if info.definitions]
+    return [info for info in kinds if info.schema in info.definitions]
 
 
 def definition(info: AnyKind) -> Document:

@@ -29,5 +29,10 @@ def warnings(
                 f"{at}.restartPolicy: no effect: {entry(path, name)}.restartPolicy decides "
                 "(SettedPodTemplateRestartPolicy)"
             )
-        yield from unsupported.command_warnings(spec, at)
-        yield from unsupported.warnings(unsupported.find(spec, at))
+        yield from of_spec(spec, at)
+
+
+def of_spec(spec: Document, path: str) -> Iterator[str]:
+    """What has no effect in the spec of a template."""
+    yield from unsupported.command_warnings(spec, path)
+    yield from unsupported.warnings(unsupported.find(spec, path))

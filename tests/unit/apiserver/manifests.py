@@ -335,6 +335,31 @@ PARTS: dict[str, Any] = {
             "progress": {"percent": 1.5},
         },
     },
+    "Job": {
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": 2,
+            "parallelism": 2,
+            "backoffLimitPerIndex": 1,
+            "podFailurePolicy": {
+                "rules": [
+                    {"action": "Count", "onExitCodes": {"operator": "In", "values": [1]}},
+                    {"action": "Ignore", "onPodConditions": [{"type": "A", "status": "True"}]},
+                ]
+            },
+            "successPolicy": {"rules": [{"succeededIndexes": "0", "succeededCount": 1}]},
+            "template": template(restartPolicy="Never"),
+        },
+        "status": {"active": 1, "gangJob": {"phase": "Running"}},
+    },
+    "CronJob": {
+        "spec": {
+            "schedule": "* * * * *",
+            "timeZone": "Etc/UTC",
+            "jobTemplate": {"spec": {"template": template(restartPolicy="Never")}},
+        },
+        "status": {"active": [{"name": "a"}]},
+    },
     "TFJob": {
         "spec": {
             "tfReplicaSpecs": {"Worker": {"template": template("tensorflow")}},

@@ -1,7 +1,9 @@
 """The built-in kinds: one module a kind, one line here."""
 
 from grange.api.kinds.auditrecord import AUDITRECORD
+from grange.api.kinds.batchjob import JOB
 from grange.api.kinds.configmap import CONFIGMAP
+from grange.api.kinds.cronjob import CRONJOB
 from grange.api.kinds.endpoints import ENDPOINTS
 from grange.api.kinds.endpointslice import ENDPOINTSLICE
 from grange.api.kinds.event import EVENT
@@ -33,6 +35,8 @@ BUILT_IN: tuple[AnyKind, ...] = (
     SECRET,
     SERVICE,
     SERVICEACCOUNT,
+    JOB,
+    CRONJOB,
     LEASE,
     ENDPOINTSLICE,
     REPLICATIONCONTROLLER,
@@ -51,10 +55,12 @@ __all__ = [
     "AUDITRECORD",
     "BUILT_IN",
     "CONFIGMAP",
+    "CRONJOB",
     "ENDPOINTS",
     "ENDPOINTSLICE",
     "EVENT",
     "GANGJOB",
+    "JOB",
     "LEASE",
     "NAMESPACE",
     "NODE",

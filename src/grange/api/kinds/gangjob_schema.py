@@ -102,7 +102,9 @@ _RULE: dict[str, Document] = {
 
 _FAILURE: dict[str, Document] = {
     "maxRestarts": schema_builder.whole(
-        "Charged restarts of the whole job before it fails; no limit by default.", **_NOT_NEGATIVE
+        "Restarts by this policy before the job fails. A failure that matches no rule and that its "
+        "role does not restart restarts the job where this is given, and fails it otherwise.",
+        **_NOT_NEGATIVE,
     ),
     "restartStrategy": schema_builder.text(
         "BlockingRecreate creates no pod of a restarted job before all old ones are gone.",

@@ -54,6 +54,9 @@ def status_fields(name: str) -> dict[str, Document]:
         "lastReconcileTime": _time("Written by other controllers; kept."),
         "replicaStatuses": roles(f"{name}RoleStatus", "Counts of pods, by role."),
         "restarts": schema_builder.whole("Restarts that are charged."),
+        "restartsTowardsMax": schema_builder.whole(
+            "Those of them that the failure policy made, compared with its limit."
+        ),
         "unchargedRestarts": schema_builder.whole("Restarts that disruptions and rules caused."),
         "countedPods": schema_builder.several(
             {"type": "string"},

@@ -55,12 +55,14 @@ class KubeflowFramework:
         port_name: of the port that members of the job reach each other by.
         port: its number, where the template has none of that name.
         restart_policy: where a role names none.
+        servers: roles that do not end by themselves.
     """
 
     rules: KubeflowRules
     port_name: str
     port: int
     restart_policy: str
+    servers: tuple[str, ...] = ()
 
     def complete(self, document: Document) -> None:
         """Put the port into the framework's container where it is missing, in place."""

@@ -23,6 +23,7 @@ TENSORFLOW = KubeflowFramework(
     port_name="tfjob-port",
     port=2222,
     restart_policy="Never",
+    servers=("PS",),
 )
 
 

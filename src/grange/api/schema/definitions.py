@@ -75,7 +75,7 @@ _by_kind: WeakKeyDictionary[AnyKind, Definitions] = WeakKeyDictionary()
 
 def definitions_of(info: AnyKind) -> Definitions:
     """What a kind's schema may refer to."""
-    if not info.definitions or builtin().get(info.schema) is info.definitions.get(info.schema):
+    if all(builtin().get(name) is schema for name, schema in info.definitions.items()):
         return builtin()
     found = _by_kind.get(info)
     if found is None:

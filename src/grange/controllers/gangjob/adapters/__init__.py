@@ -1,4 +1,11 @@
-"""Adapters: one module for each kind of job that the controller acts on."""
+"""Adapters: one module for each kind of job.
+
+Owns: what a document of the kind means in the words of the core, and how its status is written.
+Never: decides anything about pods.
+Flow: typed view → ``conversion.check_spec`` → ``JobModel``; ``JobStatus`` → document.
+Concurrency: pure functions of frozen values.
+Start reading at: ``gangjob``.
+"""
 
 from typing import Any
 
@@ -6,4 +13,4 @@ from grange.controllers.gangjob.adapter import JobAdapter
 from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER
 
 ADAPTERS: tuple[JobAdapter[Any], ...] = (GANGJOB_ADAPTER,)
-"""One a kind."""
+"""Of the kinds that have a controller, one each."""

@@ -1,103 +1,121 @@
-"""GangJob of grange.dev."""
+"""GangJob of grange.dev as the core sees it."""
 
-import msgspec
+from collections.abc import Mapping
 
-from grange.api import index_ranges
+from grange.api import index_ranges, names
 from grange.api.job_status import JobStatus
-from grange.api.kinds import GANGJOB
-from grange.api.kinds.gangjob import GangJob, GangJobFailureRule, GangJobRole
-from grange.api.kinds.run_policy import JobScheduling
+from grange.api.kinds.gangjob import (
+    GANGJOB,
+    GangJob,
+    GangJobFailurePolicy,
+    GangJobFailureRule,
+    GangJobRole,
+    GangJobSuccessPolicy,
+)
 from grange.api.meta import Document
+from grange.api.scheme import KindInfo
 from grange.controllers.gangjob.adapter import JobLabels
-from grange.controllers.gangjob.job_names import gen_general_name
+from grange.controllers.gangjob.adapters.conversion import (
+    check_spec,
+    common_fields,
+    document_of,
+    run_fields,
+    with_selectors,
+)
 from grange.controllers.gangjob.model import (
     Await,
-    CleanPodPolicy,
     ExitCodeMatch,
     FailureAction,
     FailureRule,
-    GangBackend,
     JobModel,
     JobRole,
     RestartPolicy,
     RoleDependency,
-    SchedulingPolicy,
     SuccessRule,
 )
-
-MANAGER = "grange.dev/gangjob-controller"
-"""Value of ``spec.runPolicy.managedBy`` for this controller; absent means the same."""
 
 
 class GangJobAdapter:
     """Converts GangJobs."""
 
-    kind = GANGJOB
-    labels = JobLabels(
-        operator=("grange.dev/job-operator", "gangjob"),
-        job="grange.dev/job-name",
-        role="grange.dev/replica-type",
-        index="grange.dev/replica-index",
-    )
+    @property
+    def kind(self) -> KindInfo[GangJob]:
+        """GangJob."""
+        return GANGJOB
+
+    @property
+    def labels(self) -> JobLabels:
+        """The labels of its pods."""
+        return JobLabels(
+            operator=("grange.dev/job-operator", "gangjob"),
+            job="grange.dev/job-name",
+            role="grange.dev/replica-type",
+            index="grange.dev/replica-index",
+        )
 
     def model(self, job: GangJob) -> JobModel:
-        """What is wanted."""
-        meta, spec, policy = job.metadata, job.spec, job.spec.run_policy
-        failure = spec.failure_policy
-        success = spec.success_policy
+        """What is wanted.
+
+        Raises:
+            InvalidJob: the spec breaks a rule that the server did not check.
+        """
+        check_spec(GANGJOB, job)
+        spec = job.spec
+        failure = spec.failure_policy or GangJobFailurePolicy()
+        # A limit of restarts without a rule is a wish to have the job restarted.
+        default = (
+            FailureAction.FAIL_JOB if failure.max_restarts is None else FailureAction.RESTART_JOB
+        )
         return JobModel(
-            kind=GANGJOB.kind,
-            namespace=meta.namespace,
-            name=meta.name,
-            uid=meta.uid,
-            generation=meta.generation or 0,
-            roles=tuple(_role(name, role) for name, role in spec.replica_specs.items()),
+            **common_fields(GANGJOB.kind, job.metadata),
+            **run_fields(spec.run_policy),
+            roles=_roles(spec.replica_specs),
             framework=spec.framework,
-            clean_pod_policy=CleanPodPolicy(policy.clean_pod_policy),
-            ttl_s=policy.ttl_seconds_after_finished,
-            active_deadline_s=policy.active_deadline_seconds,
-            backoff_limit=policy.backoff_limit,
-            suspend=policy.suspend,
-            managed=policy.managed_by in {None, MANAGER},
-            failure_rules=tuple(map(_rule, failure.rules)) if failure else (),
-            max_restarts=failure.max_restarts if failure else None,
-            blocking_restart=bool(failure and failure.restart_strategy == "BlockingRecreate"),
-            success=(
-                SuccessRule(
-                    any_of=success.operator == "Any",
-                    roles=frozenset(success.roles),
-                    indexes=index_ranges.parse(success.indexes) if success.indexes else None,
-                    count=success.count,
-                )
-                if success
-                else SuccessRule(),
-            ),
-            scheduling=_scheduling(policy.scheduling_policy),
-            deleting=bool(meta.deletion_timestamp),
+            failure_rules=tuple(_failure_rule(rule) for rule in failure.rules),
+            max_restarts=failure.max_restarts,
+            blocking_restart=failure.restart_strategy == "BlockingRecreate",
+            default_action=default,
+            success=(_success_rule(spec.success_policy),),
         )
 
     def status(self, job: GangJob) -> JobStatus:
-        """What was written last."""
-        return job.status
+        """What was written last, with the selectors of the roles."""
+        return with_selectors(job.status, self.labels, job.metadata.name, job.spec.replica_specs)
 
     def status_document(self, status: JobStatus) -> Document:
-        """The status in the shape of the kind."""
-        document: Document = msgspec.to_builtins(status)
-        return document
+        """The status as GangJob has it."""
+        return document_of(status)
 
     def pod_name(self, model: JobModel, role: str, index: int) -> str:
         """The name of a pod."""
-        return gen_general_name(model.name, role, index)
+        return names.job_pod_name(model.name, role, index)
+
+
+def _roles(specs: Mapping[str, GangJobRole]) -> tuple[JobRole, ...]:
+    """The roles so that none comes before one that it waits for, else in the order of the document."""
+    ordered: dict[str, JobRole] = {}
+    waiting = dict(specs)
+    while waiting:
+        for name, role in waiting.items():
+            if all(item.role in ordered for item in role.depends_on):
+                ordered[name] = _role(name, role)
+                break
+        else:  # a cycle, which the rules refuse
+            name = next(iter(waiting))
+            ordered[name] = _role(name, waiting[name])
+        del waiting[name]
+    return tuple(ordered.values())
 
 
 def _role(name: str, role: GangJobRole) -> JobRole:
+    elastic = role.min_replicas is not None or role.max_replicas is not None
     return JobRole(
         name=name,
         replicas=role.replicas,
         template=role.template,
         restart_policy=RestartPolicy(role.restart_policy),
         min_replicas=role.min_replicas,
-        max_replicas=role.max_replicas,
+        max_replicas=(role.max_replicas or role.replicas) if elastic else None,
         min_available=role.min_available,
         depends_on=tuple(
             RoleDependency(item.role, Await(item.condition)) for item in role.depends_on
@@ -109,33 +127,32 @@ def _role(name: str, role: GangJobRole) -> JobRole:
     )
 
 
-def _rule(rule: GangJobFailureRule) -> FailureRule:
+def _failure_rule(rule: GangJobFailureRule) -> FailureRule:
     codes = rule.on_exit_codes
     return FailureRule(
         action=FailureAction(rule.action),
         name=rule.name,
         roles=frozenset(rule.roles),
-        exit_codes=ExitCodeMatch(
-            frozenset(codes.values), codes.operator == "NotIn", codes.container_name
-        )
-        if codes
-        else None,
+        exit_codes=None
+        if codes is None
+        else ExitCodeMatch(
+            frozenset(codes.values),
+            negated=codes.operator == "NotIn",
+            container=codes.container_name,
+        ),
         reasons=frozenset(rule.on_reasons),
         pod_conditions=tuple((item.type, item.status) for item in rule.on_pod_conditions),
     )
 
 
-def _scheduling(policy: JobScheduling) -> SchedulingPolicy:
-    topology = policy.topology
-    return SchedulingPolicy(
-        backend=GangBackend(policy.backend),
-        min_available=policy.min_available,
-        min_resources=policy.min_resources,
-        queue=policy.queue,
-        priority_class=policy.priority_class,
-        timeout_s=policy.schedule_timeout_seconds,
-        topology_key=topology.key if topology else "",
-        topology_required=topology is None or topology.mode == "Required",
+def _success_rule(policy: GangJobSuccessPolicy | None) -> SuccessRule:
+    if policy is None:
+        return SuccessRule()
+    return SuccessRule(
+        any_of=policy.operator == "Any",
+        roles=frozenset(policy.roles),
+        indexes=index_ranges.parse(policy.indexes) if policy.indexes else None,
+        count=policy.count,
     )
 
 

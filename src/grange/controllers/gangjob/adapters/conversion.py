@@ -1,0 +1,135 @@
+"""What the adapters have in common: rules, run policy, selectors and the status as a document."""
+
+from collections.abc import Iterable
+from typing import TypedDict, TypeVar
+
+from msgspec.structs import replace
+
+from grange.api import codec
+from grange.api.job_status import JobStatus, RoleStatus
+from grange.api.kinds.run_policy import JobScheduling, RunPolicy
+from grange.api.meta import Document, ObjectMeta, Resource, View
+from grange.api.scheme import KindInfo
+from grange.api.validation.run_policies import MANAGER
+from grange.controllers.gangjob.adapter import JobLabels
+from grange.controllers.gangjob.errors import InvalidJob
+from grange.controllers.gangjob.job_names import gen_labels
+from grange.controllers.gangjob.model import CleanPodPolicy, GangBackend, SchedulingPolicy
+
+R = TypeVar("R", bound=Resource)
+_SHOWN = 3
+
+
+class CommonFields(TypedDict):
+    """The arguments of ``JobModel`` that are the same for all kinds."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    deleting: bool
+
+
+def check_spec(kind: KindInfo[R], job: R) -> None:
+    """Check the rules of the kind, which a server that has only its schema did not check.
+
+    Raises:
+        InvalidJob: the spec breaks some; the message names their fields.
+    """
+    document: Document = {
+        "metadata": codec.to_document(job.metadata),
+        "spec": codec.to_document(getattr(job, "spec")),  # noqa: B009  every kind of job has one
+    }
+    kind.default(document)
+    causes = kind.validate(document, None)
+    if not causes:
+        return
+    listed = "; ".join(f"{cause.field}: {cause.message}" for cause in causes[:_SHOWN])
+    more = f"; and {len(causes) - _SHOWN} more" if len(causes) > _SHOWN else ""
+    raise InvalidJob(f"{listed}{more}")
+
+
+def common_fields(kind: str, meta: ObjectMeta) -> CommonFields:
+    """Who the job is."""
+    return {
+        "kind": kind,
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "uid": meta.uid,
+        "generation": meta.generation,
+        "deleting": meta.deletion_timestamp is not None,
+    }
+
+
+class RunFields(TypedDict):
+    """The arguments of ``JobModel`` that a run policy gives."""
+
+    clean_pod_policy: CleanPodPolicy
+    ttl_s: int | None
+    active_deadline_s: int | None
+    backoff_limit: int | None
+    suspend: bool
+    managed: bool
+    scheduling: SchedulingPolicy
+
+
+def run_fields(policy: RunPolicy, managers: Iterable[str] = ()) -> RunFields:
+    """What a run policy means.
+
+    Args:
+        policy: of the job.
+        managers: values of ``managedBy``, beside our own, for which we stand in.
+    """
+    return {
+        "clean_pod_policy": CleanPodPolicy(policy.clean_pod_policy),
+        "ttl_s": policy.ttl_seconds_after_finished,
+        "active_deadline_s": policy.active_deadline_seconds,
+        "backoff_limit": policy.backoff_limit,
+        "suspend": policy.suspend,
+        "managed": is_managed(policy.managed_by, managers),
+        "scheduling": _scheduling(policy.scheduling_policy),
+    }
+
+
+def is_managed(manager: str | None, managers: Iterable[str] = ()) -> bool:
+    """Whether our controller acts on the job; an empty name is that of nobody."""
+    return manager is None or manager in (MANAGER, *managers)
+
+
+def _scheduling(policy: JobScheduling) -> SchedulingPolicy:
+    topology = policy.topology
+    return SchedulingPolicy(
+        backend=GangBackend(policy.backend),
+        min_available=policy.min_available,
+        min_resources=policy.min_resources,
+        queue=policy.queue,
+        priority_class=policy.priority_class,
+        timeout_s=policy.schedule_timeout_seconds,
+        topology_key="" if topology is None else topology.key,
+        topology_required=topology is None or topology.mode == "Required",
+    )
+
+
+def with_selectors(
+    status: JobStatus, labels: JobLabels, job: str, roles: Iterable[str]
+) -> JobStatus:
+    """The status with the label selector of each role, which autoscalers read.
+
+    Args:
+        status: what was written last.
+        labels: of the kind's pods.
+        job: name of the job.
+        roles: the job's roles.
+    """
+    found: dict[str, RoleStatus] = dict(status.replica_statuses)
+    for role in roles:
+        pairs = {**gen_labels(labels, job), labels.role: role.lower()}
+        selector = ",".join(f"{key}={value}" for key, value in sorted(pairs.items()))
+        found[role] = replace(found.get(role, RoleStatus()), selector=selector)
+    return replace(status, replica_statuses=found)
+
+
+def document_of(status: View) -> Document:
+    """The status as it is written."""
+    return codec.to_document(status)
