@@ -69,7 +69,7 @@ def check_job(document: Document, old: Document | None) -> list[Cause]:
     faults = Faults()
     spec = document.get("spec")
     if spec is None:
-        faults.required("spec.template", "say what the pods run")
+        faults.required("spec.template", "specify what the pods run")
         return faults.causes
     before = (old.get("spec") or {}) if old else {}
     check_spec(spec, "spec", faults, known_template=before.get("template"))
@@ -117,7 +117,7 @@ def check_spec(
 
 def _check_template(template: Document, path: str, faults: Faults, known: Document | None) -> None:
     if not template:
-        faults.required(f"{path}.template", "say what the pods run")
+        faults.required(f"{path}.template", "specify what the pods run")
     elif template != known:
         role_templates.check_template(template, f"{path}.template", faults)
         restart = (template.get("spec") or {}).get("restartPolicy")
@@ -352,7 +352,7 @@ def check_cronjob(document: Document, old: Document | None) -> list[Cause]:
     template = spec.get("jobTemplate") or {}
     job = template.get("spec")
     if job is None:
-        faults.required(f"{path}.spec", "say what the Jobs run")
+        faults.required(f"{path}.spec", "specify what the Jobs run")
         return faults.causes
     known = lookup(old, f"{path}.spec.template") if old else None
     check_spec(job, f"{path}.spec", faults, known_template=known)
@@ -366,7 +366,7 @@ def check_cronjob(document: Document, old: Document | None) -> list[Cause]:
 def _check_schedule(spec: dict[str, Any], faults: Faults) -> None:
     schedule, zone = spec.get("schedule") or "", spec.get("timeZone")
     if not schedule:
-        faults.required("spec.schedule", "say when Jobs are created, like 0 * * * *")
+        faults.required("spec.schedule", "specify when Jobs are created, like 0 * * * *")
     elif schedule.startswith(("TZ=", "CRON_TZ=")):
         message = "must not name a time zone; use timeZone instead"
         faults.invalid("spec.schedule", schedule, message)

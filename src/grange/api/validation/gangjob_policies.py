@@ -79,7 +79,7 @@ def check_failure(policy: dict[str, Any], roles: Roles, faults: Faults) -> None:
 def _check_rule(rule: dict[str, Any], path: str, roles: Roles, faults: Faults) -> None:
     targets = _check_targets(rule.get("roles"), f"{path}.roles", roles, faults)
     if not any(rule.get(field) for field in _CRITERIA):
-        message = f"say which failures it is about: one of {', '.join(_CRITERIA)}"
+        message = f"specify which failures it is about: one of {', '.join(_CRITERIA)}"
         faults.required(path, message)
     for index, reason in enumerate(rule.get("onReasons") or ()):
         if not reason:

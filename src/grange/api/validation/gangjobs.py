@@ -68,7 +68,7 @@ def _check_roles(job: str, roles: Roles, before: Roles, faults: Faults) -> None:
         _check_limits(role, replicas, path, faults)
         template = role.get("template")
         if not template:
-            faults.required(f"{path}.template", "say what the pods run")
+            faults.required(f"{path}.template", "specify what the pods run")
         # An unchanged template was checked when it was written.
         elif template != (before.get(name) or {}).get("template"):
             role_templates.check_template(template, f"{path}.template", faults)

@@ -47,7 +47,7 @@ class KubeflowRules:
 
 
 def check(rules: KubeflowRules, document: Document, old: Document | None, faults: Faults) -> None:
-    """The rules of all kinds; the elastic role is the worker's where ``is_elastic`` says so."""
+    """The rules of all kinds; elastic roles are those of workers that may come and go."""
     spec = document.get("spec") or {}
     roles: Roles = spec.get(rules.field) or {}
     before: Roles = (lookup(old, rules.path) or {}) if old else {}
@@ -94,14 +94,14 @@ def _check_roles(
             faults.invalid(f"{path}.replicas", replicas, "must be 1 or 0: there is one at most")
         template = role.get("template")
         if not template:
-            faults.required(f"{path}.template", "say what the pods run")
+            faults.required(f"{path}.template", "specify what the pods run")
         # An unchanged template was checked when it was written.
         elif template != (before.get(name) or {}).get("template"):
             role_templates.check_template(template, f"{path}.template", faults)
             _check_containers(template, f"{path}.template.spec", rules.container, faults)
     leaders = [name for kind, name in spelled.items() if kind in rules.leaders]
     for name in leaders[1:]:
-        message = f'may not be given beside "{leaders[0]}": a job has one leader'
+        message = f'may not be given with "{leaders[0]}": a job has one leader'
         faults.forbidden(entry(rules.path, name), message)
     role_templates.check_total(total, rules.path, faults)
     if total == 0 and not faults.causes:
@@ -147,7 +147,7 @@ def check_elastic(document: Document, workers_path: str, faults: Faults) -> None
         if number < 1:
             faults.invalid(f"{path}.nProcPerNode", number, "must be greater than or equal to 1")
         if processes is not None:
-            faults.forbidden(f"{path}.nProcPerNode", "may not be set beside spec.nprocPerNode")
+            faults.forbidden(f"{path}.nProcPerNode", "may not be set with spec.nprocPerNode")
     for index, item in enumerate(policy.get("rdzvConf") or ()):
         for field in ("key", "value"):
             value = item.get(field) or ""

@@ -48,6 +48,6 @@ def check_template(template: Document, path: str, faults: Faults) -> None:
         check_annotations(annotations, f"{path}.metadata.annotations", faults)
     spec = template.get("spec")
     if spec is None:
-        faults.required(f"{path}.spec", "say what the pods run")
+        faults.required(f"{path}.spec", "specify what the pods run")
         return
     check_pod_spec(spec, f"{path}.spec", faults)

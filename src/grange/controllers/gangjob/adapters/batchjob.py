@@ -48,7 +48,7 @@ _ACTIONS = {
     "Ignore": FailureAction.IGNORE,
     "Count": FailureAction.RESTART_POD,
 }
-# What is true of a Job beside the condition that ends it: it is named before the pods are gone.
+# What is true of a Job along with the condition that ends it: it is named before the pods are gone.
 _ENDS = {SUCCEEDED: (SUCCESS_CRITERIA_MET, COMPLETE), FAILED: (FAILURE_TARGET, FAILED)}
 
 

@@ -93,7 +93,7 @@ def run_fields(policy: RunPolicy, managers: Iterable[str] = ()) -> RunFields:
 
 
 def is_managed(manager: str | None, managers: Iterable[str] = ()) -> bool:
-    """Whether our controller acts on the job; an empty name is that of nobody."""
+    """Whether our controller acts on the job; an empty name is no controller."""
     return manager is None or manager in (MANAGER, *managers)
 
 

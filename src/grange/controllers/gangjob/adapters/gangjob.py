@@ -62,7 +62,7 @@ class GangJobAdapter:
         check_spec(GANGJOB, job)
         spec = job.spec
         failure = spec.failure_policy or GangJobFailurePolicy()
-        # A limit of restarts without a rule is a wish to have the job restarted.
+        # A limit of restarts without a rule asks for restarts of the job.
         default = (
             FailureAction.FAIL_JOB if failure.max_restarts is None else FailureAction.RESTART_JOB
         )

@@ -47,7 +47,7 @@ class PyTorchJobAdapter:
         check_spec(PYTORCHJOB, job)
         spec, elastic = job.spec, job.spec.elastic_policy
         roles = self._roles(job)
-        # Workers of an elastic job end together: one that succeeded says that the work is done.
+        # Workers of an elastic job end together: one that succeeded means that the work is done.
         any_worker = elastic is not None and not any(role.leader for role in roles)
         number = None if elastic is None else elastic.n_proc_per_node
         processes = spec.nproc_per_node or ("auto" if number is None else str(number))
