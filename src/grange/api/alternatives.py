@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from grange.api import codec, unsupported
-from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 
@@ -78,12 +78,6 @@ def _on_every_node(document: Document) -> Document:
     return made
 
 
-def _pod(document: Document) -> Document:
-    template = _part(_part(document, "spec"), "template")
-    spec = {"restartPolicy": "Never", **_part(template, "spec")}
-    return _made(POD, document, spec)
-
-
 _VOLUMES = "use a volume of type emptyDir or hostPath in the pod"
 _RIGHTS = "leave it out: every credential has all rights here"
 _COPIES = (REPLICATIONCONTROLLER, "", _replication_controller)
@@ -109,8 +103,6 @@ _TABLE = (
         "its pods keep neither names nor volumes",
         _replication_controller,
     ),
-    Alternative("batch", "Job", "jobs", POD, "it runs once", _pod),
-    Alternative("batch", "CronJob", "cronjobs", POD, "create it from cron or another timer"),
     Alternative(
         "autoscaling",
         "HorizontalPodAutoscaler",
@@ -181,8 +173,6 @@ def advise_on_document(scheme: Scheme, document: Document) -> tuple[str, Documen
 
 def pod_spec(manifest: Document) -> Document:
     """The spec of the pod that a manifest of ``advise_on_document`` makes."""
-    if manifest["kind"] == POD.kind:
-        return _part(manifest, "spec")
     return _part(_part(_part(manifest, "spec"), "template"), "spec")
 
 

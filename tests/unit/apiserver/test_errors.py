@@ -207,9 +207,8 @@ async def test_no_request_is_answered_with_an_internal_error(
             "ReplicationController in grange.dev",
         ),
         (
-            "/apis/batch/v1/namespaces/default/jobs",
-            "use Pod in v1 (it runs once); nodes here run programs of the machine, not images: "
-            "name one in command, for example {",
+            "/apis/batch/v1beta1/namespaces/default/cronjobs",
+            "CronJob is served in batch/v1",
         ),
         (
             "/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets",
