@@ -23,10 +23,12 @@ from grange.api.kinds import (
     PODDISRUPTIONBUDGET,
     PODGROUP,
     PRIORITYCLASS,
+    PYTORCHJOB,
     QUEUE,
     REPLICATIONCONTROLLER,
     ROLLINGUPDATE,
     SERVICE,
+    TFJOB,
 )
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.queue import QUEUE_LABEL
@@ -378,6 +380,52 @@ async def run_jobs(cluster: Cluster) -> None:
     await cluster.until(expired)
 
 
+async def run_kubeflow_jobs(
+    cluster: Cluster, kind: KindInfo[Any], field: str, container: str
+) -> None:
+    """A job loses a pod and labels, is suspended, and another expires."""
+    client = cluster.client
+    spec = template("web", 1)["spec"]
+    spec = {**spec, "containers": [{**spec["containers"][0], "name": container, "image": "web"}]}
+
+    async def add(name: str, **policy: Any) -> None:
+        roles = {"Worker": {"replicas": 1, "template": {"spec": spec}}}
+        wanted = {field: roles, "runPolicy": policy}
+        await client.create(kind, {"metadata": {"name": name}, "spec": wanted}, "default")
+
+    async def running(name: str, count: int) -> None:
+        async def there() -> bool:
+            pods = [
+                pod
+                for pod in (await client.list(POD)).items
+                if pod.metadata.name.startswith(name) and pod.status.phase == "Running"
+            ]
+            return len([pod for pod in pods if not pod.metadata.deletion_timestamp]) == count
+
+        await cluster.until(there)
+
+    cluster.server.troubled = True
+    await add("flow")
+    await running("flow", 1)
+    for label in (None, "flow"):
+        patch = {"metadata": {"labels": {"training.kubeflow.org/job-name": label}}}
+        await client.patch(POD, "flow-worker-0", "default", patch=patch)
+        await client.patch(SERVICE, "flow-worker-0", "default", patch=patch)
+        await cluster.world.clock.sleep(2.0)
+    await client.delete(POD, "flow-worker-0", "default")
+    await cluster.world.clock.sleep(5.0)
+    await running("flow", 1)
+    suspend = {"spec": {"runPolicy": {"suspend": True}}}
+    await client.patch(kind, "flow", "default", patch=suspend)
+    await running("flow", 0)
+    await add("short", activeDeadlineSeconds=5, ttlSecondsAfterFinished=5)
+
+    async def expired() -> bool:
+        return [job.metadata.name for job in (await client.list(kind)).items] == ["flow"]
+
+    await cluster.until(expired)
+
+
 Story = Callable[[Cluster], Awaitable[None]]
 STORIES: Mapping[str, tuple[int, Story]] = {
     "replication": (MANY, replicate),
@@ -385,6 +433,16 @@ STORIES: Mapping[str, tuple[int, Story]] = {
     "scheduler": (3, schedule),
     "audit": (3, expire_records),
     "gangjob": (3, run_jobs),
+    "tfjob": (
+        3,
+        partial(run_kubeflow_jobs, kind=TFJOB, field="tfReplicaSpecs", container="tensorflow"),
+    ),
+    "pytorchjob": (
+        3,
+        partial(
+            run_kubeflow_jobs, kind=PYTORCHJOB, field="pytorchReplicaSpecs", container="pytorch"
+        ),
+    ),
 }
 
 

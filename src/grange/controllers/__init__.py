@@ -11,6 +11,7 @@ Start reading at: ``replication``; it shows the pattern that the others follow.
 from collections.abc import Callable
 
 from grange.controllers.audit.controller import AuditController
+from grange.controllers.cronjob.controller import CronJobController
 from grange.controllers.disruption.controller import DisruptionController
 from grange.controllers.garbagecollector.controller import GarbageCollector
 from grange.controllers.namespace.controller import NamespaceController
@@ -25,6 +26,7 @@ TABLE: tuple[tuple[str, Callable[[Deps], ElectedService]], ...] = (
     ("garbagecollector", GarbageCollector),
     ("nodelifecycle", NodeLifecycle),
     ("disruption", DisruptionController),
+    ("cronjob", CronJobController),
     ("audit", AuditController),
 )
 """The controllers that one member runs at a time: name, and how it is made with default settings.

@@ -15,9 +15,7 @@ from grange.api.kinds import (
     NAMESPACE,
     PODDISRUPTIONBUDGET,
     PODGROUP,
-    PYTORCHJOB,
     QUEUE,
-    TFJOB,
 )
 from grange.api.meta import Document
 from grange.app import controllers, manager
@@ -27,7 +25,9 @@ from grange.reconcile.farm.config import FarmConfig
 
 IMAGE = "registry.example:5000/grange:0.1.0"
 EVERYTHING = InstallPlan(image=IMAGE)
-OF_KUBERNETES = {"namespace", "garbagecollector", "nodelifecycle", "disruption"}
+OF_KUBERNETES = {
+    *("namespace", "garbagecollector", "nodelifecycle", "disruption", "job", "cronjob"),
+}
 ROLES = {"Role", "ClusterRole"}
 
 
@@ -99,14 +99,11 @@ def test_kinds_that_no_client_would_look_at_are_left_out() -> None:
     """Others bring a PodGroup along; whoever uses only our controllers keeps theirs."""
     plan = InstallPlan(image=IMAGE, controllers=("replication", "rollingupdate"))
     kinds = {one["spec"]["names"]["kind"] for one in found("CustomResourceDefinition", plan)}
-    jobs = {"TFJob", "PyTorchJob"}
-    assert kinds - jobs == {"ReplicationController", "RollingUpdate", "AuditRecord"}
+    assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord"}
     assert "podgroups" not in str(documents(plan))
     assert InstallPlan(controllers=("scheduler",)).kinds == [
         PODGROUP,
         QUEUE,
-        TFJOB,
-        PYTORCHJOB,
     ]
     assert InstallPlan().kinds == crds.installable(BUILT_IN)
 

@@ -20,10 +20,12 @@ from grange.api.kinds import (
     PODDISRUPTIONBUDGET,
     PODGROUP,
     PRIORITYCLASS,
+    PYTORCHJOB,
     QUEUE,
     REPLICATIONCONTROLLER,
     ROLLINGUPDATE,
     SERVICE,
+    TFJOB,
 )
 from grange.api.kinds.lease import NODE_LEASES
 from grange.api.kinds.workloads import CORE_REPLICATIONCONTROLLER, REPLICASET, STATEFULSET
@@ -68,8 +70,18 @@ _BLOCKING = (
     "clients that create pods which block the deletion of their owner"
 )
 
-# What the controller of every kind of job needs besides the jobs themselves.
-_JOBS = (
+
+def _for_jobs(kind: AnyKind) -> tuple[Permission, ...]:
+    """What the controller of a kind of jobs needs."""
+    return (
+        Permission(kind, ("get", *_FOLLOW, "patch", "delete")),
+        Permission(kind, ("patch",), "status"),
+        Permission(kind, ("update",), "finalizers", unseen=_BLOCKING),
+        *_FOR_PODS_OF_JOBS,
+    )
+
+
+_FOR_PODS_OF_JOBS = (
     Permission(POD, (*_FOLLOW, "create", "patch", "delete")),
     Permission(
         POD,
@@ -77,9 +89,8 @@ _JOBS = (
         unseen="pods are read live where a write had no answer or another object has the name",
     ),
     Permission(SERVICE, ("get", *_FOLLOW, "create", "patch", "delete")),
-    Permission(CONFIGMAP, ("create", "patch")),
     Permission(PODGROUP, (*_FOLLOW, "create", "delete")),
-    Permission(PODDISRUPTIONBUDGET, (*_FOLLOW, "create", "delete")),
+    Permission(PODDISRUPTIONBUDGET, _FOLLOW),
     Permission(PRIORITYCLASS, _FOLLOW),
     Permission(NODE, _FOLLOW),
     _EVENTS,
@@ -123,11 +134,12 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
         _EVENTS,
     ),
     "gangjob": (
-        Permission(GANGJOB, ("get", *_FOLLOW, "patch", "delete")),
-        Permission(GANGJOB, ("patch",), "status"),
-        Permission(GANGJOB, ("update",), "finalizers", unseen=_BLOCKING),
-        *_JOBS,
+        *_for_jobs(GANGJOB),
+        Permission(CONFIGMAP, ("create", "patch")),  # files of its framework
+        Permission(PODDISRUPTIONBUDGET, ("create", "delete")),
     ),
+    "tfjob": _for_jobs(TFJOB),
+    "pytorchjob": _for_jobs(PYTORCHJOB),
     "audit": (Permission(AUDITRECORD, ("list", "delete")),),
     "scheduler": (
         Permission(POD, ("get", *_FOLLOW, "delete")),

@@ -26,7 +26,11 @@ from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.gangjob.gang_control import GangControl
 from grange.controllers.gangjob.job_context import JobContext
 from grange.controllers.gangjob.job_listers import JobListers
-from grange.controllers.gangjob.job_pod_control import TRACKED_KINDS, JobPodControl, status_patch
+from grange.controllers.gangjob.job_pod_control import (
+    TRACKED_KINDS,
+    JobPodControl,
+    status_patch,
+)
 from grange.controllers.gangjob.job_pods import job_pod
 from grange.controllers.gangjob.job_services import files_document, service_document
 from grange.controllers.gangjob.model import Creation, JobInputs, JobModel, JobPlan, JobPod

@@ -10,7 +10,15 @@ Start reading at: ``gangjob``.
 from typing import Any
 
 from grange.controllers.gangjob.adapter import JobAdapter
+from grange.controllers.gangjob.adapters.batchjob import BATCHJOB_ADAPTER
 from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER
+from grange.controllers.gangjob.adapters.pytorchjob import PYTORCHJOB_ADAPTER
+from grange.controllers.gangjob.adapters.tfjob import TFJOB_ADAPTER
 
-ADAPTERS: tuple[JobAdapter[Any], ...] = (GANGJOB_ADAPTER,)
-"""Of the kinds that have a controller, one each."""
+ADAPTERS: tuple[JobAdapter[Any], ...] = (
+    GANGJOB_ADAPTER,
+    TFJOB_ADAPTER,
+    PYTORCHJOB_ADAPTER,
+    BATCHJOB_ADAPTER,
+)
+"""One a kind."""

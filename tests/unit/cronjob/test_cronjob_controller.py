@@ -1,0 +1,122 @@
+"""The CronJob controller against a real API server in memory."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from grange.api import timestamps
+from grange.api.http import User
+from grange.api.kinds import CRONJOB, EVENT, JOB
+from grange.api.kinds.batchjob import BatchJob
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.controllers.cronjob.controller import SCHEDULED_ANNOTATION, CronJobController
+from grange.sim.api_fixture import ApiFixture, opened
+
+TEMPLATE = {
+    "metadata": {"labels": {"app": "backup"}},
+    "spec": {
+        "template": {
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "main", "image": "backup"}],
+            }
+        }
+    },
+}
+
+
+class CronWorld(ApiFixture):
+    """A server with one controller, and Jobs that end by hand."""
+
+    async def add(self, **spec: Any) -> None:
+        wanted = {"schedule": "* * * * *", "jobTemplate": TEMPLATE, **spec}
+        await self.client.create(
+            CRONJOB, {"metadata": {"name": "backup"}, "spec": wanted}, "default"
+        )
+
+    async def jobs(self) -> list[BatchJob]:
+        return (await self.client.list(JOB)).items
+
+    async def finish(self, job: BatchJob) -> None:
+        now = timestamps.rfc3339(self.clock.now())
+        status = {
+            "startTime": now,
+            "completionTime": now,
+            "succeeded": 1,
+            "conditions": [
+                {"type": "SuccessCriteriaMet", "status": "True"},
+                {"type": "Complete", "status": "True"},
+            ],
+        }
+        await self.client.patch(
+            JOB, job.metadata.name, "default", patch={"status": status}, subresource="status"
+        )
+
+
+@pytest.fixture
+async def world(clock: Clock, rng: Stream, log: Logger) -> AsyncIterator[CronWorld]:
+    async with opened(
+        CronWorld(clock, rng, log, user=User("grange:admin", ("system:masters",)))
+    ) as made:
+        deps = made.new_deps()
+        made.start(CronJobController(deps))
+        made.nursery.start(deps.informers.run())
+        yield made
+
+
+async def test_jobs_are_created_at_their_times_and_pruned(world: CronWorld) -> None:
+    await world.add(successfulJobsHistoryLimit=2)
+    await world.settle(5)
+    for minute in range(4):
+        await world.settle(60)
+        jobs = await world.jobs()
+        assert len(jobs) == min(minute + 1, 3)
+        await world.finish(max(jobs, key=lambda job: job.metadata.name))
+    await world.settle(5)
+    jobs = await world.jobs()
+    assert len(jobs) == 2
+    for job in jobs:
+        assert job.metadata.labels == {"app": "backup"}
+        assert job.metadata.annotations[SCHEDULED_ANNOTATION].endswith(":00Z")
+    cron = await world.client.get(CRONJOB, "backup", "default")
+    assert not cron.status.active
+    assert cron.status.last_schedule_time
+    assert cron.status.last_successful_time
+
+
+async def test_a_job_is_created_once_for_a_time_over_restarts(
+    world: CronWorld, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    await world.add()
+    others = [world.new_deps(), world.new_deps()]
+    for deps in others:  # as if each had taken over without seeing what was done
+        world.start(CronJobController(deps))
+        world.nursery.start(deps.informers.run())
+    await world.settle(61)
+    assert len(await world.jobs()) == 1
+
+
+async def test_a_name_of_another_object_is_reported(world: CronWorld) -> None:
+    await world.add(schedule="0 0 * * *", suspend=True)
+    due = timestamps.parse("2026-01-02T00:00:00Z")
+    name = f"backup-{int(due.timestamp()) // 60}"
+    taken = {"metadata": {"name": name}, "spec": TEMPLATE["spec"]}
+    await world.client.create(JOB, taken, "default")
+    patch = {"spec": {"suspend": False}}
+    await world.client.patch(CRONJOB, "backup", "default", patch=patch)
+    await world.settle(24 * 3600 + 5)
+    events = (await world.client.list(EVENT)).items
+    assert [event.reason for event in events if event.type == "Warning"] == ["FailedCreate"]
+
+
+async def test_replaced_jobs_are_deleted_first(world: CronWorld) -> None:
+    await world.add(concurrencyPolicy="Replace")
+    await world.settle(61)
+    [first] = await world.jobs()
+    await world.settle(60)
+    names = {job.metadata.name for job in await world.jobs() if not job.metadata.deletion_timestamp}
+    assert len(names) == 1
+    assert first.metadata.name not in names

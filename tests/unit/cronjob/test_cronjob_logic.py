@@ -1,0 +1,120 @@
+"""CronJobs: which Job is due, replaced, kept."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import given, strategies as st
+
+from grange.api.cron import CronSchedule
+from grange.controllers.cronjob.logic import (
+    FORBID,
+    REPLACE,
+    CronChild,
+    CronPlan,
+    CronSpec,
+    CronState,
+    job_name,
+    plan,
+)
+
+START = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+EVERY_MINUTE = CronSchedule("* * * * *")
+
+
+def child(name: str, *, age_min: int = 1, **outcome: Any) -> CronChild:
+    return CronChild(name, f"uid-{name}", START - age_min * MINUTE, **outcome)
+
+
+def planned(
+    spec: CronSpec,
+    *children: CronChild,
+    state: CronState | None = None,
+    now: datetime = START,
+    created_at: datetime = START - 10 * MINUTE,
+) -> CronPlan:
+    return plan(spec, state or CronState(), children, created_at=created_at, now=now)
+
+
+def test_latest_missed_time_is_started_once() -> None:
+    found = planned(CronSpec(EVERY_MINUTE))
+    assert found.create_for == datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+    assert found.requeue_s == 30.0
+
+
+def test_a_handled_time_is_not_started_again() -> None:
+    state = CronState(last_schedule=datetime(2026, 3, 1, 12, 0, tzinfo=UTC))
+    assert planned(CronSpec(EVERY_MINUTE), state=state).create_for is None
+
+
+def test_nothing_is_due_before_creation() -> None:
+    assert planned(CronSpec(EVERY_MINUTE), created_at=START).create_for is None
+
+
+def test_suspended_starts_nothing_and_still_prunes() -> None:
+    done = [child(f"j{n}", age_min=n, succeeded=True) for n in range(1, 6)]
+    found = planned(CronSpec(EVERY_MINUTE, suspend=True), *done)
+    assert found.create_for is None
+    assert found.requeue_s is None
+    assert [item.name for item, _ in found.delete] == ["j5", "j4"]
+
+
+def test_too_late_is_skipped_with_an_event() -> None:
+    found = planned(CronSpec(EVERY_MINUTE, starting_deadline_s=20))
+    assert found.create_for is None
+    assert [event[1] for event in found.events] == ["MissSchedule"]
+
+
+def test_forbid_waits_for_the_running_job() -> None:
+    found = planned(CronSpec(EVERY_MINUTE, concurrency=FORBID), child("busy"))
+    assert found.create_for is None
+    assert [event[1] for event in found.events] == ["JobAlreadyActive"]
+    assert found.state.active == ("uid-busy",)
+
+
+def test_replace_deletes_the_running_job() -> None:
+    found = planned(CronSpec(EVERY_MINUTE, concurrency=REPLACE), child("busy"))
+    assert [(item.name, why) for item, why in found.delete] == [("busy", "replaced")]
+    assert found.create_for is not None
+
+
+def test_completion_is_reported_once() -> None:
+    ended = START - MINUTE
+    done = child("done", succeeded=True, completed_at=ended)
+    first = planned(CronSpec(EVERY_MINUTE), done, state=CronState(active=("uid-done",)))
+    assert [event[1] for event in first.events] == ["SawCompletedJob"]
+    assert first.state.last_successful == ended
+    again = planned(CronSpec(EVERY_MINUTE), done, state=first.state)
+    assert not again.events
+
+
+def test_job_names_are_the_same_for_a_time() -> None:
+    due = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+    assert job_name("backup", due) == f"backup-{int(due.timestamp()) // 60}"
+    assert job_name("backup", due) != job_name("backup", due + MINUTE)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans()), max_size=12),
+    st.integers(0, 4),
+    st.integers(0, 4),
+)
+def test_history_limits_hold_and_running_jobs_stay(
+    outcomes: list[tuple[bool, bool]], keep_successful: int, keep_failed: int
+) -> None:
+    children = [
+        child(f"j{n}", age_min=n, succeeded=good, failed=bad and not good)
+        for n, (good, bad) in enumerate(outcomes)
+    ]
+    spec = CronSpec(
+        EVERY_MINUTE, suspend=True, keep_successful=keep_successful, keep_failed=keep_failed
+    )
+    gone = {item.name for item, _ in planned(spec, *children).delete}
+    left = [item for item in children if item.name not in gone]
+    assert sum(item.succeeded for item in left) == min(
+        keep_successful, sum(item.succeeded for item in children)
+    )
+    assert sum(item.failed for item in left) == min(
+        keep_failed, sum(item.failed for item in children)
+    )
+    assert not gone.intersection(item.name for item in children if not item.finished)
