@@ -42,8 +42,8 @@ class OrphanedPods(Generic[R]):
     def attach(self, loop: Controller) -> None:
         """Enqueue pods into a loop that runs ``reconcile``."""
         self._loop = loop
-        self._pods.add_handler(self._seen, lambda _, new: self._seen(new), lambda _: None)
-        self._jobs.add_handler(lambda _: None, lambda _, __: None, self._job_gone)
+        self._pods.add_handler(self._seen, lambda _, new: self._seen(new), None)
+        self._jobs.add_handler(None, None, self._job_gone)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Release one pod if its job is gone."""
