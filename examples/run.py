@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-EXAMPLES = ("quickstart", "replication", "gang", "simulate")
+EXAMPLES = ("quickstart", "replication", "gang", "jobs.allreduce", "simulate")
 HERE = Path(__file__).resolve().parent
 NODES = 3
 INTERRUPTED = 130

@@ -1,0 +1,94 @@
+"""The examples of jobs: workers and the control plane are killed, and the results are right all the same."""
+
+import json
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.planes import Plane, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "jobs"
+SEED = 20
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    made = Plane(tmp_path / "data", nodes=3)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+def apply(plane: Plane, example: str, state: Path, **replaced: str) -> None:
+    """Apply an example whose state is in a directory of the test."""
+    text = (EXAMPLES / example).read_text()
+    replaced[f"path: /tmp/grange-{Path(example).stem}"] = f"path: {state}"
+    for old, new in replaced.items():
+        assert old in text
+        text = text.replace(old, new)
+    plane.grange("apply", "-f", "-", stdin=text)
+
+
+def job_status(plane: Plane, kind: str, name: str) -> dict[str, Any]:
+    """The status of a job; empty at first."""
+    return dict(plane.get(kind, name).get("status") or {})
+
+
+def finished(plane: Plane, kind: str, name: str) -> dict[str, Any]:
+    """The status of a job once it has ended."""
+    found: dict[str, Any] = {}
+
+    def has_ended() -> bool:
+        found.update(job_status(plane, kind, name))
+        return found.get("phase") in {"Succeeded", "Failed"}
+
+    eventually(has_ended, f"the end of {kind} {name}")
+    return found
+
+
+def step_of(checkpoint: Path) -> int:
+    """The step of a checkpoint; 0 before there is one."""
+    return int(json.loads(checkpoint.read_text())["step"]) if checkpoint.exists() else 0
+
+
+def after_step(checkpoint: Path, step: int) -> None:
+    """Wait until a checkpoint is of this step or a later one."""
+    eventually(lambda: step_of(checkpoint) >= step, f"a checkpoint of step {step}")
+
+
+def kill_process(lock: Path) -> int:
+    """SIGKILL to the process that a lock file names; its number."""
+    process = int(lock.read_text())
+    os.kill(process, signal.SIGKILL)
+    return process
+
+
+def test_allreduce_resumes_after_kills(plane: Plane, tmp_path: Path) -> None:
+    """Of a worker; of the control plane, and of a worker while there is none.
+
+    A worker whose index runs already exits with 70, and the job fails.
+    """
+    state = tmp_path / "state"
+    checkpoint, rng = state / "checkpoint.json", random.Random(SEED)
+    apply(plane, "allreduce/allreduce.yaml", state, **{'"STEP_S", "0.02"': '"STEP_S", "0.05"'})
+    after_step(checkpoint, 20)
+    kill_process(state / f"worker-{rng.randrange(4)}.lock")
+    after_step(checkpoint, 40)
+    plane.kill()
+    kill_process(state / f"worker-{rng.randrange(4)}.lock")
+    plane.start()
+    status = finished(plane, "gangjob", "allreduce")
+    assert (status["phase"], status["restarts"]) == ("Succeeded", 2), status
+    printed = plane.grange("logs", "allreduce-worker-0")
+    resumed = int(printed.partition("starts at step ")[2].split()[0])
+    assert printed.startswith("attempt 2 starts")
+    assert 40 <= resumed < 80
+    assert "found 3.000000 -2.000000 0.500000 1.000000" in printed
