@@ -115,6 +115,7 @@ def test_c47_restarts_in_place_reach_the_backoff_limit() -> None:
     world = restarting_in_place([1, 1, 1, 1], limit=4)
     assert (world.phase, world.reason("Failed")) == ("Failed", "BackoffLimitExceeded")
     assert (world.pods, world.services) == ({}, set())
+    assert world.status.restarts == 4, "the status shows the restarts that ended the job"
     assert restarting_in_place([3], limit=3).phase == "Failed"
     assert restarting_in_place([2], limit=3).phase == "Running"
 

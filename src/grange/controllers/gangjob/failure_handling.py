@@ -11,6 +11,7 @@ from grange.controllers.gangjob.job_reasons import JobReason
 from grange.controllers.gangjob.model import FailureAction, JobEvent, JobPod
 from grange.controllers.gangjob.plan_draft import JobEnd, PlanDraft
 from grange.controllers.gangjob.pod_counting import (
+    charge_live_pods,
     end_attempt,
     live_in_place_restarts,
     replace,
@@ -78,6 +79,7 @@ def check_in_place(draft: PlanDraft) -> JobEnd | None:
     total = draft.counts.restarts + live
     if limit is None or not live or total < max(limit, 1):
         return None
+    charge_live_pods(draft)
     return JobEnd(
         succeeded=False,
         reason=JobReason.BACKOFF_LIMIT,

@@ -98,6 +98,13 @@ def _wait_for_report(draft: PlanDraft, pod: JobPod) -> None:
         draft.requeue(report_overdue_in(pod, draft.inputs.now))
 
 
+def charge_live_pods(draft: PlanDraft) -> None:
+    """Charge the restarts inside of pods that are at work: they end with the job."""
+    for members in draft.members.roles.values():
+        for pod in members.having(PodOutcome.LIVE, PodOutcome.STOPPING):
+            _count_once(draft, pod, members)
+
+
 def live_in_place_restarts(draft: PlanDraft) -> int:
     """Restarts inside of pods that are at work and not counted yet."""
     return sum(
