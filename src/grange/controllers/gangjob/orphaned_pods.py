@@ -15,10 +15,12 @@ from grange.api.status import Conflict, NotFound
 from grange.client.client import Client
 from grange.controllers.gangjob.job_pods import TRACKING_FINALIZER
 from grange.reconcile import finalizers
-from grange.reconcile.controller import Controller, Done, Result
+from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.informer import Informer
 
 R = TypeVar("R", bound=Resource)
+
+_AGAIN_S = 1.0
 
 
 class OrphanedPods(Generic[R]):
@@ -42,8 +44,16 @@ class OrphanedPods(Generic[R]):
     def attach(self, loop: Controller) -> None:
         """Enqueue pods into a loop that runs ``reconcile``."""
         self._loop = loop
-        self._pods.add_handler(self._seen, lambda _, new: self._seen(new), None)
-        self._jobs.add_handler(None, None, self._job_gone)
+        self._pods.add_handler(self._seen, lambda _, new: self._seen(new), lambda _: None)
+        self._jobs.add_handler(lambda _: None, lambda _, __: None, self._job_gone)
+
+    def enqueue_all(self) -> None:
+        """Look at every pod; call when all informers have listed their collections.
+
+        Pods that were listed before the jobs could not be compared with them.
+        """
+        for pod in self._pods.store.list():
+            self._seen(pod)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Release one pod if its job is gone."""
@@ -57,8 +67,12 @@ class OrphanedPods(Generic[R]):
             )
             if reference is not None and live.metadata.uid == reference.uid:
                 return Done()
-        with suppress(NotFound, Conflict):
+        try:
             await finalizers.remove(self._client, POD, pod, TRACKING_FINALIZER)
+        except NotFound:
+            return Done()
+        except Conflict:  # it changed, or this member may not write just now
+            return Requeue(_AGAIN_S)
         return Done()
 
     def _seen(self, pod: Pod) -> None:
