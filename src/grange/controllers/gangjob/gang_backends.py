@@ -138,7 +138,7 @@ def _grange_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, in
 
 def _plugins_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, int]) -> Document:
     spec: Document = {
-        "minMember": quorum(model),
+        "minMember": max(1, quorum(model)),
         "minResources": min_resources(model, priorities),
         "scheduleTimeoutSeconds": model.scheduling.timeout_s,
     }
@@ -153,7 +153,7 @@ def _volcano_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, i
         if role.min_available is not None and not role.depends_on
     }
     spec: Document = {
-        "minMember": quorum(model),
+        "minMember": max(1, quorum(model)),
         "minTaskMember": parts,
         "minResources": min_resources(model, priorities),
         "queue": policy.queue or _DEFAULT_QUEUE,

@@ -4,6 +4,7 @@ The status is written first, under compare-and-set: what is counted there may th
 reconcile may end at any await and the next one continues from what is stored.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,9 +25,9 @@ from grange.controllers.gangjob.adapter import JobAdapter
 from grange.controllers.gangjob.config import GangJobConfig
 from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.gangjob.gang_control import GangControl
+from grange.controllers.gangjob.gang_members import without_finished
 from grange.controllers.gangjob.job_context import JobContext
 from grange.controllers.gangjob.job_listers import JobListers
-from grange.controllers.gangjob.job_names import role_selector
 from grange.controllers.gangjob.job_pod_control import (
     TRACKED_KINDS,
     JobPodControl,
@@ -220,11 +221,10 @@ class JobReconciler(Generic[R]):
 
     async def _apply(self, observed: _Observed[R], plan: JobPlan) -> Result:
         job, uid = observed.job, observed.job.metadata.uid
-        status = self._with_selectors(job, plan.status)
-        if status != observed.inputs.status:
-            if not await self._write_status(job, observed.inputs.status, status):
+        if plan.status != observed.inputs.status:
+            if not await self._write_status(job, observed.inputs.status, plan.status):
                 return Requeue(_AGAIN_S)  # an event of it may come sooner
-            self._note_failures(observed, status)
+            self._note_failures(observed, plan.status)
         for event in plan.events:
             self._recorder.event(job, event.type, event.reason, event.message, kind=self._kind)
         error = await self._carry_out(observed, plan)
@@ -237,17 +237,6 @@ class JobReconciler(Generic[R]):
                 )
             return Done()
         return Done() if plan.requeue_s is None else Requeue(plan.requeue_s)
-
-    def _with_selectors(self, job: R, status: JobStatus) -> JobStatus:
-        """The status with the label selector of each role, for ``scale`` and for clients."""
-        labels, name = self._adapter.labels, job.metadata.name
-        roles = {
-            role: item
-            if item.selector
-            else msgspec.structs.replace(item, selector=role_selector(labels, name, role))
-            for role, item in status.replica_statuses.items()
-        }
-        return msgspec.structs.replace(status, replica_statuses=roles)
 
     async def _carry_out(self, observed: _Observed[R], plan: JobPlan) -> GrangeError | None:
         """Every write but the status; the first error, after all parts were tried."""
@@ -277,7 +266,9 @@ class JobReconciler(Generic[R]):
             self.peers.peers(observed.model, self._pod_name(observed.model)),
         )
         if plan.gang is not None:
-            event = await self.gang.ensure(job, context, observed.gang, wanted=plan.gang)
+            members = without_finished(observed.model, plan.status, observed.inputs.pods)
+            of_gang = dataclasses.replace(context, model=members)
+            event = await self.gang.ensure(job, of_gang, observed.gang, wanted=plan.gang)
             if event is not None:
                 self._recorder.event(job, *event, kind=self._kind)
         services = plan.create_services
