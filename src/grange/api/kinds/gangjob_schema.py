@@ -113,8 +113,7 @@ _FAILURE: dict[str, Document] = {
     ),
     "rules": schema_builder.several(
         {"$ref": f"#/definitions/{NAME}FailureRule"},
-        "In order: the first that matches a failure decides. Pods with restartPolicy OnFailure whose "
-        "exit codes or reasons a rule looks at are replaced instead of restarted in place.",
+        "In order: the first that matches a failure decides.",
         **_ATOMIC,
     ),
 }
