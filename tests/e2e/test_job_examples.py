@@ -92,3 +92,26 @@ def test_allreduce_resumes_after_kills(plane: Plane, tmp_path: Path) -> None:
     assert printed.startswith("attempt 2 starts")
     assert 40 <= resumed < 80
     assert "found 3.000000 -2.000000 0.500000 1.000000" in printed
+
+
+def test_parameter_server_outlives_its_members(plane: Plane, tmp_path: Path) -> None:
+    """A killed worker and a killed server are replaced alone; the chief ends the job with the result."""
+    state, rng = tmp_path / "state", random.Random(SEED)
+    server = rng.randrange(2)
+    checkpoint = state / f"ps-{server}.json"
+    apply(plane, "parameter-server/parameter-server.yaml", state)
+
+    def changes() -> int:
+        return int(json.loads(checkpoint.read_text())["changes"]) if checkpoint.exists() else 0
+
+    eventually(lambda: changes() >= 100, "a hundred changes of the weights")
+    kill_process(state / f"worker-{rng.randrange(3)}.lock")
+    kill_process(state / f"ps-{server}.lock")
+    status = finished(plane, "tfjob", "parameter-server")
+    assert (status["phase"], status["restarts"]) == ("Succeeded", 2), status
+    printed = plane.grange("logs", "parameter-server-chief-0")
+    assert printed == "found 3.0000 -2.0000 0.5000 1.0000\n"
+    eventually(
+        lambda: plane.grange("get", "pods", "-o", "name") == "pod/parameter-server-chief-0\n",
+        "the end of servers and workers",
+    )
