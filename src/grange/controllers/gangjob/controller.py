@@ -7,6 +7,7 @@ its plan is due. What a reconcile does is in ``job_reconciler``.
 from dataclasses import replace
 from typing import Generic, TypeVar
 
+from grange.api import minimum_attempts
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.podgroup import PodGroup
@@ -176,14 +177,16 @@ class JobService(Generic[R]):
     def _job_changed(self, old: R, new: R) -> None:
         if old.metadata.generation != new.metadata.generation:
             self.loop.queue.forget(new.key)  # a new spec is tried at once
-        facts = old.metadata.generation, old.metadata.labels, old.metadata.deletion_timestamp
-        if facts != (
-            new.metadata.generation,
-            new.metadata.labels,
-            new.metadata.deletion_timestamp,
-        ) or self._reconciler.awaits(new):
+        if _facts(old) != _facts(new) or self._reconciler.awaits(new):
             self.loop.enqueue(new.key)
 
     def _job_gone(self, job: R) -> None:
         self._took_s.pop(job.key, None)
         self._reconciler.forget(job)
+
+
+def _facts(job: Resource) -> tuple[object, ...]:
+    """What the controller acts on outside of the status."""
+    meta = job.metadata
+    attempts = meta.annotations.get(minimum_attempts.ANNOTATION)
+    return meta.generation, meta.labels, meta.deletion_timestamp, attempts

@@ -52,6 +52,26 @@ def handle_failures(
     return end or _handle_pods(draft, ordered, uncharged)
 
 
+def restart_requested(draft: PlanDraft) -> set[str]:
+    """Restart the roles that a user wants in a later attempt, uncharged.
+
+    Returns:
+        The roles, in lower case. How the pods of their earlier attempt ended means nothing.
+    """
+    wanted, restarted = draft.model.minimum_attempts, set()
+    for name, members in draft.members.roles.items():
+        attempt = wanted.get(name, 0)
+        if members.counts.attempt >= attempt:
+            continue
+        end_attempt(draft, members)
+        members.counts.attempt = max(members.counts.attempt, attempt)
+        members.counts.clear_indexes()
+        draft.counts.uncharged_restarts += 1
+        draft.restarts.append(f"role {members.counts.role.name} is restarted by a user")
+        restarted.add(name)
+    return restarted
+
+
 def give_up_all(draft: PlanDraft, pods: Iterable[JobPod]) -> None:
     """Count pods whose indexes are not needed any more."""
     for pod in pods:

@@ -59,6 +59,10 @@ def plan(inputs: JobInputs) -> JobPlan:
     writer.create()
     failed, disrupted = pod_counting.count_ended(draft)
     end = _success(draft)
+    if end is None and not model.suspend:
+        restarted = failure_handling.restart_requested(draft)
+        failed = [pod for pod in failed if pod.role not in restarted]
+        disrupted = [pod for pod in disrupted if pod.role not in restarted]
     if end is None and model.suspend:
         failure_handling.count_failed_pods(draft, failed)
         return _suspended(draft, writer)

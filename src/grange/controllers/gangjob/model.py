@@ -253,6 +253,7 @@ class JobModel:
         scheduling: how its gang is placed.
         services: which Services it has.
         deleting: whether the job has a deletion timestamp.
+        minimum_attempts: a role in an earlier attempt is restarted; by role in lower case.
     """
 
     kind: str
@@ -277,6 +278,7 @@ class JobModel:
     scheduling: SchedulingPolicy = SchedulingPolicy()
     services: ServiceMode = ServiceMode.JOB
     deleting: bool = False
+    minimum_attempts: Mapping[str, int] = field(default_factory=dict)
 
     def role(self, name: str) -> JobRole | None:
         """The role of a name, in any case of letters; None where there is none."""

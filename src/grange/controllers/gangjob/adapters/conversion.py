@@ -5,7 +5,7 @@ from typing import TypedDict, TypeVar
 
 from msgspec.structs import replace
 
-from grange.api import codec
+from grange.api import codec, minimum_attempts
 from grange.api.job_status import JobStatus, RoleStatus
 from grange.api.kinds.run_policy import JobScheduling, RunPolicy
 from grange.api.meta import Document, ObjectMeta, Resource, View
@@ -29,6 +29,7 @@ class CommonFields(TypedDict):
     uid: str
     generation: int
     deleting: bool
+    minimum_attempts: dict[str, int]
 
 
 def check_spec(kind: KindInfo[R], job: R) -> None:
@@ -59,6 +60,9 @@ def common_fields(kind: str, meta: ObjectMeta) -> CommonFields:
         "uid": meta.uid,
         "generation": meta.generation,
         "deleting": meta.deletion_timestamp is not None,
+        "minimum_attempts": minimum_attempts.parse(
+            meta.annotations.get(minimum_attempts.ANNOTATION, "")
+        ),
     }
 
 
