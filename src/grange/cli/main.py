@@ -25,6 +25,7 @@ VERBS: dict[str, Verb] = {
     "scale": Verb(_DEPLOY, f"{_VERBS}.scale", "Set the number of replicas."),
     "wait": Verb(_DEPLOY, f"{_VERBS}.wait", "Wait until objects meet a condition."),
     "delete": Verb(_DEPLOY, f"{_VERBS}.delete", "Delete objects."),
+    "job": Verb(_DEPLOY, f"{_VERBS}.job.group", "Work with jobs of every kind."),
     "rc": Verb(_DEPLOY, f"{_VERBS}.rc.group", "Work with ReplicationControllers."),
     "get": Verb(_INSPECT, f"{_VERBS}.get", "List objects, or show some."),
     "describe": Verb(_INSPECT, f"{_VERBS}.describe", "Show an object with conditions and events."),

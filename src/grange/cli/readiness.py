@@ -6,8 +6,9 @@ A wait asks ``rollout_status``, which also looks at pods and at the time.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from grange.api.job_status import FAILED, QUEUED, RESTARTING, SUCCEEDED, SUSPENDED
 from grange.api.meta import Document
-from grange.cli import failure_causes
+from grange.cli import failure_causes, job_view
 from grange.cli.failure_causes import condition
 
 
@@ -30,6 +31,7 @@ class WaitState:
 
 Check = Callable[[Document | None], WaitState]
 
+_SUCCESS = frozenset({SUCCEEDED, "Complete"})
 ENDED_BADLY = frozenset({"Failed", "RolledBack", "Refused"})
 """Phases of rollouts, within a controller and between two."""
 
@@ -61,12 +63,22 @@ def has_condition(kind: str, status: str) -> Check:
         if document is None:
             return WaitState(done=False, text="not there")
         found = condition(document, kind)
+        if kind in _SUCCESS and (ended := _failed(document)) is not None:
+            return ended
         if found is None:
             return WaitState(done=False, text=f"no condition {kind}")
         done = str(found.get("status", "")).lower() == status.lower()
         return WaitState(done=done, text=_because(found))
 
     return check
+
+
+def _failed(document: Document) -> WaitState | None:
+    """The end of a job that will never succeed."""
+    if document.get("kind") not in {kind.kind for kind in job_view.KINDS}:
+        return None
+    state = _job(document)
+    return state if state.failed else None
 
 
 def _because(found: Document) -> str:
@@ -157,13 +169,19 @@ def _workload(document: Document) -> WaitState:
 
 
 def _job(document: Document) -> WaitState:
-    if (condition(document, "Complete") or {}).get("status") == "True":
-        return WaitState(done=True, text="completed")
-    failed = condition(document, "Failed") or {}
-    if failed.get("status") == "True":
-        detail = [str(failed[key]) for key in ("reason", "message") if failed.get(key)]
-        return WaitState(done=False, text=": ".join(["failed", *detail]), failed=True)
-    return WaitState(done=False, text="not complete")
+    """A job of any kind: it is ready when it has succeeded."""
+    job = job_view.view(document)
+    if job.is_finished:
+        word = "completed" if job.phase == SUCCEEDED else "failed"
+        text = ": ".join(filter(None, [word, job.message]))
+        return WaitState(done=job.phase == SUCCEEDED, text=text, failed=job.phase == FAILED)
+    wanted = sum(role.wanted for role in job.roles)
+    text = f"{job.phase.lower()}, {sum(role.active for role in job.roles)}/{wanted} active"
+    if job.percent is not None:
+        text += f", {job.percent:g}% {job.report}".rstrip()
+    if job.message and job.phase in {QUEUED, RESTARTING, SUSPENDED}:
+        text += f" ({job.message})"
+    return WaitState(done=False, text=text)
 
 
 def _node(document: Document) -> WaitState:
@@ -216,5 +234,5 @@ _BY_KIND: Mapping[str, Callable[[Document], WaitState]] = {
     "Deployment": _workload,
     "ReplicaSet": _workload,
     "StatefulSet": _workload,
-    "Job": _job,
+    **dict.fromkeys((kind.kind for kind in job_view.KINDS), _job),
 }

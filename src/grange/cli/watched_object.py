@@ -62,7 +62,7 @@ class WatchedObject:
                 answered = True
                 query = {"fieldSelector": f"metadata.name={self._name}"}
                 async with aclosing(
-                    _watched(self._session, self._kind, self._namespace, query)
+                    watched(self._session, self._kind, self._namespace, query)
                 ) as seen:
                     async for items in seen:
                         self._see_object(items.get(self._name))
@@ -82,7 +82,7 @@ class WatchedObject:
         query = {"labelSelector": self._selector}
         while True:
             try:
-                async with aclosing(_watched(self._session, POD, self._namespace, query)) as seen:
+                async with aclosing(watched(self._session, POD, self._namespace, query)) as seen:
                     async for items in seen:
                         self._see_pods([*items.values()])
             except (Expired, ServiceUnavailable):
@@ -103,7 +103,7 @@ class WatchedObject:
         self._changed.set()
 
 
-async def _watched(
+async def watched(
     session: ApiSession, kind: AnyKind, namespace: str, query: Mapping[str, str]
 ) -> AsyncGenerator[dict[str, Document], None]:
     """The objects by name: as they are now, then after every change.

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 
-from grange.cli.why import pods, replicationcontrollers
+from grange.cli import job_view
+from grange.cli.why import jobs, pods, replicationcontrollers
 from grange.cli.why.answer import Ask
 
 TABLE: Mapping[str, Ask] = {
     "pods": pods.ask,
+    **{kind.qualified: jobs.ask for kind in job_view.KINDS},
     "replicationcontrollers.grange.dev": replicationcontrollers.ask,
 }

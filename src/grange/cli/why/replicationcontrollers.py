@@ -1,20 +1,12 @@
 """Explains a ReplicationController: its conditions, and which of its pods wait for what."""
 
 from grange.api import explanation
-from grange.api.explanation import Explanation, SchedulingState
-from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import ApiError
 from grange.cli import failures, readiness
-from grange.cli.printers import explanation_text as printer
 from grange.cli.session import ApiSession
-from grange.cli.why import generic, pods
+from grange.cli.why import generic, owned_pods
 from grange.cli.why.answer import WhyAnswer
-
-_ASKED = 20  # so many pods without a node are asked about; the others wait alike
-_READ = 10  # the output of so many pods is read
-_NAMED = 3
 
 
 async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
@@ -24,14 +16,8 @@ async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
     state = readiness.ready(document)
     lines = [f"{kind.singular}/{name}: {state.text}"]
     lines += [*unseen_lines(document), *waiting_lines(document), *generic.unmet_lines(document)]
-    waiting, others = await _unready(opened, document)
-    answers = await _answers(opened, waiting[:_ASKED])
-    for found in _alike(answers):
-        lines += ["", *_group(found)]
-    if len(waiting) > _ASKED:
-        lines += ["", f"{len(waiting) - _ASKED} more pods without a node were not asked about."]
-    if others:
-        lines += ["", "Not ready on their nodes:", *await _causes(opened, others)]
+    causes, answers = await owned_pods.explain(opened, document)
+    lines += causes
     warnings = await failures.latest_warnings(opened, document)
     lines += generic.warning_lines(warnings, now.timestamp())
     if len(lines) == 1:
@@ -61,69 +47,3 @@ def waiting_lines(document: Document) -> list[str]:
         name = document["metadata"]["name"]
         return [f"Its rollout is paused; grange rc rollout resume {name} resumes it."]
     return []
-
-
-async def _unready(opened: ApiSession, document: Document) -> tuple[list[Document], list[Document]]:
-    """Its pods without a node, and those that are not ready where they are.
-
-    Terminating pods are left out: nothing waits for them to become ready.
-    """
-    meta = document["metadata"]
-    listed = await opened.listed(POD, meta.get("namespace") or "default")
-    mine = [item for item in listed if _is_active(item, str(meta["uid"]))]
-    pending = [item for item in mine if not readiness.ready(item).done]
-    waiting = [item for item in pending if not item["spec"].get("nodeName")]
-    return waiting, [item for item in pending if item["spec"].get("nodeName")]
-
-
-def _is_active(item: Document, uid: str) -> bool:
-    return not readiness.is_terminating(item) and _controlled(item, uid)
-
-
-def _controlled(item: Document, uid: str) -> bool:
-    owners = item["metadata"].get("ownerReferences") or []
-    return any(owner.get("uid") == uid and owner.get("controller") for owner in owners)
-
-
-async def _answers(opened: ApiSession, waiting: list[Document]) -> list[tuple[str, Explanation]]:
-    found = []
-    for item in waiting:
-        name, within = _name(item), str(item["metadata"].get("namespace", ""))
-        try:
-            found.append((name, await pods.explanation(opened, POD, name, within)))
-        except ApiError as error:
-            found.append((name, Explanation(state=SchedulingState.UNSEEN, summary=error.message)))
-    return found
-
-
-def _alike(answers: list[tuple[str, Explanation]]) -> list[list[tuple[str, Explanation]]]:
-    """Those that wait for the same reasons together."""
-    groups: dict[object, list[tuple[str, Explanation]]] = {}
-    for name, found in answers:
-        key = (found.state, found.summary, found.reasons, found.changes)
-        groups.setdefault(key, []).append((name, found))
-    return [*groups.values()]
-
-
-async def _causes(opened: ApiSession, pods: list[Document]) -> list[str]:
-    """What keeps pods from being ready; the output of a few is read, the others end alike."""
-    groups: dict[str, list[str]] = {}
-    for at, item in enumerate(pods):
-        text = await failures.describe(opened, item) if at < _READ else failures.summary(item)
-        groups.setdefault(text, []).append(_name(item))
-    return [f"  {_some(found)}  {text}" for text, found in groups.items()]
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(f"pod/{name}" for name in names[:_NAMED])
-    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
-
-
-def _group(found: list[tuple[str, Explanation]]) -> list[str]:
-    first = found[0][1]
-    names = _some([name for name, _ in found])
-    return [f"{names} {first.summary}", *printer.obstacles(first)]
-
-
-def _name(item: Document) -> str:
-    return str(item["metadata"]["name"])

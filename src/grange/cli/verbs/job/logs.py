@@ -1,0 +1,56 @@
+"""``grange job logs``: the logs of a job's pods."""
+
+import click
+
+from grange.cli import job_lookup, job_view, options, session
+from grange.cli.command import Command
+from grange.cli.durations import parse_duration
+from grange.cli.environment import Environment
+from grange.cli.job_logs import JobLogs, LogSelection
+
+
+@click.command(
+    cls=Command,
+    examples=("grange job logs train -f", "grange job logs train --role worker --index 0"),
+)
+@job_lookup.NAME
+@click.option("--role", default="", help="Only this role.")
+@click.option("--index", default="", help="Only this index.")
+@click.option("-c", "--container", default="", help="Container; the only or first one by default.")
+@click.option("-f", "--follow", is_flag=True, help="Until the job ends, also of new pods.")
+@click.option("--tail", type=int, default=-1, help="Only the last N lines of each pod.")
+@click.option("--since", default="", help="Only lines newer than a duration, for example 30s, 5m.")
+@options.output(("json",))
+@options.connected
+def command(  # noqa: PLR0913  click hands every option over by name
+    env: Environment,
+    target: session.ClusterTarget,
+    name: str,
+    *,
+    role: str,
+    index: str,
+    container: str,
+    follow: bool,
+    tail: int,
+    since: str,
+    output: str,
+) -> None:
+    """Print the logs of the pods of NAME, each line after [ROLE-INDEX].
+
+    With -o json every line is an object with role, index, pod and text.
+
+    With -f the exit code is 0 if the job succeeded, else 1.
+    """
+    query = {
+        "container": container,
+        "tailLines": str(tail) if tail >= 0 else "",
+        "sinceSeconds": str(max(1, round(parse_duration(since)))) if since else "",
+    }
+    given = tuple((key, value) for key, value in query.items() if value)
+
+    async def verb(opened: session.ApiSession) -> int:
+        job = job_view.view((await job_lookup.find(opened, name))[1])
+        logs = JobLogs(opened, job, LogSelection(role, index, given), is_json=bool(output))
+        return (await logs.follow()).exit_code if follow else await logs.print_once()
+
+    session.run(env, target, verb)

@@ -1,0 +1,120 @@
+"""``grange job`` on a real control plane: run, watch, change and explain jobs."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.planes import Plane, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    made = Plane(tmp_path / "data")
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def manifest(path: Path, name: str, script: str, *, replicas: int = 2, **spec: Any) -> str:
+    container = {"name": "main", "command": ["sh", "-c", script]}
+    pod = {"containers": [container], "terminationGracePeriodSeconds": 1}
+    document = {
+        "apiVersion": "grange.dev/v1alpha1",
+        "kind": "GangJob",
+        "metadata": {"name": name},
+        "spec": {
+            "replicaSpecs": {
+                "worker": {
+                    "replicas": replicas,
+                    "minReplicas": 1,
+                    "maxReplicas": 4,
+                    "restartPolicy": "Never",
+                    "template": {"spec": pod},
+                }
+            },
+            **spec,
+        },
+    }
+    found = path / f"{name}.yaml"
+    found.write_text(json.dumps(document))
+    return str(found)
+
+
+def phase(plane: Plane, name: str) -> str:
+    return str(plane.get("gj", name).get("status", {}).get("phase", ""))
+
+
+def pods(plane: Plane) -> set[str]:
+    found = plane.get("pods")
+    return {str(item["metadata"]["uid"]) for item in found.get("items", [found])}
+
+
+def test_run_follows_the_logs_of_all_members(plane: Plane, tmp_path: Path) -> None:
+    good = manifest(tmp_path, "good", "echo from $HOSTNAME; sleep 1; echo done")
+    shown = plane.grange("job", "run", "-f", good, "--follow")
+    for line in ("[worker-0] done", "[worker-1] done", "gj/good succeeded"):
+        assert line in shown
+    assert "exists already" in plane.grange("job", "run", "-f", good, code=1)
+    bad = manifest(tmp_path, "bad", "echo broken; exit 3")
+    text = plane.grange("job", "run", "-f", bad, "--wait", code=1)
+    assert "failed: gj/bad" in text
+    assert "exit code 3" in text
+    assert "exit code 3" in plane.grange("why", "gj/bad")
+    assert "failed" in plane.grange(
+        "wait", "gj/bad", "--for", "condition=Succeeded", "--timeout", "60s", code=1
+    )
+    listed = plane.grange("job", "list")
+    assert "gj/good   Succeeded" in listed
+    assert "gj/bad    Failed" in listed
+    assert "[worker-1] done" in plane.grange("job", "logs", "good", "--index", "1")
+    timeline = plane.grange("job", "timeline", "good")
+    assert "good-worker-1" in timeline
+    assert "Succeeded" in timeline
+    picture = tmp_path / "good.svg"
+    plane.grange("job", "timeline", "good", "--svg", str(picture))
+    assert picture.read_text().startswith("<svg")
+
+
+def test_job_is_suspended_resumed_restarted_and_scaled(plane: Plane, tmp_path: Path) -> None:
+    plane.grange("job", "run", "-f", manifest(tmp_path, "train", "sleep 1000"))
+    eventually(lambda: phase(plane, "train") == "Running", "the job runs")
+    first = pods(plane)
+    assert "gj/train restarts all roles" in plane.grange("job", "restart", "train")
+    eventually(
+        lambda: len(pods(plane) - first) == 2 and phase(plane, "train") == "Running",
+        "all pods are replaced",
+    )
+    status = plane.get("gj", "train")["status"]
+    assert (status.get("restarts", 0), status["unchargedRestarts"]) == (0, 1)
+    assert "has no role ps" in plane.grange("job", "restart", "train", "--role", "ps", code=64)
+
+    plane.grange("job", "suspend", "train")
+    eventually(lambda: phase(plane, "train") == "Suspended" and not pods(plane), "no pods")
+    plane.grange("job", "resume", "gj/train")
+    eventually(lambda: phase(plane, "train") == "Running" and len(pods(plane)) == 2, "it runs")
+
+    plane.grange("job", "scale", "train", "worker=3")
+    eventually(lambda: len(pods(plane)) == 3, "a third worker")
+    board = " ".join(plane.grange("job", "status", "train").split())
+    assert "Phase: Running" in board
+    assert "train-worker-2" in board
+    assert "has no role ps" in plane.grange("job", "scale", "train", "ps=1", code=64)
+
+
+def test_why_names_what_a_gang_waits_for(plane: Plane, tmp_path: Path) -> None:
+    path = manifest(tmp_path, "big", "true")
+    document = json.loads(Path(path).read_text())
+    container = document["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"requests": {"cpu": "5000"}}
+    Path(path).write_text(json.dumps(document))
+    plane.grange("job", "run", "-f", path)
+    eventually(lambda: phase(plane, "big") == "Queued", "it waits")
+    text = plane.grange("why", "gj/big")
+    assert "Gang big-" in text
+    assert "cpu" in text
