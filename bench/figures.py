@@ -244,6 +244,19 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
         Figure("rollout_cpu_s", "CPU of all its decisions", "s", 2.0),
         Figure("rollout_passes", "decisions it took", ""),
     ),
+    "jobs": (
+        Figure("jobs_running_s", "1,000 jobs of 8 pods: submitted until all run", "s", 15.0),
+        Figure("jobs_cleaned_s", "the same: pods ended until jobs are cleaned up", "s", 15.0),
+        Figure("jobs_large_s", "one job of 5,000 pods: submitted until all run", "s", 10.0),
+        Figure(
+            "jobs_restart_per_s",
+            "pods replaced when a job of 15,000 is restarted",
+            "/s",
+            1_000,
+            at_most=False,
+        ),
+        Figure("jobs_rest_percent", "10,000 finished jobs at rest, of one core", "%", 1.0),
+    ),
     "api": (
         Figure("check_us", "schema check of a 1.4 KB pod", "µs"),
         Figure("create_path_us", "decode, defaults, checks and encoding of it", "µs"),
