@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DOCS   := .cache/docs
+JOBS   := .cache/jobs
 
 # Where Python may not keep what it compiles, every start of a process compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -27,9 +28,9 @@ setup: $(STAMP)  ## make the environment (done by every other target)
 run: $(STAMP)  ## a control plane, a replicated service, proof that it works; then clean up
 	@$(BIN)/python examples/run.py
 
-# The two environments and kubectl wait for downloads most of the time: they are made side by side.
+# The environments and kubectl wait for downloads most of the time: they are made side by side.
 test:  ## everything CI runs
-	@$(MAKE) --no-print-directory -j2 check docs kubectl
+	@$(MAKE) --no-print-directory -j2 check docs kubectl $(JOBS)/.installed
 	@$(MAKE) --no-print-directory unit e2e
 
 test-durations: $(STAMP)  ## what `make unit` costs: processor time by folder, the slowest tests
@@ -51,8 +52,12 @@ unit: $(STAMP)  ## unit, contract, simulation and structure tests (virtual time)
 kubectl: $(STAMP)
 	@$(BIN)/python scripts/get_kubectl.py >/dev/null
 
+$(JOBS)/.installed: requirements-jobs.lock scripts/setup_jobs.sh scripts/setup.sh
+	@PYTHON="$(PYTHON)" sh scripts/setup_jobs.sh "$(JOBS)"
+	@touch $@
+
 # One worker more than there are processors on a small machine: these tests wait for processes.
-e2e: kubectl  ## real processes, sockets, disk, kubectl
+e2e: kubectl $(JOBS)/.installed  ## real processes, sockets, disk, kubectl
 	@$(BIN)/python -m pytest -q -n 3 $(REPEATABLE) tests/e2e
 
 sim: $(STAMP)  ## simulated worlds under faults, a thousand seeds; properties with fresh examples

@@ -11,3 +11,4 @@ compile() {
 }
 compile --extra dev pyproject.toml -o requirements.lock
 compile --group docs -o requirements-docs.lock
+compile --group jobs -o requirements-jobs.lock

@@ -14,11 +14,14 @@ from tests.e2e.planes import Plane, eventually
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "jobs"
+PACKAGES = EXAMPLES.parents[1] / ".cache" / "jobs" / "bin"  # made by make e2e
 SEED = 20
 
 
 @pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
+def plane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plane]:
+    """A control plane whose pods find the packages of the examples."""
+    monkeypatch.setenv("PATH", f"{PACKAGES}:{os.environ['PATH']}")
     made = Plane(tmp_path / "data", nodes=3)
     try:
         made.start()
@@ -115,3 +118,34 @@ def test_parameter_server_outlives_its_members(plane: Plane, tmp_path: Path) -> 
         lambda: plane.grange("get", "pods", "-o", "name") == "pod/parameter-server-chief-0\n",
         "the end of servers and workers",
     )
+
+
+def test_pytorch_resumes_to_the_same_accuracy(plane: Plane, tmp_path: Path) -> None:
+    """The checkpoint has the epoch before the worker was lost; the model reads the digits in the end."""
+    state, rng = tmp_path / "state", random.Random(SEED)
+    apply(plane, "pytorch/digits.yaml", state)
+    epoch = state / "epoch"
+    eventually(lambda: epoch.exists() and int(epoch.read_text()) >= 3, "three epochs")
+    kill_process(state / f"worker-{rng.randrange(3)}.lock")
+    status = finished(plane, "gangjob", "digits")
+    printed = plane.grange("logs", "digits-worker-0")
+    assert (status["phase"], status["restarts"]) == ("Succeeded", 1), (status, printed)
+    assert printed.startswith("attempt 1 starts after epoch ")
+    assert int(printed.partition("after epoch ")[2].split()[0]) >= 3
+    assert float(printed.partition("accuracy ")[2]) >= 0.95
+
+
+def test_mpi_resumes_after_kills(plane: Plane, tmp_path: Path) -> None:
+    """Of a rank, which ends mpirun, and of the process of a worker's pod."""
+    state, rng = tmp_path / "state", random.Random(SEED)
+    checkpoint = state / "checkpoint.json"
+    apply(plane, "mpi/pi.yaml", state)
+    after_step(checkpoint, 20)
+    kill_process(state / f"rank-{rng.randrange(4)}.lock")
+    after_step(checkpoint, 50)
+    kill_process(state / f"worker-{rng.randrange(4)}.pid")
+    status = finished(plane, "gangjob", "pi")
+    printed = plane.grange("logs", "pi-launcher-0")
+    assert (status["phase"], status["restarts"]) == ("Succeeded", 2), (status, printed)
+    assert "starts at step 0" not in printed
+    assert "pi 3.1415926536\n" in printed
