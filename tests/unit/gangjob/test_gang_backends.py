@@ -137,10 +137,19 @@ def test_volcano_has_parts_and_a_queue() -> None:
     assert found["apiVersion"] == "scheduling.volcano.sh/v1beta1"
     assert found["spec"] == {
         "minMember": 4,
-        "minTaskMember": {"worker": 2},
+        "minTaskMember": {"worker": 2, "ps": 2},
         "minResources": {"cpu": "4"},
         "queue": "default",
     }
+
+
+def test_volcano_needs_part_of_each_role_of_elastic_jobs() -> None:
+    """Four workers are no quorum of a job that needs its server."""
+    roles = role("PS", 1), role("Worker", 4, min_replicas=3)
+    spec = document(job(*roles, backend=GangBackend.VOLCANO))["spec"]
+    assert (spec["minMember"], spec["minTaskMember"]) == (4, {"ps": 1, "worker": 3})
+    rigid = document(job(role("PS", 1), role("Worker", 4), backend=GangBackend.VOLCANO))["spec"]
+    assert (rigid["minMember"], "minTaskMember" in rigid) == (5, False)
 
 
 @pytest.mark.parametrize(

@@ -147,10 +147,15 @@ def _plugins_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, i
 
 def _volcano_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, int]) -> Document:
     policy = model.scheduling
+    together = [role for role in model.roles if not role.depends_on]
+    # A quorum of fewer than all could be made up of workers alone, unless each role has its own part.
+    every = policy.min_available is None and any(
+        role_quorum(role) < role.replicas for role in together
+    )
     parts = {
-        role.name.lower(): role.min_available
-        for role in model.roles
-        if role.min_available is not None and not role.depends_on
+        role.name.lower(): role_quorum(role) if every else role.min_available
+        for role in together
+        if every or role.min_available is not None
     }
     spec: Document = {
         "minMember": max(1, quorum(model)),
