@@ -16,9 +16,9 @@ from grange.agent import transitions
 from grange.agent.config import Timing
 from grange.agent.container_runtime import ContainerID, Run
 from grange.agent.probes import Record
-from grange.agent.restart_policies import restarts
 from grange.agent.transitions import ContainerEvent, ContainerPhase
 from grange.api.kinds.pod import Container, Pod
+from grange.api.restart_policies import restarts
 from grange.base import statemachine
 
 _AFTER_HOOK_S = 2.0  # between SIGTERM and SIGKILL when a preStop hook has used up the grace
@@ -176,7 +176,7 @@ class ManagedContainer:
         self.post_starting = self.pre_stopping = False
         self.probes.clear()
         self.stopped_at = None
-        if pod_ends or not restarts(self.policy, run):
+        if pod_ends or not restarts(self.policy, run.id.attempt, run.exit_code or 0):
             self.phase = statemachine.advance(
                 transitions.CONTAINER, self.phase, ContainerEvent.ENDED
             )

@@ -5,10 +5,7 @@ implements them). Kubernetes documents the same fields, macros and ``?``:
 https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/#schedule-syntax
 """
 
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-from cronsim import CronSim, CronSimError
+from datetime import UTC, datetime, tzinfo
 
 _MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -39,6 +36,8 @@ class CronSchedule:
     """
 
     def __init__(self, text: str, zone: str = "") -> None:
+        from cronsim import CronSimError  # every command imports the kinds, few need schedules
+
         if len(text) > _LONGEST:
             raise InvalidSchedule(f"must have at most {_LONGEST} characters")
         self._zone = time_zone(zone)
@@ -68,17 +67,21 @@ class CronSchedule:
         return before if before is not None and before <= moment else following
 
     def _found(self, moment: datetime, *, reverse: bool) -> datetime | None:
+        from cronsim import CronSim
+
         search = CronSim(self._fields, moment.astimezone(self._zone), reverse=reverse)
         found = next(search, None)
         return None if found is None else found.astimezone(UTC)
 
 
-def time_zone(name: str) -> ZoneInfo:
+def time_zone(name: str) -> tzinfo:
     """The time zone of a name; UTC for an empty one.
 
     Raises:
         InvalidSchedule: there is none, or it is ``Local``, which would differ between machines.
     """
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     if name.lower() == "local":
         raise InvalidSchedule("time zone Local is not allowed: name one, such as Europe/Berlin")
     try:

@@ -143,6 +143,7 @@ class Manager:
             controller.kind,
             selector=selector,
             weight=controller.weight,
+            deletion_guard=controller.deletion_guard,
             population=lambda: len(self._pods.store),
             owned=lambda: self._owned(controller.kind),
         )

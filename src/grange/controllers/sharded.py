@@ -18,6 +18,7 @@ from grange.controllers.rollingupdate.controller import NAME as ROLLING_UPDATES
 from grange.reconcile.condition_alerts import ConditionAlert
 from grange.reconcile.controller import Controller
 from grange.reconcile.deps import Deps
+from grange.reconcile.farm.deletion_guard import DeletionGuardConfig
 
 R = TypeVar("R", bound=Resource)
 
@@ -50,12 +51,14 @@ class ShardedController(Generic[R]):
         create: makes the controller; its deps write for owned objects only.
         weight: what an object asks for (replicas, for example), for the deletion guard.
         alerts: the conditions of an object that need an operator.
+        deletion_guard: what holds deletions of its pods.
     """
 
     kind: KindInfo[R]
     create: Callable[[Deps], ShardedService]
     weight: Callable[[R], int] = _one
     alerts: Callable[[R], Iterable[ConditionAlert]] = _no_alerts
+    deletion_guard: DeletionGuardConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,11 @@ def _replicas(controller: ReplicationController) -> int:
     return controller.spec.replicas
 
 
+# Jobs end, expire and are deleted in large numbers at any time, and a pod is only deleted for a job
+# that is there. What is left of the guard is that the store must not go back to an earlier revision.
+_JOBS_COME_AND_GO = DeletionGuardConfig(small=10**9, deletions=10**9)
+
+
 def _job_controller(adapter: JobAdapter[R]) -> ShardedController[R]:
     def pods(job: R) -> int:
         try:
@@ -82,7 +90,12 @@ def _job_controller(adapter: JobAdapter[R]) -> ShardedController[R]:
         except InvalidJob:
             return 0
 
-    return ShardedController(adapter.kind, lambda deps: JobService(deps, adapter), pods)
+    return ShardedController(
+        adapter.kind,
+        lambda deps: JobService(deps, adapter),
+        pods,
+        deletion_guard=_JOBS_COME_AND_GO,
+    )
 
 
 SHARDED: Mapping[str, ShardedController[Any]] = {

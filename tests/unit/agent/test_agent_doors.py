@@ -8,15 +8,16 @@ from tests.unit.agent.builders import at, pod, run
 
 from grange.agent import probes
 from grange.agent.config import Timing
-from grange.agent.container_runtime import ContainerID, PodRuntime, Run
+from grange.agent.container_runtime import ContainerID, PodRuntime
 from grange.agent.lifecycle import managed_containers
 from grange.agent.probe_answer import Answer, ProbeTarget
 from grange.agent.probe_types import PROBE_TYPES, ProbeType
 from grange.agent.prober import SystemProber
-from grange.agent.restart_policies import RESTART_POLICIES
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime
 from grange.agent.transitions import ContainerPhase
+from grange.api.kinds import POD
 from grange.api.kinds.pod import Container, Probe
+from grange.api.restart_policies import RESTART_POLICIES
 from grange.base.clock import Clock
 
 
@@ -53,8 +54,14 @@ async def test_probe_type_is_one_module_and_one_line(
 def test_restart_policy_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """What docs/explanation/architecture.md promises for a restart policy."""
 
-    def twice(run: Run) -> bool:
-        return run.id.attempt < 1
+    def twice(attempt: int, exit_code: int) -> bool:
+        return attempt < 1
+
+    def refused() -> bool:
+        return any(
+            cause.field == "spec.restartPolicy"
+            for cause in POD.validate({"spec": {"restartPolicy": "Twice"}}, None)
+        )
 
     def phases() -> list[ContainerPhase]:
         (container,) = managed_containers(pod(restartPolicy="Twice"))
@@ -69,5 +76,7 @@ def test_restart_policy_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     assert phases() == [ContainerPhase.DONE]
+    assert refused()
     monkeypatch.setitem(RESTART_POLICIES, "Twice", twice)
     assert phases() == [ContainerPhase.BACKOFF, ContainerPhase.DONE]
+    assert not refused()

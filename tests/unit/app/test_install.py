@@ -15,7 +15,9 @@ from grange.api.kinds import (
     NAMESPACE,
     PODDISRUPTIONBUDGET,
     PODGROUP,
+    PYTORCHJOB,
     QUEUE,
+    TFJOB,
 )
 from grange.api.meta import Document
 from grange.app import controllers, manager
@@ -106,6 +108,24 @@ def test_kinds_that_no_client_would_look_at_are_left_out() -> None:
         QUEUE,
     ]
     assert InstallPlan().kinds == crds.installable(BUILT_IN)
+
+
+def test_kinds_of_a_training_operator_are_left_to_it() -> None:
+    plan = InstallPlan(image=IMAGE, without=("kubeflow",))
+    assert plan.kinds == [info for info in InstallPlan().kinds if info.group != "kubeflow.org"]
+    assert {TFJOB, PYTORCHJOB} <= {*InstallPlan().kinds}
+    assert "kubeflow" not in str(documents(plan))
+    assert "tfjobs" in str(documents(EVERYTHING))
+    printed = install("--image", IMAGE, "--without", "kubeflow")
+    assert [*yaml.safe_load_all(printed.stdout)] == documents(plan)
+
+
+def test_groups_that_are_not_known_cannot_be_left_out() -> None:
+    with pytest.raises(InvalidInstallPlan, match="use one of kubeflow"):
+        InstallPlan(without=("x",))
+    refused = install("--without", "x")
+    assert refused.exit_code != 0
+    assert "kubeflow" in refused.output
 
 
 def test_a_namespace_of_another_owner_is_not_printed() -> None:

@@ -615,3 +615,14 @@ def test_valid_jobs_convert_and_invalid_ones_name_their_field(
             BY_KIND[info.kind].model(decoded)
         assert str(error.value).startswith(("spec.", "metadata.name"))
     assert decoded == before, "converting changed the object"
+
+
+def test_changed_specs_are_checked_again() -> None:
+    document = gangjob()
+    document["metadata"] |= {"uid": "checked-again", "generation": 1}
+    assert GANGJOB_ADAPTER.model(view(GANGJOB, document)).roles[0].replicas == 4
+    document["spec"]["replicaSpecs"]["worker"]["replicas"] = -1
+    document["metadata"]["generation"] = 2
+    for _ in range(2):
+        with pytest.raises(InvalidJob, match=r"spec\.replicaSpecs\[worker\]\.replicas"):
+            GANGJOB_ADAPTER.model(view(GANGJOB, document))

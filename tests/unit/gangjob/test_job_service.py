@@ -105,3 +105,11 @@ async def test_pods_of_a_deleted_job_are_released(world: JobWorld) -> None:
         return not await world.pods()
 
     await world.until(gone)
+
+
+async def test_status_has_the_selector_of_each_role(world: JobWorld) -> None:
+    await world.add_job(replicas=2)
+    await world.reaches("Running")
+    selector = (await world.status()).replica_statuses["worker"].selector
+    found = await world.client.list(POD, "default", labels=selector)
+    assert [pod.metadata.name for pod in found.items] == ["train-worker-0", "train-worker-1"]

@@ -13,6 +13,9 @@ from grange.controllers.gangjob.adapter import JobLabels
 from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.gangjob.job_services import files_document, files_name, service_document
 from grange.controllers.gangjob.model import (
+    ExitCodeMatch,
+    FailureAction,
+    FailureRule,
     GangBackend,
     RestartPolicy,
     SchedulingPolicy,
@@ -94,6 +97,30 @@ def test_check_39_restart_policy(policy: RestartPolicy, expected: str) -> None:
     made = pod(context(model(role("worker", restart_policy=policy))), "worker")
     assert made.document["spec"]["restartPolicy"] == expected
     assert made.events == ()
+
+
+OOM = FailureRule(FailureAction.FAIL_JOB, reasons=frozenset({"OOMKilled"}))
+CODE = FailureRule(FailureAction.RESTART_JOB, exit_codes=ExitCodeMatch(frozenset({42})))
+DISRUPTED = FailureRule(FailureAction.IGNORE, pod_conditions=(("DisruptionTarget", "True"),))
+
+
+@pytest.mark.parametrize(
+    ("policy", "rule", "expected"),
+    [
+        (RestartPolicy.ON_FAILURE, OOM, "Never"),
+        (RestartPolicy.ON_FAILURE, CODE, "Never"),
+        (RestartPolicy.ON_FAILURE, replace(CODE, roles=frozenset({"worker"})), "Never"),
+        (RestartPolicy.ON_FAILURE, replace(CODE, roles=frozenset({"other"})), "OnFailure"),
+        (RestartPolicy.ON_FAILURE, DISRUPTED, "OnFailure"),
+        (RestartPolicy.ALWAYS, CODE, "Always"),
+        (RestartPolicy.NEVER, CODE, "Never"),
+    ],
+)
+def test_failures_that_rules_look_at_end_the_pod(
+    policy: RestartPolicy, rule: FailureRule, expected: str
+) -> None:
+    job = model(role("worker", restart_policy=policy), failure_rules=(rule,))
+    assert pod(context(job), "worker").document["spec"]["restartPolicy"] == expected
 
 
 def test_check_39_policy_of_the_template_is_warned_about() -> None:

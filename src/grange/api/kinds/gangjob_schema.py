@@ -113,7 +113,8 @@ _FAILURE: dict[str, Document] = {
     ),
     "rules": schema_builder.several(
         {"$ref": f"#/definitions/{NAME}FailureRule"},
-        "In order: the first that matches a failure decides.",
+        "In order: the first that matches a failure decides. Pods with restartPolicy OnFailure whose "
+        "exit codes or reasons a rule looks at are replaced instead of restarted in place.",
         **_ATOMIC,
     ),
 }

@@ -11,12 +11,12 @@ import msgspec
 
 from grange.api import names
 from grange.api.pod_fields import FIELDS
+from grange.api.restart_policies import RESTART_POLICIES
 from grange.api.validation import scheduling
 from grange.api.validation.causes import Faults
 from grange.api.validation.faultless import Faultless
 from grange.api.validation.resources import check_resources
 
-RESTART_POLICIES = ("Always", "OnFailure", "Never")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -113,7 +113,7 @@ def _check_choices(spec: dict[str, Any], path: str, faults: Faults) -> None:
     ):
         value = spec.get(field)
         if value is not None and value not in choices:
-            faults.not_supported(f"{path}.{field}", value, choices)
+            faults.not_supported(f"{path}.{field}", value, tuple(choices))
 
 
 def _check_numbers(spec: dict[str, Any], path: str, faults: Faults) -> None:

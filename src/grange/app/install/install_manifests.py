@@ -14,6 +14,9 @@ from grange.base.errors import GrangeError
 NAMESPACE = "grange-system"
 """Where the controllers run unless another namespace is named; made along with them."""
 
+GROUPS = {"kubeflow": "kubeflow.org"}
+"""What may be left out: groups of kinds that a cluster may have from others, with a controller."""
+
 SCHEDULER_NAME = "grange"
 """Pods with this ``schedulerName`` are ours in a cluster that has its own scheduler."""
 
@@ -39,12 +42,14 @@ class InstallPlan:
         image: of a container that has ``grange`` on its path; empty where none is started.
         replicas: how many processes share the work.
         controllers: which of ``rbac.CONTROLLERS`` they run.
+        without: which of ``GROUPS`` are left to others: neither kinds nor controllers of them.
     """
 
     namespace: str = NAMESPACE
     image: str = ""
     replicas: int = 2
     controllers: tuple[str, ...] = rbac.CONTROLLERS
+    without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -62,20 +67,39 @@ class InstallPlan:
                     f"--controllers {name}: of our controllers a cluster of Kubernetes can use "
                     f"{known}; what else there is to do it does itself"
                 )
-        if not self.controllers:
+        for name in self.without:
+            if name not in GROUPS:
+                raise InvalidInstallPlan(f"--without {name}: use one of {', '.join(GROUPS)}")
+        if not self.running:
             raise InvalidInstallPlan(f"--controllers: name one at least of {known}")
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The controllers, but for those of kinds that are left to others."""
+        return tuple(
+            name
+            for name in self.controllers
+            if not any(self._is_left_out(item.kind) for item in rbac.PERMISSIONS[name])
+        )
+
+    def _is_left_out(self, info: AnyKind) -> bool:
+        return info.group in {GROUPS[name] for name in self.without}
 
     @property
     def kinds(self) -> list[AnyKind]:
         """Our kinds, but for those that only controllers which are left out would look at."""
         wanted = {permission.kind for permission in self.permissions}
         left_out = {permission.kind for permission in rbac.of(rbac.CONTROLLERS)} - wanted
-        return [info for info in crds.installable(BUILT_IN) if info not in left_out]
+        return [
+            info
+            for info in crds.installable(BUILT_IN)
+            if info not in left_out and not self._is_left_out(info)
+        ]
 
     @property
     def permissions(self) -> list[rbac.Permission]:
         """What the controllers may do."""
-        return [*rbac.of(self.controllers)]
+        return [*rbac.of(self.running)]
 
 
 def documents(plan: InstallPlan, part: str = "") -> list[Document]:
@@ -202,8 +226,8 @@ def _pod(plan: InstallPlan) -> Document:
 
 
 def _container(plan: InstallPlan) -> Document:
-    arguments = ["controllers", f"--only={','.join(plan.controllers)}"]
-    if "scheduler" in plan.controllers:
+    arguments = ["controllers", f"--only={','.join(plan.running)}"]
+    if "scheduler" in plan.running:
         arguments.append(f"--scheduler-name={SCHEDULER_NAME}")
     arguments += [f"--metrics-listen=0.0.0.0:{_METRICS_PORT}"]
     arguments += ["--member=$(POD_NAME)", "--log-level=info", "--log-json"]

@@ -17,6 +17,7 @@ from grange.cli.printers import documents
     examples=(
         "grange install --image registry.example/grange:0.1.0 | kubectl apply -f -",
         "grange install --only crds | kubectl apply -f -",
+        "grange install --without kubeflow --image registry.example/grange:0.1.0",
     ),
 )
 @click.option(
@@ -46,6 +47,12 @@ from grange.cli.printers import documents
     help="What they run; it decides what they may do, and which kinds are printed.",
 )
 @click.option(
+    "--without",
+    type=click.Choice([*install_manifests.GROUPS]),
+    multiple=True,
+    help="Leave kinds to another controller. kubeflow: TFJob and PyTorchJob, where a training operator runs.",
+)
+@click.option(
     "--only",
     type=click.Choice([*install_manifests.PARTS]),
     default=None,
@@ -53,7 +60,14 @@ from grange.cli.printers import documents
 )
 @options.output(("yaml", "json"), default="yaml")
 def command(
-    *, output: str, namespace: str, image: str, replicas: int, controllers: str, only: str | None
+    *,
+    output: str,
+    namespace: str,
+    image: str,
+    replicas: int,
+    controllers: str,
+    without: tuple[str, ...],
+    only: str | None,
 ) -> None:
     """Print CRDs, RBAC and a Deployment for a Kubernetes cluster.
 
@@ -62,7 +76,7 @@ def command(
     """
     chosen = tuple(dict.fromkeys(filter(None, controllers.split(","))))
     try:
-        plan = InstallPlan(namespace=namespace, image=image, replicas=replicas, controllers=chosen)
+        plan = InstallPlan(namespace, image, replicas, chosen, tuple(dict.fromkeys(without)))
         found = install_manifests.documents(plan, only or "")
     except InvalidInstallPlan as error:
         raise click.UsageError(str(error)) from error

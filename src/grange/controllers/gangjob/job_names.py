@@ -72,6 +72,12 @@ def gen_replica_labels(
     }
 
 
+def role_selector(labels: JobLabels, job_name: str, replica_type: str) -> str:
+    """The label selector of a role's pods, as text."""
+    found = {**gen_labels(labels, job_name), labels.role: replica_type.lower()}
+    return ",".join(f"{key}={value}" for key, value in found.items() if key)
+
+
 def replica_type(labels: JobLabels, obj: Resource) -> str:
     """The role that an object states.
 

@@ -28,6 +28,7 @@ from grange.controllers.gangjob.gang_control import GangControl
 from grange.controllers.gangjob.gang_members import without_finished
 from grange.controllers.gangjob.job_context import JobContext
 from grange.controllers.gangjob.job_listers import JobListers
+from grange.controllers.gangjob.job_names import role_selector
 from grange.controllers.gangjob.job_pod_control import (
     TRACKED_KINDS,
     JobPodControl,
@@ -221,10 +222,11 @@ class JobReconciler(Generic[R]):
 
     async def _apply(self, observed: _Observed[R], plan: JobPlan) -> Result:
         job, uid = observed.job, observed.job.metadata.uid
-        if plan.status != observed.inputs.status:
-            if not await self._write_status(job, observed.inputs.status, plan.status):
+        status = self._with_selectors(job, plan.status)
+        if status != observed.inputs.status:
+            if not await self._write_status(job, observed.inputs.status, status):
                 return Requeue(_AGAIN_S)  # an event of it may come sooner
-            self._note_failures(observed, plan.status)
+            self._note_failures(observed, status)
         for event in plan.events:
             self._recorder.event(job, event.type, event.reason, event.message, kind=self._kind)
         error = await self._carry_out(observed, plan)
@@ -237,6 +239,17 @@ class JobReconciler(Generic[R]):
                 )
             return Done()
         return Done() if plan.requeue_s is None else Requeue(plan.requeue_s)
+
+    def _with_selectors(self, job: R, status: JobStatus) -> JobStatus:
+        """The status with the label selector of each role, for ``scale`` and for clients."""
+        labels, name = self._adapter.labels, job.metadata.name
+        roles = {
+            role: item
+            if item.selector
+            else msgspec.structs.replace(item, selector=role_selector(labels, name, role))
+            for role, item in status.replica_statuses.items()
+        }
+        return msgspec.structs.replace(status, replica_statuses=roles)
 
     async def _carry_out(self, observed: _Observed[R], plan: JobPlan) -> GrangeError | None:
         """Every write but the status; the first error, after all parts were tried."""

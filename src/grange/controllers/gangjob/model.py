@@ -285,6 +285,20 @@ class JobModel:
         wanted = name.lower()
         return next((item for item in self.roles if item.name.lower() == wanted), None)
 
+    def restarts_in_place(self, role: JobRole) -> bool:
+        """Whether the node restarts containers of the role's pods.
+
+        Under ``OnFailure`` it does, unless a rule looks at exit codes or reasons: a pod whose
+        containers are restarted in place never fails, so the rule would never see the failure.
+        """
+        if role.restart_policy is not RestartPolicy.ON_FAILURE:
+            return role.restart_policy is RestartPolicy.ALWAYS
+        return not any(
+            (rule.exit_codes is not None or rule.reasons)
+            and (not rule.roles or role.name in rule.roles)
+            for rule in self.failure_rules
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class JobPod:

@@ -19,7 +19,7 @@ from grange.controllers.gangjob.job_context import JobContext
 from grange.controllers.gangjob.job_names import gen_replica_labels
 from grange.controllers.gangjob.job_pods import TRACKING_FINALIZER
 from grange.controllers.gangjob.job_services import files_name
-from grange.controllers.gangjob.model import JobEvent, JobRole, RestartPolicy, ServiceMode
+from grange.controllers.gangjob.model import JobEvent, JobModel, JobRole, RestartPolicy, ServiceMode
 from grange.reconcile.control import from_template
 from grange.reconcile.recorder import WARNING
 
@@ -59,7 +59,7 @@ def pod_document(context: JobContext, role_name: str, index: int, attempt: int) 
         _with_metadata(context, member), name=name, namespace=model.namespace, owner=context.owner
     )
     spec = document["spec"]
-    events = [*_set_restart_policy(spec, role), *_set_scheduler(context, role, spec)]
+    events = [*_set_restart_policy(model, spec, role), *_set_scheduler(context, role, spec)]
     _set_names(context, name, spec)
     additions = framework.wire(member)
     if member.model.framework:
@@ -97,10 +97,10 @@ def _with_metadata(context: JobContext, member: JobMember) -> Document:
     }
 
 
-def _set_restart_policy(spec: Document, role: JobRole) -> Iterable[JobEvent]:
-    """The role's policy; exit codes are looked at by the controller, so the agent restarts nothing."""
+def _set_restart_policy(model: JobModel, spec: Document, role: JobRole) -> Iterable[JobEvent]:
+    """The role's policy; where the controller looks at how a pod failed, the agent restarts nothing."""
     policy = role.restart_policy
-    value = RestartPolicy.NEVER.value if policy is RestartPolicy.EXIT_CODE else policy.value
+    value = policy.value if model.restarts_in_place(role) else RestartPolicy.NEVER.value
     given = spec.get("restartPolicy")
     spec["restartPolicy"] = value
     if given and given != value:

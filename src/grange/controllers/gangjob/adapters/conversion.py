@@ -11,6 +11,7 @@ from grange.api.kinds.run_policy import JobScheduling, RunPolicy
 from grange.api.meta import Document, ObjectMeta, Resource, View
 from grange.api.scheme import KindInfo
 from grange.api.validation.run_policies import MANAGER
+from grange.base.bounded import BoundedDict
 from grange.controllers.gangjob.adapter import JobLabels
 from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.gangjob.job_names import gen_labels
@@ -18,6 +19,9 @@ from grange.controllers.gangjob.model import CleanPodPolicy, GangBackend, Schedu
 
 R = TypeVar("R", bound=Resource)
 _SHOWN = 3
+_REMEMBERED = 4_096
+# Specs that broke no rule, by UID and generation: a job is converted in each of its reconciles.
+_checked: BoundedDict[tuple[str, int], None] = BoundedDict(_REMEMBERED)
 
 
 class CommonFields(TypedDict):
@@ -38,13 +42,19 @@ def check_spec(kind: KindInfo[R], job: R) -> None:
     Raises:
         InvalidJob: the spec breaks some; the message names their fields.
     """
+    meta = job.metadata
+    version = (meta.uid, meta.generation)
+    if version in _checked:
+        return
     document: Document = {
-        "metadata": codec.to_document(job.metadata),
+        "metadata": codec.to_document(meta),
         "spec": codec.to_document(getattr(job, "spec")),  # noqa: B009  every kind of job has one
     }
     kind.default(document)
     causes = kind.validate(document, None)
     if not causes:
+        if meta.generation:  # counted by the server: without it changes would not be seen
+            _checked[version] = None
         return
     listed = "; ".join(f"{cause.field}: {cause.message}" for cause in causes[:_SHOWN])
     more = f"; and {len(causes) - _SHOWN} more" if len(causes) > _SHOWN else ""
