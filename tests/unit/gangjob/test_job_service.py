@@ -1,11 +1,13 @@
 """The job controller against a real API server in memory."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from tests.support.job_world import JobWorld, job_world
 
-from grange.api.kinds import POD
+from grange.api.kinds import POD, PODDISRUPTIONBUDGET, PODGROUP
+from grange.api.scheme import KindInfo
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -113,3 +115,21 @@ async def test_status_has_the_selector_of_each_role(world: JobWorld) -> None:
     selector = (await world.status()).replica_statuses["worker"].selector
     found = await world.client.list(POD, "default", labels=selector)
     assert [pod.metadata.name for pod in found.items] == ["train-worker-0", "train-worker-1"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind"), [("Grange", PODGROUP), ("PodDisruptionBudget", PODDISRUPTIONBUDGET)]
+)
+async def test_deleted_object_of_the_gang_is_created_again(
+    world: JobWorld, backend: str, kind: KindInfo[Any]
+) -> None:
+    await world.add_job(replicas=2, runPolicy={"schedulingPolicy": {"backend": backend}})
+    await world.reaches("Running")
+    [first] = (await world.client.list(kind, "default")).items
+    await world.client.delete(kind, first.metadata.name, "default")
+
+    async def created_again() -> bool:
+        found = (await world.client.list(kind, "default")).items
+        return [item.metadata.uid for item in found] not in ([], [first.metadata.uid])
+
+    await world.until(created_again)

@@ -9,9 +9,6 @@ from typing import Generic, TypeVar
 
 from grange.api import minimum_attempts
 from grange.api.kinds.node import Node
-from grange.api.kinds.pod import Pod
-from grange.api.kinds.podgroup import PodGroup
-from grange.api.kinds.service import Service
 from grange.api.meta import ObjectKey, Resource
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.log import Logger
@@ -25,11 +22,13 @@ from grange.controllers.gangjob.orphaned_pods import OrphanedPods
 from grange.reconcile.controller import Controller, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.expectations import Expectations
+from grange.reconcile.informer import Informer
 from grange.reconcile.owner_handler import Dependents
 from grange.reconcile.recorder import Recorder
 from grange.reconcile.workqueue import WorkQueue
 
 R = TypeVar("R", bound=Resource)
+C = TypeVar("C", bound=Resource)
 
 _RETRY = Exponential(initial_s=0.02, cap_s=60.0)
 _SHARE = 5  # reconciles of one large job take at most a fifth of the time
@@ -104,37 +103,25 @@ class JobService(Generic[R]):
     def _watch(self, adapter: JobAdapter[R], expectations: Expectations, log: Logger) -> None:
         listers = self._listers
         listers.jobs.add_handler(self._job_added, self._job_changed, self._job_gone)
-        pods: Dependents[Pod, R] = Dependents(
-            owner_kind=adapter.kind,
-            owners=listers.jobs.store,
-            expectations=expectations,
-            enqueue=self._enqueue,
-            kind=PODS,
-            log=log,
-            candidates=listers.adopters,
-        )
-        pods.attach(listers.pods)
-        forget = self._reconciler.forget_pod
-        listers.pods.add_handler(lambda _: None, lambda _, __: None, forget)
-        services: Dependents[Service, R] = Dependents(
-            owner_kind=adapter.kind,
-            owners=listers.jobs.store,
-            expectations=expectations,
-            enqueue=self._enqueue,
-            kind=SERVICES,
-            log=log,
-            candidates=listers.adopters,
-        )
-        services.attach(listers.services)
         listers.nodes.add_handler(self._node, self._node_changed, self._node)
-        groups: Dependents[PodGroup, R] = Dependents(
-            owner_kind=adapter.kind,
-            owners=listers.jobs.store,
-            expectations=expectations,
-            enqueue=self._enqueue,
-            log=log,
-        )
-        groups.attach(self._reconciler.gang.groups)
+
+        def follow(informer: Informer[C], kind: str = "") -> None:
+            dependents: Dependents[C, R] = Dependents(
+                owner_kind=adapter.kind,
+                owners=listers.jobs.store,
+                expectations=expectations,
+                enqueue=self._enqueue,
+                kind=kind,
+                log=log,
+                candidates=listers.adopters,
+            )
+            dependents.attach(informer)
+
+        follow(listers.pods, PODS)
+        listers.pods.add_handler(None, None, self._reconciler.forget_pod)
+        follow(listers.services, SERVICES)
+        follow(self._reconciler.gang.groups)
+        follow(self._reconciler.gang.budgets)
 
     async def run(self) -> None:
         """Work until cancelled; begins when the informers have listed their collections."""
