@@ -1,6 +1,5 @@
 """Prints the logs of a job's pods, each line after its role and index, while pods come and go."""
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -164,20 +163,18 @@ class JobLogs:
         start = f"{prefix} ".encode()
 
         def emit(lines: Sequence[bytes]) -> None:
-            for line in lines:
-                end = b"" if line.endswith(b"\n") else b"\n"
-                sys.stdout.buffer.write(start + line + end)
-            sys.stdout.buffer.flush()
+            ends = (b"" if line.endswith(b"\n") else b"\n" for line in lines)
+            terminal.write_bytes(start + line + end for line, end in zip(lines, ends, strict=True))
 
         return emit
 
 
 def _json_emitter(member: Document) -> Callable[[Sequence[bytes]], None]:
     def emit(lines: Sequence[bytes]) -> None:
-        for line in lines:
-            text = line.removesuffix(b"\n").decode(errors="replace")
-            sys.stdout.buffer.write(msgspec.json.encode({**member, "line": text}) + b"\n")
-        sys.stdout.buffer.flush()
+        texts = (line.removesuffix(b"\n").decode(errors="replace") for line in lines)
+        terminal.write_bytes(
+            msgspec.json.encode({**member, "line": text}) + b"\n" for text in texts
+        )
 
     return emit
 

@@ -5,6 +5,7 @@ escaped, so that they cannot move the cursor, hide lines or set the title of a t
 """
 
 import sys
+from collections.abc import Iterable
 
 import click
 import msgspec
@@ -49,3 +50,10 @@ def json_text(value: object) -> str:
     """A value as indented JSON without any control character but line breaks."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=4).decode()
     return controls.escape_json(text)
+
+
+def write_bytes(lines: Iterable[bytes]) -> None:
+    """Write lines of logs to standard output as programs wrote them, and flush."""
+    for line in lines:
+        sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()

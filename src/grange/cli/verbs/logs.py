@@ -1,6 +1,5 @@
 """``grange logs``: print the logs of containers."""
 
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 
@@ -146,6 +145,4 @@ async def _print(opened: session.ApiSession, pod: str, query: dict[str, str], fo
 
 
 def _emit(lines: list[bytes], form: Form) -> None:
-    for line in lines:
-        sys.stdout.buffer.write(form(line))
-    sys.stdout.buffer.flush()
+    terminal.write_bytes(map(form, lines))
