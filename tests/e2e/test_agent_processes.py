@@ -297,7 +297,7 @@ async def test_replicas_on_one_port_name_each_other(bench: Bench) -> None:
         port = probing.getsockname()[1]
     program = [sys.executable, "-c", f"{serve.format(port=port)}.serve_forever()"]
     ready = {"readinessProbe": {"tcpSocket": {"port": port}}}
-    async with bench.agent() as runtime:
+    async with bench.agent():
         await bench.create("one", "", program=program, container=ready)
         await bench.ready("one")
         await bench.create("two", "", program=program, restartPolicy="Never")
@@ -306,8 +306,8 @@ async def test_replicas_on_one_port_name_each_other(bench: Bench) -> None:
         assert ended is not None
         assert f"port {port} is held by pod default/one, which listens on 0.0.0.0" in ended.message
         assert "$(POD_IP)" in ended.message
-        for record in runtime.pods():
-            await runtime.remove(record.sandbox.uid)
+        for name in ("one", "two"):  # a container that is only removed is started again
+            await bench.delete(name)
 
 
 # --- the prober ------------------------------------------------------------------------------------
