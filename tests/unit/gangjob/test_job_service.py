@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 from tests.support.job_world import JobWorld, job_world
 
-from grange.api.kinds import POD, PODDISRUPTIONBUDGET, PODGROUP
+from grange.api.kinds import GANGJOB, POD, PODDISRUPTIONBUDGET, PODGROUP
+from grange.api.kinds.gangjob import GangJob
 from grange.api.scheme import KindInfo
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER
+from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER, GangJobAdapter
 from grange.controllers.gangjob.controller import JobService
+from grange.controllers.gangjob.errors import InvalidJob
+from grange.controllers.gangjob.model import JobModel
 
 
 @pytest.fixture
@@ -97,8 +100,6 @@ async def test_pods_of_a_deleted_job_are_released(world: JobWorld) -> None:
     await world.add_job(replicas=2)
     await world.reaches("Running")
     job = await world.job()
-    from grange.api.kinds import GANGJOB
-
     await world.client.delete(GANGJOB, "train", "default", uid=job.metadata.uid)
     for name in await world.pods():
         await world.client.delete(POD, name, "default")
@@ -133,3 +134,38 @@ async def test_deleted_object_of_the_gang_is_created_again(
         return [item.metadata.uid for item in found] not in ([], [first.metadata.uid])
 
     await world.until(created_again)
+
+
+class _Refusing(GangJobAdapter):
+    """Refuses specs once ``refuses`` is set, as a server without admission would let them through."""
+
+    refuses = False
+
+    def model(self, job: GangJob) -> JobModel:
+        if self.refuses:
+            raise InvalidJob("spec.framework: is not known; name another")
+        return super().model(job)
+
+
+@pytest.mark.parametrize(("ended", "phase"), [(False, "Failed"), (True, "Succeeded")])
+async def test_refused_spec_fails_a_job_that_has_not_ended(
+    clock: Clock, rng: Stream, log: Logger, *, ended: bool, phase: str
+) -> None:
+    async with job_world(clock, rng, log) as world:
+        adapter = _Refusing()
+        world.nursery.start(world.deps.informers.run())
+        world.start(JobService(world.deps, adapter))
+        await world.add_job(replicas=1)
+        await world.reaches("Running")
+        if ended:
+            await world.finish("train-worker-0")
+            await world.reaches("Succeeded")
+            await world.settle(2)
+        adapter.refuses = True
+        patch = {"metadata": {"labels": {"touched": "yes"}}}
+        await world.client.patch(GANGJOB, "train", "default", patch=patch)
+        await world.settle(2)
+        status = await world.status()
+        assert status.phase == phase
+        true = {item.type for item in status.conditions if item.status == "True"}
+        assert true == {"Created", phase}

@@ -106,7 +106,7 @@ class CronPlan:
 
 
 def job_name(cron: str, due: datetime) -> str:
-    """The name of the Job of a time: the same whoever creates it, and how often."""
+    """The name of the Job of a time: every attempt to create it uses the same."""
     return f"{cron}-{int(due.timestamp()) // _SECONDS_A_MINUTE}"
 
 

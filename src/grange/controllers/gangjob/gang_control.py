@@ -42,7 +42,7 @@ class GangControl(Generic[R]):
             await informer.synced.wait()
 
     async def find(self, model: JobModel) -> Resource | None:
-        """The object of the gang's name, whoever it belongs to; None where there is none."""
+        """The object of the gang's name, of any owner; None where there is none."""
         gang = gang_of(model)
         if gang is None:
             return None

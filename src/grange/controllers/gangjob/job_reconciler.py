@@ -12,11 +12,10 @@ from typing import Generic, NoReturn, TypeVar
 
 import msgspec
 
-from grange.api import conditions, timestamps
-from grange.api.job_status import FAILED, JobStatus
+from grange.api.job_status import JobStatus
 from grange.api.kinds import CONFIGMAP, POD, SERVICE
 from grange.api.kinds.pod import Pod
-from grange.api.meta import Condition, Document, ObjectKey, Resource, controller_of, preconditions
+from grange.api.meta import Document, ObjectKey, Resource, controller_of, preconditions
 from grange.api.scheme import KindInfo
 from grange.api.status import AlreadyExists, ApiError, Conflict, NotFound
 from grange.base.errors import GrangeError
@@ -44,7 +43,7 @@ from grange.reconcile import owners, unanswered
 from grange.reconcile.controller import Done, Requeue, Result, Terminal
 from grange.reconcile.deps import Deps
 from grange.reconcile.expectations import Expectations
-from grange.reconcile.recorder import WARNING, Recorder
+from grange.reconcile.recorder import Recorder
 from grange.reconcile.write_tracker import WriteTracker
 
 R = TypeVar("R", bound=Resource)
@@ -361,18 +360,14 @@ class JobReconciler(Generic[R]):
         Raises:
             Terminal: always.
         """
-        reason = f"Invalid{self._kind.kind}Spec"
         old = self._adapter.status(job)
-        if not conditions.is_true(old.conditions, FAILED):
-            now = timestamps.rfc3339(self._clock.now())
-            failed = Condition(type=FAILED, status="True", reason=reason, message=str(error))
-            new = msgspec.structs.replace(
-                old,
-                phase=FAILED,
-                conditions=conditions.set_condition(old.conditions, failed, now),
-                completion_time=old.completion_time or now,
-                observed_generation=job.metadata.generation,
-            )
+        plan = logic.reject(old, self._kind.kind, str(error), self._clock.now())
+        if plan.status != old:
+            generation = job.metadata.generation or 0
+            new = msgspec.structs.replace(plan.status, observed_generation=generation)
             if await self._write_status(job, old, new):
-                self._recorder.event(job, WARNING, reason, str(error), kind=self._kind)
+                for event in plan.events:
+                    self._recorder.event(
+                        job, event.type, event.reason, event.message, kind=self._kind
+                    )
         raise Terminal(f"{job.key}: {error}") from error
