@@ -105,13 +105,13 @@ def _fields(info: AnyKind) -> Iterator[str]:
 def _type(part: Document, target: str) -> str:
     if target:
         return target.rpartition(".")[2]
-    if part["type"] == "array":
+    if part.get("type") == "array":
         return f"list of {_item(part['items'])}"
     if "additionalProperties" in part:
         return f"map of {_item(part['additionalProperties'])}"
     if "enum" in part:
         return " or ".join(f"`{choice}`" for choice in part["enum"])
-    return str(part["type"])
+    return str(part.get("type", "any"))
 
 
 def _item(part: Document) -> str:

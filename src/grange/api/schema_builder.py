@@ -13,6 +13,10 @@ RULED = "x-grange-ruled"
 """Keywords of a schema that our own server leaves to a rule of the kind, whose messages are better; servers
 that have nothing but the schema go by them."""
 
+OPAQUE = "x-grange-opaque"
+"""Set on a part that our own server checks and that a CustomResourceDefinition leaves open, so that
+the definition stays within what ``kubectl apply`` can keep."""
+
 
 def text(description: str, **more: Any) -> Document:
     """A string."""

@@ -26,14 +26,14 @@ from grange.scheduler.queued_pods import (
     GroupKey,
     Heap,
     InFlightEvents,
-    Pool,
     QueuedPod,
     QueueSettings,
     QueueStatistics,
+    SubQueue,
 )
 
-_IN_FLIGHT = Pool.IN_FLIGHT  # looking a member up takes longer than all else in pop
-_COUNTED = (Pool.BACKOFF, Pool.ERROR_BACKOFF, Pool.UNSCHEDULABLE)
+_IN_FLIGHT = SubQueue.IN_FLIGHT  # looking a member up takes longer than all else in pop
+_COUNTED = (SubQueue.BACKOFF, SubQueue.ERROR_BACKOFF, SubQueue.UNSCHEDULABLE)
 
 
 class _Requeue(Enum):
@@ -44,7 +44,7 @@ class _Requeue(Enum):
 
 # What an event meets on its way; see above.
 _STAY, _AFTER_BACKOFF, _NOW = _Requeue.STAY, _Requeue.AFTER_BACKOFF, _Requeue.NOW
-_UNSCHEDULABLE, _ANY = Pool.UNSCHEDULABLE, Subject.ANY
+_UNSCHEDULABLE, _ANY = SubQueue.UNSCHEDULABLE, Subject.ANY
 
 
 class SchedulingQueue:
@@ -62,9 +62,9 @@ class SchedulingQueue:
         self._asked = {name: item for one in profiles.each() for name, item in one.events.items()}
         self._settings = settings or QueueSettings()
         self._pods: dict[str, QueuedPod] = {}
-        self._active = Heap(Pool.ACTIVE)
-        self._backoff = Heap(Pool.BACKOFF)
-        self._error_backoff = Heap(Pool.ERROR_BACKOFF)
+        self._active = Heap(SubQueue.ACTIVE)
+        self._backoff = Heap(SubQueue.BACKOFF)
+        self._error_backoff = Heap(SubQueue.ERROR_BACKOFF)
         self._unschedulable: dict[GroupKey, dict[str, QueuedPod]] = {}
         self._in_flight = InFlightEvents()
         self._tickets = 0
@@ -104,11 +104,11 @@ class SchedulingQueue:
             return
         before, pod.info = pod.info.pod, info
         match pod.pool:
-            case Pool.ACTIVE:
+            case SubQueue.ACTIVE:
                 self._push(pod, self._active)
-            case Pool.IN_FLIGHT if event is not None:
+            case SubQueue.IN_FLIGHT if event is not None:
                 self._in_flight.note(event, before, info.pod, info.uid)
-            case Pool.UNSCHEDULABLE if event is not None:
+            case SubQueue.UNSCHEDULABLE if event is not None:
                 self._consider(pod, event, before, info.pod, now)
             case _:
                 pass
@@ -187,7 +187,7 @@ class SchedulingQueue:
         for item in logged:
             if item.uid in ("", pod.uid):
                 self._consider(pod, item.event, item.before, item.after, now)
-                if pod.pool is not Pool.UNSCHEDULABLE:
+                if pod.pool is not SubQueue.UNSCHEDULABLE:
                     return
 
     def fail(self, pod: QueuedPod, now: float) -> None:
@@ -221,7 +221,7 @@ class SchedulingQueue:
             return
         pod = tried or QueuedPod(info, timestamp=now, first_queued=now)
         pod.info, pod.gone = info, False
-        pod.pool = Pool.IN_FLIGHT
+        pod.pool = SubQueue.IN_FLIGHT
         self._pods[info.uid] = pod
         if not rejector:
             self.fail(pod, now)
@@ -238,9 +238,9 @@ class SchedulingQueue:
         Nothing happens to one that is in flight, gated, or rejected by them already.
         """
         pod = self._pods.get(uid)
-        if pod is None or pod.pool is Pool.IN_FLIGHT or pod.gate:
+        if pod is None or pod.pool is SubQueue.IN_FLIGHT or pod.gate:
             return
-        if pod.pool is Pool.UNSCHEDULABLE and pod.rejectors == rejectors:
+        if pod.pool is SubQueue.UNSCHEDULABLE and pod.rejectors == rejectors:
             return
         self._leave(pod)
         pod.rejectors, pod.pending = rejectors, frozenset()
@@ -275,9 +275,9 @@ class SchedulingQueue:
         """Try these pods as soon as possible, whatever they wait for."""
         for uid in uids:
             pod = self._pods.get(uid)
-            if pod is None or pod.pool is Pool.ACTIVE:
+            if pod is None or pod.pool is SubQueue.ACTIVE:
                 continue
-            if pod.pool is Pool.IN_FLIGHT:
+            if pod.pool is SubQueue.IN_FLIGHT:
                 self._in_flight.note(LEFTOVER, None, None, uid)
             else:
                 pod.timestamp = now
@@ -317,15 +317,15 @@ class SchedulingQueue:
         flying = sum(uid in pods and pods[uid].pool is _IN_FLIGHT for uid in self._in_flight)
         return QueueStatistics(
             active=len(pods) - flying - sum(counts.values()),
-            backoff=counts[Pool.BACKOFF] + counts[Pool.ERROR_BACKOFF],
-            unschedulable=counts[Pool.UNSCHEDULABLE],
+            backoff=counts[SubQueue.BACKOFF] + counts[SubQueue.ERROR_BACKOFF],
+            unschedulable=counts[SubQueue.UNSCHEDULABLE],
             gated=sum(
                 1 for pods in self._unschedulable.values() for pod in pods.values() if pod.gate
             ),
             in_flight=flying,
         )
 
-    def pool_of(self, uid: str) -> Pool | None:
+    def pool_of(self, uid: str) -> SubQueue | None:
         """Where the pod is; None when it is not in the queue."""
         pod = self._pods.get(uid)
         return None if pod is None else pod.pool
@@ -344,16 +344,16 @@ class SchedulingQueue:
         A pod in backoff may be tried earlier when nothing is active.
         """
         match pod.pool:
-            case Pool.BACKOFF | Pool.ERROR_BACKOFF:
+            case SubQueue.BACKOFF | SubQueue.ERROR_BACKOFF:
                 return floor(self._expiry(pod)) + 1.0
-            case Pool.UNSCHEDULABLE if not pod.gate:
+            case SubQueue.UNSCHEDULABLE if not pod.gate:
                 return pod.timestamp + self._settings.leftover_s
             case _:
                 return None
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _move_to(self, pod: QueuedPod, pool: Pool) -> None:
+    def _move_to(self, pod: QueuedPod, pool: SubQueue) -> None:
         self._uncount(pod)
         if pool in self._counts:
             self._counts[pool] += 1

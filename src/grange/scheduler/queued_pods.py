@@ -17,7 +17,7 @@ Key = tuple[float, ...]
 GroupKey = tuple[frozenset[str], int | None]
 
 
-class Pool(Enum):
+class SubQueue(Enum):
     """Where a pod waits."""
 
     ACTIVE = "active"
@@ -74,7 +74,7 @@ class QueuedPod(msgspec.Struct, eq=False, gc=False):
     rejectors: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
     gate: str = ""
-    pool: Pool = Pool.UNSCHEDULABLE
+    pool: SubQueue = SubQueue.UNSCHEDULABLE
     gone: bool = False
     ticket: int = 0
     group: GroupKey | None = None
@@ -108,7 +108,7 @@ class Heap:
 
     __slots__ = ("_entries", "pool")
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: SubQueue) -> None:
         self.pool = pool
         self._entries: list[_Entry] = []
 

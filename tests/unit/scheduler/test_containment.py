@@ -14,7 +14,7 @@ from grange.scheduler.framework import (
     PostFilterResult,
 )
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.queued_pods import Pool
+from grange.scheduler.queued_pods import SubQueue
 
 
 class _Careless:
@@ -51,7 +51,7 @@ def test_trials_that_were_broken_off_are_taken_back() -> None:
     assert snapshot.assumed == []
     assert [info.uid for info in snapshot.node_info_map["a"].pods] == ["uid-runs"]
     assert snapshot.table.cpu_used[:1].tolist() == [1000]
-    assert bench.queue.pool_of("uid-big") is Pool.ERROR_BACKOFF
+    assert bench.queue.pool_of("uid-big") is SubQueue.ERROR_BACKOFF
     assert bench.queue.statistics().in_flight == 0
     bench.pods("next", requests={"cpu": "1"})
     assert bench.run() == {"runs": "a", "next": "a"}

@@ -13,7 +13,7 @@ from grange.scheduler.clusterevents import Action, Subject, pod_update
 from grange.scheduler.event_handlers import EventHandlers
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
-from grange.scheduler.queued_pods import Pool
+from grange.scheduler.queued_pods import SubQueue
 from grange.sim import builders
 
 OURS = frozenset({"default-scheduler"})
@@ -118,7 +118,7 @@ def test_the_deletion_of_a_pod_calls_those_that_wait_for_room(scene: Scene) -> N
     scene.handlers.pod_added(pod("n"))
     scene.queue.mark_unschedulable(waiting, frozenset({"NodeResourcesFit"}), 0.0)
     scene.handlers.pod_updated(pod("n"), finished("n"))
-    assert scene.queue.pool_of(waiting.uid) is Pool.BACKOFF
+    assert scene.queue.pool_of(waiting.uid) is SubQueue.BACKOFF
 
 
 def test_node_is_charged_for_a_resize_until_it_is_over(scene: Scene) -> None:

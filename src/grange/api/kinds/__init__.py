@@ -9,6 +9,8 @@ from grange.api.kinds.endpointslice import ENDPOINTSLICE
 from grange.api.kinds.event import EVENT
 from grange.api.kinds.gangjob import GANGJOB
 from grange.api.kinds.lease import LEASE
+from grange.api.kinds.leasepolicy import LEASEPOLICY
+from grange.api.kinds.machinelease import MACHINELEASE
 from grange.api.kinds.namespace import NAMESPACE
 from grange.api.kinds.node import NODE
 from grange.api.kinds.pod import POD
@@ -22,6 +24,7 @@ from grange.api.kinds.rollingupdate import ROLLINGUPDATE
 from grange.api.kinds.secret import SECRET
 from grange.api.kinds.service import SERVICE
 from grange.api.kinds.serviceaccount import SERVICEACCOUNT
+from grange.api.kinds.testsession import TESTSESSION
 from grange.api.kinds.tfjob import TFJOB
 from grange.api.scheme import AnyKind
 
@@ -49,6 +52,9 @@ BUILT_IN: tuple[AnyKind, ...] = (
     GANGJOB,
     TFJOB,
     PYTORCHJOB,
+    MACHINELEASE,
+    LEASEPOLICY,
+    TESTSESSION,
 )
 
 __all__ = [
@@ -62,6 +68,8 @@ __all__ = [
     "GANGJOB",
     "JOB",
     "LEASE",
+    "LEASEPOLICY",
+    "MACHINELEASE",
     "NAMESPACE",
     "NODE",
     "POD",
@@ -75,5 +83,6 @@ __all__ = [
     "SECRET",
     "SERVICE",
     "SERVICEACCOUNT",
+    "TESTSESSION",
     "TFJOB",
 ]

@@ -7,7 +7,8 @@ kind. What is left out, and why:
 - words that only built-in kinds may use (merge keys and the like);
 - which lists of *pods* are maps: a server that knows the kind lets two entries of a pod have one
   key, a CustomResourceDefinition could not;
-- the fields of an object's own metadata, which every server knows.
+- the fields of an object's own metadata, which every server knows;
+- what is below a part that is marked as opaque.
 """
 
 import copy
@@ -22,7 +23,7 @@ from grange.api.schema.definitions import (
     definitions_of,
     takes_null,
 )
-from grange.api.schema_builder import RULED
+from grange.api.schema_builder import OPAQUE, RULED
 from grange.api.scheme import AnyKind
 
 _KEYWORDS = (
@@ -78,6 +79,8 @@ class _Writer:
             above: names of the definitions that it is part of; one that contains itself has no end.
             own: whether it is part of a definition that the kind brings along.
         """
+        if schema.get(OPAQUE):
+            return {"type": "object", "description": schema["description"], **_ANYTHING}
         name = schema.get("$ref", "").removeprefix(PREFIX)
         if name:
             if name in above:

@@ -32,24 +32,24 @@ from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
-from grange.scheduler.queued_pods import Pool, QueuedPod
+from grange.scheduler.queued_pods import QueuedPod, SubQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NEAREST = 5
 _REASONS = 16
-_STATES: Mapping[Pool, SchedulingState] = {
-    Pool.ACTIVE: SchedulingState.ACTIVE,
-    Pool.IN_FLIGHT: SchedulingState.ACTIVE,
-    Pool.BACKOFF: SchedulingState.BACKOFF,
-    Pool.ERROR_BACKOFF: SchedulingState.BACKOFF,
-    Pool.UNSCHEDULABLE: SchedulingState.UNSCHEDULABLE,
+_STATES: Mapping[SubQueue, SchedulingState] = {
+    SubQueue.ACTIVE: SchedulingState.ACTIVE,
+    SubQueue.IN_FLIGHT: SchedulingState.ACTIVE,
+    SubQueue.BACKOFF: SchedulingState.BACKOFF,
+    SubQueue.ERROR_BACKOFF: SchedulingState.BACKOFF,
+    SubQueue.UNSCHEDULABLE: SchedulingState.UNSCHEDULABLE,
 }
-_WAITS: Mapping[Pool, str] = {
-    Pool.ACTIVE: "waits for its turn",
-    Pool.IN_FLIGHT: "is being tried",
-    Pool.BACKOFF: "waits: it failed a moment ago and is tried again soon",
-    Pool.ERROR_BACKOFF: "waits: it met an error and is tried again soon",
-    Pool.UNSCHEDULABLE: "waits until something changes that may help",
+_WAITS: Mapping[SubQueue, str] = {
+    SubQueue.ACTIVE: "waits for its turn",
+    SubQueue.IN_FLIGHT: "is being tried",
+    SubQueue.BACKOFF: "waits: it failed a moment ago and is tried again soon",
+    SubQueue.ERROR_BACKOFF: "waits: it met an error and is tried again soon",
+    SubQueue.UNSCHEDULABLE: "waits until something changes that may help",
 }
 
 

@@ -1,0 +1,203 @@
+"""Pools of whole machines: what there is, and who has how many. Plain values and one ledger.
+
+Semantics follow the reservation manager of grpc/test-infra's orchestrator: all machines that a
+session needs or none, with errors in a fixed precedence. Its counting without names is replaced by a
+ledger, so that releasing twice, or after a pool was resized, cannot create machines.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from grange.api.kinds.machinelease import POOL_LABEL
+from grange.api.kinds.node import Node
+from grange.base.errors import GrangeError
+
+
+class ReservationError(GrangeError):
+    """Machines could not be reserved; nothing is."""
+
+
+class PoolUnknownError(ReservationError):
+    """A pool is needed that was not added.
+
+    Attributes:
+        pool: its name.
+    """
+
+    def __init__(self, pool: str) -> None:
+        super().__init__(
+            f'no machine has the label {POOL_LABEL}="{pool}"; label nodes or name another pool'
+        )
+        self.pool = pool
+
+
+class PoolCapacityError(ReservationError):
+    """More machines of a pool are needed than it has; this can never be granted as the pool is.
+
+    Attributes:
+        pool: its name.
+        requested: machines that are needed.
+        capacity: machines that it has.
+    """
+
+    def __init__(self, pool: str, requested: int, capacity: int) -> None:
+        super().__init__(
+            f"pool {pool} has {capacity} machines and {requested} are requested; "
+            "add machines or request fewer"
+        )
+        self.pool = pool
+        self.requested = requested
+        self.capacity = capacity
+
+
+class PoolAvailabilityError(ReservationError):
+    """More machines of a pool are needed than are free now; try again later.
+
+    Attributes:
+        pool: its name.
+        requested: machines that are needed.
+        available: machines that are free.
+    """
+
+    def __init__(self, pool: str, requested: int, available: int) -> None:
+        super().__init__(f"pool {pool} has {available} machines free and {requested} are requested")
+        self.pool = pool
+        self.requested = requested
+        self.available = available
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Identical machines, counted.
+
+    Attributes:
+        name: value of the node label ``pool``.
+        available: machines that can be reserved now.
+        capacity: machines in all.
+    """
+
+    name: str
+    available: int
+    capacity: int
+
+
+class PoolAdder(Protocol):
+    """Can add and remove pools."""
+
+    def add_pool(self, pool: Pool) -> None:
+        """Add a pool, or replace the one of its name."""
+
+    def remove_pool(self, pool: Pool) -> None:
+        """Remove the pool of this name.
+
+        Raises:
+            PoolUnknownError: there is none.
+        """
+
+
+class ReservationTracker(Protocol):
+    """Limits the sessions that run by the machines that are free."""
+
+    def reserve(self, holder: str, need: Mapping[str, int]) -> None:
+        """Reserve all machines that are needed, by pool, or none.
+
+        Raises:
+            PoolUnknownError: of the first unknown pool in the order of ``need``.
+            PoolCapacityError: of the first pool by name that is too small.
+            PoolAvailabilityError: of the first pool by name with too few free machines.
+        """
+
+    def unreserve(self, holder: str) -> None:
+        """Give back what the holder has; does nothing where it has nothing."""
+
+
+class ReservationManager:
+    """Pools, and a ledger of who has how many machines of which.
+
+    Implements ``PoolAdder`` and ``ReservationTracker``. One caller at a time; every call either does
+    all of its work or raises and changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._pools: dict[str, Pool] = {}
+        self._held: dict[str, dict[str, int]] = {}
+
+    def add_pool(self, pool: Pool) -> None:
+        """Add a pool, or replace the one of its name; what is reserved of it stays reserved.
+
+        ``pool.available`` counts the machines that are free on top of those in the ledger.
+        """
+        self._pools[pool.name] = pool
+
+    def remove_pool(self, pool: Pool) -> None:
+        """Remove the pool of this name; what is reserved of it is given back as usual.
+
+        Raises:
+            PoolUnknownError: there is none.
+        """
+        if self._pools.pop(pool.name, None) is None:
+            raise PoolUnknownError(pool.name)
+
+    def pools(self) -> dict[str, Pool]:
+        """The pools by name, as they are now."""
+        return dict(self._pools)
+
+    def held(self, holder: str) -> dict[str, int]:
+        """The machines that the holder has, by pool; empty for none."""
+        return dict(self._held.get(holder, ()))
+
+    def reserve(self, holder: str, need: Mapping[str, int]) -> None:
+        """Reserve all machines that are needed, by pool, or none.
+
+        A holder that has a reservation keeps it, and the call does nothing.
+
+        Raises:
+            PoolUnknownError: of the first unknown pool in the order of ``need``.
+            PoolCapacityError: of the first pool by name that is too small.
+            PoolAvailabilityError: of the first pool by name with too few free machines.
+        """
+        if holder in self._held:
+            return
+        need = {pool: count for pool, count in need.items() if count}
+        for name in need:
+            if name not in self._pools:
+                raise PoolUnknownError(name)
+        for name in sorted(need):
+            if need[name] > self._pools[name].capacity:
+                raise PoolCapacityError(name, need[name], self._pools[name].capacity)
+        for name in sorted(need):
+            if need[name] > self._pools[name].available:
+                raise PoolAvailabilityError(name, need[name], self._pools[name].available)
+        self._add(need, -1)
+        self._held[holder] = need
+
+    def unreserve(self, holder: str) -> None:
+        """Give back what the holder has; does nothing where it has nothing."""
+        self._add(self._held.pop(holder, {}), 1)
+
+    def _add(self, counts: Mapping[str, int], sign: int) -> None:
+        for name, count in counts.items():
+            pool = self._pools.get(name)
+            if pool is not None:
+                available = min(pool.available + sign * count, pool.capacity)
+                self._pools[name] = replace(pool, available=available)
+
+
+def find_pools(nodes: Iterable[Node]) -> dict[str, Pool]:
+    """The pools that the labels of nodes define, by name, all of their machines available.
+
+    Nodes without the label are ignored, and so are those that are cordoned or not ready: no pod
+    can run there. An empty label counts as none.
+    """
+    counts = Counter(
+        name for node in nodes if (name := node.metadata.labels.get(POOL_LABEL)) and is_usable(node)
+    )
+    return {name: Pool(name, count, count) for name, count in counts.items()}
+
+
+def is_usable(node: Node) -> bool:
+    """Whether the node is ready and not cordoned."""
+    ready = any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
+    return ready and not node.spec.unschedulable and node.metadata.deletion_timestamp is None
