@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +41,7 @@ SCRIPTS = {
     "polite": Script(term_exit_code=0, output=((0.0, "up"),)),
     "talker": Script(duration_s=0.3, output=tuple((0.0, line) for line in LINES)),
     "says yes": Script(),
+    "reporter": Script(output=((0.0, "up"),), files=(("progress", b"42 half"),)),
     "listener": Script(output=((0.0, "up"),), listens=(("127.0.0.1", 8080),)),
 }
 COMMANDS: dict[str, CommandResult | Callable[[Program], CommandResult]] = {
@@ -60,6 +61,7 @@ SHELL = {
     "stubborn": "trap '' TERM; echo up; while :; do sleep 0.05; done",
     "polite": "trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done",
     "talker": "\n".join(f"echo '{line}'" for line in LINES) + "\nsleep 0.3",
+    "reporter": "printf '42 half' > $TMPDIR/progress; echo up; sleep 600",
     "yes": "echo yes",
     "no": "echo no; exit 4",
     "slow": "sleep 600",
@@ -76,9 +78,11 @@ class Harness:
     reopen: Callable[[], AsyncGenerator[PodRuntime, None]]
     clock: Clock
 
-    async def start(self, name: str, container: str = "main", attempt: int = 0) -> Run:
+    async def start(self, name: str, container: str = "main", attempt: int = 0, **env: str) -> Run:
         target = ContainerID(POD.uid, container, attempt)
-        return await self.runtime.start(target, self.program(name), ())
+        program = self.program(name)
+        program = replace(program, env={**program.env, **env})
+        return await self.runtime.start(target, program, ())
 
     async def end_of(self, target: ContainerID) -> Run:
         """Wait for the end of a run, the way a worker does."""
@@ -361,6 +365,16 @@ async def test_listening_containers_are_found(harness: Harness) -> None:
     [found] = await harness.runtime.listeners()
     assert found[:3] == (POD.uid, "main", "127.0.0.1")
     assert found.port > 0
+
+
+async def test_files_of_the_temporary_directory_are_read(harness: Harness) -> None:
+    sandbox = await harness.runtime.prepare(POD)
+    run = await harness.start("reporter", TMPDIR=sandbox.tmp)
+    await harness.until_up(run.id)
+    assert await harness.runtime.read_file(POD.uid, "progress", 2) == b"42"
+    assert await harness.runtime.read_file(POD.uid, "progress", 100) == b"42 half"
+    assert await harness.runtime.read_file(POD.uid, "missing", 100) is None
+    assert await harness.runtime.read_file("another", "progress", 100) is None
 
 
 async def test_a_removed_pod_starts_nothing(harness: Harness) -> None:

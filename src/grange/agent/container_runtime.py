@@ -307,5 +307,17 @@ class PodRuntime(Protocol):
     async def listeners(self) -> list[ListeningSocket]:
         """The TCP ports that containers listen on, as far as it can be found out."""
 
+    async def read_file(self, pod_uid: str, name: str, limit: int) -> bytes | None:
+        """The first bytes of a regular file in the pod's temporary directory; links are not followed.
+
+        Args:
+            pod_uid: of a prepared pod.
+            name: of the file, without a directory.
+            limit: bytes to read at most.
+
+        Returns:
+            The content; None where there is no such file or pod.
+        """
+
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back on the loop after every end of a run of the pod; returns how to stop that."""

@@ -3,7 +3,7 @@
 import pwd
 from ipaddress import IPv4Address
 
-from grange.agent import container_env, lifecycle, service_account, users, volumes
+from grange.agent import container_env, lifecycle, pod_progress, service_account, users, volumes
 from grange.agent.config import NodeConfig
 from grange.agent.container_env import EnvContext
 from grange.agent.container_runtime import (
@@ -75,6 +75,7 @@ class ContainerStarter:
             )
             root = sandbox.root(container.name)
             own = {"GRANGE_ROOT": root, "HOME": root, "TMPDIR": sandbox.tmp}
+            own |= pod_progress.variables(pod, sandbox)
             own |= volumes.variables(sandbox.volumes, mounts)
             own |= service_account.variables(container.spec, sandbox.volumes)
             env = container_env.build(pod, container.spec, found, self._facts(sandbox.address, own))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from grange.agent import lifecycle, pod_status, postmortem, probing, transitions
+from grange.agent import lifecycle, pod_progress, pod_status, postmortem, probing, transitions
 from grange.agent.config import NodeConfig
 from grange.agent.container_runtime import (
     ERROR,
@@ -183,6 +183,8 @@ class PodWorker:
             )
             try:
                 self._take_over(tasks)
+                if pod_progress.is_reporting(self.pod):
+                    nursery.start(self._follow_progress(), name="progress")
                 while not await self._round(tasks):
                     await self._wait()
             finally:
@@ -190,6 +192,16 @@ class PodWorker:
                 if self._unwatch is not None:
                     self._unwatch()
             nursery.cancel()
+
+    async def _follow_progress(self) -> None:
+        tools = self._tools
+        await pod_progress.follow(
+            lambda: self.pod,
+            runtime=tools.runtime,
+            client=tools.client,
+            clock=tools.clock,
+            log=self._log,
+        )
 
     # --- beginning -----------------------------------------------------------------------------
 

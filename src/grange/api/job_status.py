@@ -49,6 +49,11 @@ class RoleStatus(View, frozen=True):
     index_restarts: dict[str, int] = msgspec.field(default_factory=dict)
 
 
+PROGRESS = "grange.dev/progress"
+"""Annotation of a pod: how far it is, as ``PERCENT MESSAGE``. An agent keeps it equal to the pod's
+GRANGE_PROGRESS_FILE where the pod is created with it."""
+
+
 class JobProgress(View, frozen=True):
     """How far a job is, as its pods report it.
 

@@ -49,6 +49,7 @@ class Script:
         term_exit_code: with which it then ends; None as killed by the signal.
         output: lines and when they are written, in seconds after the start.
         listens: addresses and ports that it listens on.
+        files: what it writes to its pod's temporary directory as it starts, by name.
     """
 
     duration_s: float | None = None
@@ -57,6 +58,7 @@ class Script:
     term_exit_code: int | None = None
     output: tuple[tuple[float, str], ...] = ()
     listens: tuple[tuple[str, int], ...] = ()
+    files: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class _Pod:
     setup: PodSetup
     sandbox: Sandbox
     runs: dict[ContainerID, _Live] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
 
 
 class FakeMachine:
@@ -229,6 +232,7 @@ class FakeRuntime:
         else:
             live = _Live(Run(target, now), script, program)
             pod.runs[target] = live
+            pod.files.update(script.files)
             if script.duration_s is not None:
                 self._end_later(live, script.duration_s, script.exit_code)
         self._keep_two(pod, target.container)
@@ -292,6 +296,12 @@ class FakeRuntime:
             if live.run.running
             for address, port in live.script.listens
         ]
+
+    async def read_file(self, pod_uid: str, name: str, limit: int) -> bytes | None:
+        """What a script wrote; see ``PodRuntime``."""
+        pod = self._machine.pods.get(pod_uid)
+        content = pod.files.get(name) if pod is not None else None
+        return content[:limit] if content is not None else None
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back after every end; see ``PodRuntime``."""

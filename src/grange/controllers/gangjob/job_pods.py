@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from grange.api import timestamps
+from grange.api.job_status import PROGRESS
 from grange.api.kinds.pod import ContainerStateTerminated, Pod, is_finished, is_ready
 from grange.controllers.gangjob.adapter import JobLabels
 from grange.controllers.gangjob.model import JobPod
@@ -51,6 +52,7 @@ def job_pod(pod: Pod, labels: JobLabels) -> JobPod:
         ),
         conditions={item.type: item.status for item in status.conditions},
         message=_message(status.message, [end for _, end in ended]) if finished else "",
+        progress=meta.annotations.get(PROGRESS, ""),
     )
 
 

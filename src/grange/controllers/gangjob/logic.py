@@ -27,6 +27,7 @@ from grange.controllers.gangjob import (
     job_cleanup,
     job_counts,
     job_members,
+    job_progress,
     pod_counting,
     pod_creation,
     success_policy,
@@ -247,6 +248,11 @@ def _after_the_end(draft: PlanDraft, writer: JobStatusWriter) -> JobPlan:
 def _plan(draft: PlanDraft, writer: JobStatusWriter, **parts: Any) -> JobPlan:
     active = draft.active_pods()
     gang = draft.inputs.gang
+    shown, again_s = job_progress.progress(
+        writer.status.progress, draft.inputs.pods, draft.inputs.now
+    )
+    if again_s is not None:
+        draft.requeue(again_s)
     status = replace(
         job_counts.write(
             writer.status,
@@ -257,6 +263,7 @@ def _plan(draft: PlanDraft, writer: JobStatusWriter, **parts: Any) -> JobPlan:
         observed_generation=draft.model.generation,
         pod_group=gang.name if gang.exists else "",
         queue=draft.model.scheduling.queue,
+        progress=shown,
     )
     return JobPlan(
         status,

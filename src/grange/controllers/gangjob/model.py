@@ -325,6 +325,7 @@ class JobPod:
         reasons: of the pod and of its terminated containers.
         conditions: status by type.
         message: how it ended, for people.
+        progress: what it last reported; see ``job_progress``.
     """
 
     name: str
@@ -347,6 +348,7 @@ class JobPod:
     reasons: frozenset[str] = frozenset()
     conditions: Mapping[str, str] = field(default_factory=dict)
     message: str = ""
+    progress: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import shutil
+import stat
 from collections.abc import Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -139,6 +140,22 @@ class Layout:
     def remove_pod(self, uid: str) -> None:
         """Delete a pod's directory; links to the machine's files are cut, never followed."""
         _remove(self.pod(uid))
+
+    def read_file(self, uid: str, name: str, limit: int) -> bytes | None:
+        """The first bytes of a regular file in a pod's temporary directory; None without one.
+
+        The pod may put anything there: links and FIFOs are not opened.
+        """
+        path = self.pod(uid) / "tmp" / name
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return None
+        try:
+            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            return os.read(descriptor, limit) if regular else None
+        finally:
+            os.close(descriptor)
 
     def pods(self) -> list[str]:
         """UIDs of the pods on disk, sorted."""

@@ -423,6 +423,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         """The TCP ports that containers listen on; see ``PodRuntime``."""
         return await self._offload.run(lambda: listeners.find(self._layout.root))
 
+    async def read_file(self, pod_uid: str, name: str, limit: int) -> bytes | None:
+        """A file of the pod's temporary directory; see ``PodRuntime``."""
+        if pod_uid not in self._pods:
+            return None
+        return await self._offload.run(lambda: self._layout.read_file(pod_uid, name, limit))
+
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back after every end of a run; see ``PodRuntime``."""
         pod = self._pods.get(pod_uid)
