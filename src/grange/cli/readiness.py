@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from grange.api.job_status import FAILED, QUEUED, RESTARTING, SUCCEEDED, SUSPENDED
+from grange.api.kinds import machinelease
 from grange.api.meta import Document
-from grange.cli import failure_causes, job_view
+from grange.cli import failure_causes, job_view, testsession_view
 from grange.cli.failure_causes import condition
 
 
@@ -74,10 +75,11 @@ def has_condition(kind: str, status: str) -> Check:
 
 
 def _failed(document: Document) -> WaitState | None:
-    """The end of a job that will never succeed."""
-    if document.get("kind") not in {kind.kind for kind in job_view.KINDS}:
+    """The end of a job or a test session that will never succeed."""
+    kind = document.get("kind")
+    if kind != "TestSession" and kind not in {known.kind for known in job_view.KINDS}:
         return None
-    state = _job(document)
+    state = ready(document)
     return state if state.failed else None
 
 
@@ -184,6 +186,25 @@ def _job(document: Document) -> WaitState:
     return WaitState(done=False, text=text)
 
 
+def _test_session(document: Document) -> WaitState:
+    """A test session: it is ready when it has passed and everything is cleaned up."""
+    session = testsession_view.view(document)
+    phase, detail = testsession_view.phase(session), testsession_view.detail(session)
+    ended = testsession_view.is_finished(session)
+    done = ended and testsession_view.exit_code(session) == 0
+    text = ": ".join(filter(None, [phase.lower(), detail]))
+    return WaitState(done=done, text=text, failed=ended and not done)
+
+
+def _machine_lease(document: Document) -> WaitState:
+    """A lease of machines: it is ready when it is granted."""
+    status = document.get("status") or {}
+    phase = str(status.get("phase") or machinelease.QUEUED)
+    text = ": ".join(filter(None, [phase.lower(), str(status.get("message") or "")]))
+    failed = phase in {machinelease.REJECTED, machinelease.EXPIRED}
+    return WaitState(done=phase == machinelease.GRANTED, text=text, failed=failed)
+
+
 def _node(document: Document) -> WaitState:
     found = condition(document, "Ready") or {}
     if found.get("status") != "True":
@@ -234,5 +255,7 @@ _BY_KIND: Mapping[str, Callable[[Document], WaitState]] = {
     "Deployment": _workload,
     "ReplicaSet": _workload,
     "StatefulSet": _workload,
+    "TestSession": _test_session,
+    "MachineLease": _machine_lease,
     **dict.fromkeys((kind.kind for kind in job_view.KINDS), _job),
 }

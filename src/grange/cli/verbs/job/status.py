@@ -1,20 +1,16 @@
 """``grange job status``: a job, its roles and its pods, once or until it ends."""
 
-import contextlib
-from collections.abc import AsyncIterator, Callable
-
 import click
 
 from grange.api.status import NotFound
 from grange.base.tasks import Nursery
-from grange.cli import job_board, job_lookup, job_view, options, session, terminal
+from grange.cli import job_board, job_lookup, job_view, options, session, steady_screen, terminal
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.printers import documents
 from grange.cli.watched_object import WatchedObject
 
 _REFRESH_S = 1.0
-Draw = Callable[[list[str]], None]
 
 
 @click.command(
@@ -56,7 +52,7 @@ async def follow(opened: session.ApiSession, job: job_view.JobView) -> int:
     """
     clock = opened.env.clock
     subject = WatchedObject(opened, job.kind, job.name, job.namespace, pods=False)
-    async with _screen(opened.env) as draw, Nursery("job") as nursery:
+    async with steady_screen.opened(opened.env) as draw, Nursery("job") as nursery:
         for watch in subject.watches:
             nursery.start(watch())
         while True:
@@ -75,29 +71,3 @@ async def follow(opened: session.ApiSession, job: job_view.JobView) -> int:
 def _is_another(subject: WatchedObject, job: job_view.JobView) -> bool:
     found = subject.document
     return found is not None and found["metadata"].get("uid") != job.uid
-
-
-@contextlib.asynccontextmanager
-async def _screen(env: Environment) -> AsyncIterator[Draw]:
-    """On a terminal lines that stay in place; elsewhere each new state is printed once."""
-    if not env.interactive:
-        known: list[list[str]] = []
-
-        def write(lines: list[str]) -> None:
-            steady = [line for line in lines if not line.startswith("Time:")]
-            if known != [steady]:
-                known[:] = [steady]
-                terminal.echo("\n".join([*lines, ""]))
-
-        yield write
-        return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(console=Console(no_color=not env.color), auto_refresh=False) as live:
-
-        def draw(lines: list[str]) -> None:
-            live.update(Text("\n".join(map(terminal.cell, lines))), refresh=True)
-
-        yield draw

@@ -1,0 +1,1 @@
+"""Runs of test sessions: from manifests and parameters to outcomes, reports and exit codes."""
