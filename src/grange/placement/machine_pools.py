@@ -7,12 +7,16 @@ ledger, so that releasing twice, or after a pool was resized, cannot create mach
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from threading import Lock  # noqa: TID251  guards plain values; nothing waits under it
+from types import MappingProxyType
 from typing import Protocol
 
 from grange.api.kinds.machinelease import POOL_LABEL
 from grange.api.kinds.node import Node
 from grange.base.errors import GrangeError
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class ReservationError(GrangeError):
@@ -109,27 +113,37 @@ class ReservationTracker(Protocol):
             PoolAvailabilityError: of the first pool by name with too few free machines.
         """
 
-    def unreserve(self, holder: str) -> None:
-        """Give back what the holder has; does nothing where it has nothing."""
+    def unreserve(self, holder: str, need: Mapping[str, int] = _NOTHING) -> None:
+        """Give back what the holder has; does nothing where it has nothing.
+
+        Raises:
+            PoolUnknownError: ``need`` names a pool that was not added and of which it has nothing.
+        """
 
 
 class ReservationManager:
     """Pools, and a ledger of who has how many machines of which.
 
-    Implements ``PoolAdder`` and ``ReservationTracker``. One caller at a time; every call either does
-    all of its work or raises and changes nothing.
+    Implements ``PoolAdder`` and ``ReservationTracker``. Every call either does all of its work or
+    raises and changes nothing; threads may call at the same time.
     """
 
     def __init__(self) -> None:
-        self._pools: dict[str, Pool] = {}
+        self._lock = Lock()
+        self._capacity: dict[str, int] = {}
+        self._unusable: dict[str, int] = {}  # machines that are neither free nor in the ledger
         self._held: dict[str, dict[str, int]] = {}
 
     def add_pool(self, pool: Pool) -> None:
         """Add a pool, or replace the one of its name; what is reserved of it stays reserved.
 
-        ``pool.available`` counts the machines that are free on top of those in the ledger.
+        ``pool.available`` counts the machines that are free on top of those in the ledger. Of a pool
+        that has become too small for what is reserved nothing is free until enough is given back.
         """
-        self._pools[pool.name] = pool
+        with self._lock:
+            self._capacity[pool.name] = pool.capacity
+            in_use = self._in_use(pool.name)
+            self._unusable[pool.name] = max(0, pool.capacity - pool.available - in_use)
 
     def remove_pool(self, pool: Pool) -> None:
         """Remove the pool of this name; what is reserved of it is given back as usual.
@@ -137,16 +151,20 @@ class ReservationManager:
         Raises:
             PoolUnknownError: there is none.
         """
-        if self._pools.pop(pool.name, None) is None:
-            raise PoolUnknownError(pool.name)
+        with self._lock:
+            if self._capacity.pop(pool.name, None) is None:
+                raise PoolUnknownError(pool.name)
+            del self._unusable[pool.name]
 
     def pools(self) -> dict[str, Pool]:
         """The pools by name, as they are now."""
-        return dict(self._pools)
+        with self._lock:
+            return {name: self._pool(name) for name in self._capacity}
 
     def held(self, holder: str) -> dict[str, int]:
         """The machines that the holder has, by pool; empty for none."""
-        return dict(self._held.get(holder, ()))
+        with self._lock:
+            return dict(self._held.get(holder, ()))
 
     def reserve(self, holder: str, need: Mapping[str, int]) -> None:
         """Reserve all machines that are needed, by pool, or none.
@@ -158,31 +176,46 @@ class ReservationManager:
             PoolCapacityError: of the first pool by name that is too small.
             PoolAvailabilityError: of the first pool by name with too few free machines.
         """
-        if holder in self._held:
-            return
         need = {pool: count for pool, count in need.items() if count}
-        for name in need:
-            if name not in self._pools:
-                raise PoolUnknownError(name)
-        for name in sorted(need):
-            if need[name] > self._pools[name].capacity:
-                raise PoolCapacityError(name, need[name], self._pools[name].capacity)
-        for name in sorted(need):
-            if need[name] > self._pools[name].available:
-                raise PoolAvailabilityError(name, need[name], self._pools[name].available)
-        self._add(need, -1)
-        self._held[holder] = need
+        with self._lock:
+            if holder in self._held:
+                return
+            for name in need:
+                if name not in self._capacity:
+                    raise PoolUnknownError(name)
+            pools = [self._pool(name) for name in sorted(need)]
+            for pool in pools:
+                if need[pool.name] > pool.capacity:
+                    raise PoolCapacityError(pool.name, need[pool.name], pool.capacity)
+            for pool in pools:
+                if need[pool.name] > pool.available:
+                    raise PoolAvailabilityError(pool.name, need[pool.name], pool.available)
+            self._held[holder] = need
 
-    def unreserve(self, holder: str) -> None:
-        """Give back what the holder has; does nothing where it has nothing."""
-        self._add(self._held.pop(holder, {}), 1)
+    def unreserve(self, holder: str, need: Mapping[str, int] = _NOTHING) -> None:
+        """Give back what the holder has; does nothing where it has nothing.
 
-    def _add(self, counts: Mapping[str, int], sign: int) -> None:
-        for name, count in counts.items():
-            pool = self._pools.get(name)
-            if pool is not None:
-                available = min(pool.available + sign * count, pool.capacity)
-                self._pools[name] = replace(pool, available=available)
+        Args:
+            holder: who.
+            need: what it is taken to have; only checked.
+
+        Raises:
+            PoolUnknownError: ``need`` names a pool that was not added and of which it has nothing.
+        """
+        with self._lock:
+            held = self._held.get(holder, {})
+            for name in need:
+                if name not in self._capacity and name not in held:
+                    raise PoolUnknownError(name)
+            self._held.pop(holder, None)
+
+    def _pool(self, name: str) -> Pool:
+        capacity = self._capacity[name]
+        available = capacity - self._unusable[name] - self._in_use(name)
+        return Pool(name, max(0, available), capacity)
+
+    def _in_use(self, name: str) -> int:
+        return sum(need.get(name, 0) for need in self._held.values())
 
 
 def find_pools(nodes: Iterable[Node]) -> dict[str, Pool]:
