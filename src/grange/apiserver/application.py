@@ -31,7 +31,7 @@ from grange.apiserver.cluster_objects import ClusterObjects
 from grange.apiserver.event_ttl import Expiry
 from grange.apiserver.explain import Explainer
 from grange.apiserver.handlers import deletes, reads, writes
-from grange.apiserver.health import Health
+from grange.apiserver.health_endpoints import HealthEndpoints
 from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.negotiation import object_form
 from grange.apiserver.openapi import OpenAPI
@@ -137,7 +137,7 @@ class Application:
     ) -> None:
         self.store = store
         self.scheme = scheme
-        self.health = Health(store)
+        self.health = HealthEndpoints(store)
         self._clock = clock
         self._log = log
         self._errors = RateLimitedLogger(log, clock)

@@ -18,7 +18,7 @@ _TEXT = "text/plain; charset=utf-8"
 _ALIVE = frozenset({"ping"})
 
 
-class Health:
+class HealthEndpoints:
     """``/livez``, ``/readyz``, ``/healthz``, each with ``?verbose`` and single checks below.
 
     Args:
