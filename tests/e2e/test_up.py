@@ -1,13 +1,16 @@
 """``grange up`` and ``grange down`` as people use them, and what stands in their way."""
 
+import json
 import os
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -270,6 +273,32 @@ def test_fewer_nodes_than_before_leave_nothing_behind(tmp_path: Path) -> None:
         eventually(
             lambda: "No resources" in plane.grange("get", "pods"), "the lost node's pod is gone"
         )
+    finally:
+        plane.stop()
+
+
+def pools(plane: Plane) -> dict[str, int]:
+    """How many nodes each pool has."""
+    listed: list[Any] = json.loads(plane.grange("get", "nodes", "-o", "json"))["items"]
+    return dict(Counter(item["metadata"]["labels"].get("pool", "") for item in listed))
+
+
+def test_nodes_keep_their_pool_over_restarts(tmp_path: Path) -> None:
+    plane = Plane(tmp_path / "data", nodes=4, words=("--pool", "drivers=1", "--pool", "workers=3"))
+    try:
+        plane.start()
+        eventually(lambda: pools(plane) == {"drivers": 1, "workers": 3}, "pools")
+        driver = plane.grange("get", "nodes", "-l", "pool=drivers", "-o", "name").split()
+        plane.kill()
+        plane.words = ()
+        plane.start()
+        assert pools(plane) == {"drivers": 1, "workers": 3}
+        plane.stop()
+        plane.words = ("--pool", "drivers=2", "--pool", "workers=1")
+        plane.start()
+        eventually(lambda: pools(plane) == {"drivers": 2, "workers": 1, "": 1}, "new sizes")
+        drivers = plane.grange("get", "nodes", "-l", "pool=drivers", "-o", "name").split()
+        assert set(driver) < set(drivers)
     finally:
         plane.stop()
 

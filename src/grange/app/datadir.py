@@ -10,6 +10,7 @@ from grange.app.pki import write_private
 from grange.base.errors import GrangeError
 
 REMEMBERED = "nodes.json"
+REMEMBERED_POOLS = "pools.json"
 
 
 class DataDirectoryUnusable(GrangeError):
@@ -79,6 +80,23 @@ def remember_nodes(path: Path, nodes: int) -> None:
         DataDirectoryUnusable: the directory cannot be written.
     """
     write(path / REMEMBERED, msgspec.json.encode(_Remembered(nodes)))
+
+
+def remembered_pools(path: Path) -> tuple[str, ...]:
+    """The pool of each node the last time, empty for none; nothing where that is not recorded."""
+    try:
+        return msgspec.json.decode((path / REMEMBERED_POOLS).read_bytes(), type=tuple[str, ...])
+    except (OSError, msgspec.MsgspecError):
+        return ()
+
+
+def remember_pools(path: Path, pools: tuple[str, ...]) -> None:
+    """Remember the pool of each node for the next start.
+
+    Raises:
+        DataDirectoryUnusable: the directory cannot be written.
+    """
+    write(path / REMEMBERED_POOLS, msgspec.json.encode(pools))
 
 
 def write(path: Path, content: bytes) -> None:

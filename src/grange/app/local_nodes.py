@@ -12,8 +12,10 @@ from grange.agent.container_logs import AgentLogs
 from grange.agent.runtime_table import RUNTIMES, NodeRuntime
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.api.kinds import NODE
+from grange.api.kinds.machinelease import POOL_LABEL
 from grange.api.status import NotFound
-from grange.app import machine
+from grange.app import machine, node_pools
+from grange.app.datadir import remember_pools, remembered_pools
 from grange.app.runnable import Runnable
 from grange.app.settings import Settings, SettingsError
 from grange.base.clock import Clock
@@ -55,6 +57,9 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         self._offload = Threads("agent-disk")
         self._shares = machine.shares(settings.nodes)
         self._names = [share.name for share in self._shares]
+        before = remembered_pools(settings.data_dir)
+        self._pools = node_pools.assign(settings.pools, settings.nodes, before)
+        self._former_pools = dict(zip(self._names, before, strict=False))
         self._runtime: NodeRuntime | None = None
         self.logs: AgentLogs | None = None
         self.api: tuple[str, int] | None = None
@@ -95,19 +100,44 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         """An agent for each node that the machine is presented as."""
         if self._runtime is None:
             return
-        yield Runnable("former nodes", lambda: self._delete_former_nodes(deps("nodes").client))
+        yield Runnable("former nodes", lambda: self._clean_up(deps("nodes").client))
         variables = service_account.api_variables(*self.api) if self.api is not None else {}
-        for share in self._shares:
+        for share, pool in zip(self._shares, self._pools, strict=True):
+            labels = {MACHINE_LABEL: self._settings.identity}
             config = NodeConfig(
                 name=share.name,
                 capacity=share.capacity(),
-                labels={MACHINE_LABEL: self._settings.identity},
+                labels={**labels, POOL_LABEL: pool} if pool else labels,
                 pod_network=str(self._runtime.pod_network or ""),
                 environment={**self._settings.environment, **variables},
                 runtime=self._settings.runtime,
             )
             agent = NodeAgent(deps(f"node:{share.name}"), config, self._runtime)
             yield Runnable(f"agent {share.name}", agent.run)
+
+    async def _clean_up(self, client: Client) -> None:
+        """Remove nodes and labels that only earlier settings ask for, then remember the pools."""
+        await self._delete_former_nodes(client)
+        await self._remove_former_pools(client)
+        # Not before: what is not removed yet is removed after the next start.
+        if self._former_pools or any(self._pools):
+            await self._offload.run(lambda: remember_pools(self._settings.data_dir, self._pools))
+
+    async def _remove_former_pools(self, client: Client) -> None:
+        """Remove the label of a former ``--pool`` from nodes that are in no pool now.
+
+        Nodes in another pool get its label from their agent. A label that a user has changed stays.
+        """
+        for name, pool in zip(self._names, self._pools, strict=True):
+            former = self._former_pools.get(name, "")
+            if pool or not former:
+                continue
+            with contextlib.suppress(NotFound):
+                node = await client.get(NODE, name)
+                if node.metadata.labels.get(POOL_LABEL) == former:
+                    await client.patch(
+                        NODE, name, patch={"metadata": {"labels": {POOL_LABEL: None}}}
+                    )
 
     async def _delete_former_nodes(self, client: Client) -> None:
         """Delete the nodes that an earlier run with a larger ``--nodes`` left behind."""

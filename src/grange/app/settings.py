@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import click
 
+from grange.app import node_pools
 from grange.app.flags import AbsolutePath, CommaSet, flag
+from grange.app.node_pools import PoolSize, PoolSizeType
 from grange.base import log
 from grange.base.errors import GrangeError
 
@@ -62,6 +64,7 @@ class Settings:
         tls_names: further names and addresses by which clients know the server.
         insecure_listen: listen beyond loopback without any of ``tls_names``.
         nodes: how many nodes the machine is presented as; they share its capacity.
+        pools: labels so many of the nodes with the name of a pool of whole machines.
         remove_nodes: there may be fewer nodes than the last time.
         disable: roles that are not run here.
         runtime: what runs containers, by its name in ``agent.runtime_table``.
@@ -115,7 +118,19 @@ class Settings:
             "Fewer than the last time need `--remove-nodes`.",
             type=int,
             metavar="N",
-            shown_default="as many as the last time, 1 at first",
+            shown_default="as many as the last time or as the pools need, 1 at first",
+        ),
+    )
+    pools: tuple[PoolSize, ...] = field(
+        default=(),
+        metadata=flag(
+            "--pool",
+            "Label COUNT nodes with pool=NAME, may be repeated.",
+            "Pools of whole machines, for TestSessions and `grange lease`. Nodes keep their pool. "
+            "The pools given replace those of the last time; COUNT 0 removes one.",
+            type=PoolSizeType(),
+            metavar="NAME=COUNT",
+            shown_default="the pools of the last time",
         ),
     )
     remove_nodes: bool = field(
@@ -190,12 +205,25 @@ class Settings:
             raise SettingsError(f"--listen: port {self.port} is not between 0 and 65535")
         if not 1 <= self.nodes <= MAX_NODES:
             raise SettingsError(f"--nodes {self.nodes}: between 1 and {MAX_NODES} are possible")
-
+        self._check_pools()
         if not (self._is_loopback or self.tls_names or self.insecure_listen):
             raise SettingsError(
                 f"--listen {self.host}: other machines could reach the API: name the server as they "
                 "will, with --tls-san NAME, so that they can check its certificate; or accept that "
                 "they cannot, with --insecure-listen"
+            )
+
+    def _check_pools(self) -> None:
+        found: set[str] = set()
+        for pool in self.pools:
+            if pool.name in found:
+                raise SettingsError(f"--pool {pool}: pool {pool.name} is given twice; give it once")
+            found.add(pool.name)
+        needed = node_pools.total(self.pools)
+        if needed > self.nodes:
+            raise SettingsError(
+                f"--nodes {self.nodes}: the pools {node_pools.listed(self.pools)} take {needed} nodes; "
+                f"give --nodes {needed} or smaller pools"
             )
 
     @property

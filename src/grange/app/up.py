@@ -13,10 +13,16 @@ from typing import Any
 import click
 
 from grange.alerts.targets import InvalidTarget
-from grange.app import alerting, flags, gc_tuning, pki, process
+from grange.app import alerting, flags, gc_tuning, node_pools, pki, process
 from grange.app.daemon import NEXT, served_text, start_detached
-from grange.app.datadir import make_directory, remember_nodes, remembered_nodes
+from grange.app.datadir import (
+    make_directory,
+    remember_nodes,
+    remembered_nodes,
+    remembered_pools,
+)
 from grange.app.locations import default_data_dir
+from grange.app.node_pools import PoolSize
 from grange.app.settings import Settings, SettingsError
 from grange.base import log
 from grange.base.clock import Clock, LoopClock
@@ -31,6 +37,7 @@ from grange.cli.environment import Environment
     examples=(
         "grange up",
         "grange up --nodes 3 --detach",
+        "grange up --nodes 4 --pool drivers=1 --pool workers=3",
     ),
 )
 @flags.options(Settings)
@@ -42,8 +49,12 @@ def command(env: Environment, /, *, detach: bool, output: str, **given: Any) -> 
     try:
         found = flags.given(Settings, given)
         directory = found.setdefault("data_dir", default_data_dir(os.environ).absolute())
+        found["pools"] = chosen_pools(directory, found.get("pools", ()), found.get("nodes"))
         found["nodes"] = chosen_nodes(
-            directory, found.get("nodes"), remove=found.get("remove_nodes", False)
+            directory,
+            found.get("nodes"),
+            remove=found.get("remove_nodes", False),
+            needed=node_pools.total(found["pools"]),
         )
         settings = Settings(**found, environment=_program_environment())
         alerting.checked(settings.alert_webhook)
@@ -60,15 +71,40 @@ def command(env: Environment, /, *, detach: bool, output: str, **given: Any) -> 
         uvloop.run(serve(settings, output, merge_into=merge_into))
 
 
-def chosen_nodes(directory: Path, wanted: int | None, *, remove: bool) -> int:
+def chosen_pools(
+    directory: Path, wanted: tuple[PoolSize, ...], nodes: int | None
+) -> tuple[PoolSize, ...]:
+    """The pools of the nodes: what is asked for, else those of the last time.
+
+    Raises:
+        SettingsError: the nodes that are asked for are too few for the pools of the last time.
+    """
+    if wanted:
+        return wanted
+    before = node_pools.sizes(remembered_pools(directory))
+    if nodes is not None and node_pools.total(before) > nodes:
+        raise SettingsError(
+            f"--nodes {nodes}: {directory} has the pools {node_pools.listed(before)}; "
+            "give their new sizes with --pool NAME=COUNT, 0 to remove one"
+        )
+    return before
+
+
+def chosen_nodes(directory: Path, wanted: int | None, *, remove: bool, needed: int = 0) -> int:
     """How many nodes to present: what is asked for, else as many as the last time, else one.
+
+    Args:
+        directory: the data directory.
+        wanted: what is asked for.
+        remove: it may be fewer than the last time.
+        needed: how many the pools take; raises a number that is not asked for.
 
     Raises:
         SettingsError: it is fewer than the last time, and removal is not allowed.
     """
     before = remembered_nodes(directory) or 1
     if wanted is None:
-        return before
+        return max(before, needed)
     if wanted < before and not remove:
         raise SettingsError(
             f"--nodes {wanted}: {directory} has {before} nodes; the others and their pods would be "

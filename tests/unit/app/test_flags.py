@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from grange.app import flags
 from grange.app.daemon import command_line
+from grange.app.node_pools import PoolSize
 from grange.app.settings import ListenAddress, Settings
 from grange.app.up import command as up
 
@@ -62,6 +63,7 @@ def test_new_flag_is_one_declaration() -> None:
             tls_names=("a.example", "b.example"),
             insecure_listen=True,
             nodes=3,
+            pools=(PoolSize("drivers", 1), PoolSize("gone", 0)),
             remove_nodes=True,
             disable=frozenset({"agent", "scheduler"}),
             scheduler_config=Path("/c.yaml"),
