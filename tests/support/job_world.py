@@ -37,12 +37,14 @@ class JobWorld(ApiFixture):
     Attributes:
         deps: of the controller under test.
         paused: whether pods stay Pending.
+        binds: whether pods are bound by hand; else a scheduler has to do it.
     """
 
     def __init__(self, clock: Clock, rng: Stream, log: Logger) -> None:
         super().__init__(clock, rng, log, user=MANAGER)
         self.deps = self.new_deps()
         self.paused = False
+        self.binds = True
 
     async def add_job(
         self,
@@ -145,6 +147,8 @@ class JobWorld(ApiFixture):
                 await self._patch_status(name, {"phase": "Failed"})
             await self.client.delete(POD, name, meta.namespace, uid=meta.uid, grace_period_s=0)
         elif not pod.spec.node_name:
+            if not self.binds:
+                return
             target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
             await self.client.post(POD, name, meta.namespace, "binding", {"target": target})
         elif pod.status.phase in {"", "Pending"}:

@@ -311,6 +311,7 @@ class InformerEventHandlers(EventHandlers):
             lambda group: gangs.update_group(group, now()),
             lambda group: gangs.delete_group(group, now()),
         )
+        self._follow(informers.classes, gangs.update_class, gangs.delete_class)
         self._follow(informers.quotas, self.queue_updated, gangs.delete_queue)
         self._follow(informers.namespaces, self.namespace_updated, self.namespace_deleted)
         self._follow(informers.services, self.service_updated, self.service_deleted)

@@ -8,12 +8,22 @@ late is merely late.
 from dataclasses import dataclass
 from typing import Self
 
-from grange.api.kinds import NAMESPACE, NODE, POD, PODDISRUPTIONBUDGET, PODGROUP, QUEUE, SERVICE
+from grange.api.kinds import (
+    NAMESPACE,
+    NODE,
+    POD,
+    PODDISRUPTIONBUDGET,
+    PODGROUP,
+    PRIORITYCLASS,
+    QUEUE,
+    SERVICE,
+)
 from grange.api.kinds.namespace import Namespace
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.podgroup import PodGroup
+from grange.api.kinds.priorityclass import PriorityClass
 from grange.api.kinds.queue import Queue
 from grange.api.kinds.service import Service
 from grange.api.kinds.workloads import (
@@ -48,6 +58,7 @@ class Informers:
     groups: Informer[PodGroup]
     quotas: Informer[Queue]
     budgets: Informer[PodDisruptionBudget]
+    classes: Informer[PriorityClass]
 
     @classmethod
     def of(cls, factory: InformerFactory) -> Self:
@@ -65,6 +76,7 @@ class Informers:
             groups=factory.informer(PODGROUP),
             quotas=factory.informer(QUEUE),
             budgets=factory.informer(PODDISRUPTIONBUDGET),
+            classes=factory.informer(PRIORITYCLASS),
         )
 
     async def wait_synced(self) -> None:
@@ -78,6 +90,7 @@ class Informers:
         await self.groups.synced.wait()
         await self.quotas.synced.wait()
         await self.budgets.synced.wait()
+        await self.classes.synced.wait()
 
 
 async def wait_for_bindings(

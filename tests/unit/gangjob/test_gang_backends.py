@@ -1,5 +1,6 @@
 """The object of a job's gang for each backend: checks 62 and 63, and what it says."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -91,6 +92,7 @@ def test_group_of_grange_has_queue_and_topology() -> None:
         "minResources": {"cpu": 8},
         "scheduleTimeoutSeconds": 60,
         "queue": "team-a",
+        "admission": "Gated",
         "priorityClassName": "high",
         "topology": {"key": "topology.kubernetes.io/zone", "mode": "Preferred"},
     }
@@ -182,11 +184,36 @@ def test_grange_group_gives_its_reason(phase: str) -> None:
     found = gang_state(given, stored(given, phase=phase, conditions=[reason]))
     assert found == GangState(
         exists=True,
+        name=stored(given).metadata.name,
         admitted=True,
         scheduled=phase in {"Scheduled", "Running", "Finished"},
         reason="OverQuota",
         message="4 of 8",
     )
+
+
+def test_job_of_a_queue_has_no_pods_before_its_gang_is_admitted() -> None:
+    given = job(queue="a")
+    assert not gang_state(given, None).admitted
+    assert document(given)["spec"]["admission"] == "Gated"
+    assert gang_state(given, stored(given)).reason == ""
+    assert not gang_state(given, stored(given)).admitted
+    no = {"type": "Admitted", "status": "False", "reason": "OverQuota", "message": "4 of 8"}
+    placed = {"type": "Scheduled", "status": "False", "reason": "NotEnoughMembers"}
+    found = gang_state(given, stored(given, conditions=[placed, no]))
+    assert (found.admitted, found.reason, found.message) == (False, "OverQuota", "4 of 8")
+    yes = {"type": "Admitted", "status": "True", "reason": "Admitted", "message": ""}
+    found = gang_state(given, stored(given, conditions=[yes, placed]))
+    assert (found.admitted, found.reason) == (True, "NotEnoughMembers")
+    elsewhere = replace(given.roles[0], template={"spec": {"schedulerName": "other"}})
+    assert "admission" not in document(replace(given, roles=(elsewhere,)))["spec"]
+    assert "admission" not in document(job())["spec"]
+
+
+def test_gated_group_states_what_its_quorum_requests() -> None:
+    worker = role("worker", 4, template=asking(cpu="500m"))
+    assert document(job(worker, queue="a"))["spec"]["minResources"] == {"cpu": "2"}
+    assert "minResources" not in document(job(worker))["spec"]
 
 
 def test_budget_is_met_when_enough_are_healthy() -> None:

@@ -1,8 +1,8 @@
 """PodGroup: pods that are placed all or none, in the shape of the scheduler plugins' own kind.
 
 Pods join a group of their namespace by the label ``scheduling.x-k8s.io/pod-group``. ``minMember``,
-``minResources`` and ``scheduleTimeoutSeconds`` mean what they mean there; ``queue``, ``topology``
-and ``priorityClassName`` are ours.
+``minResources`` and ``scheduleTimeoutSeconds`` mean what they mean there; ``queue``, ``topology``,
+``priorityClassName`` and ``admission`` are ours.
 """
 
 from typing import Any
@@ -23,6 +23,15 @@ GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 REQUIRED = "Required"
 PREFERRED = "Preferred"
 MODES = (REQUIRED, PREFERRED)
+
+IMMEDIATE = "Immediate"
+GATED = "Gated"
+ADMISSIONS = (IMMEDIATE, GATED)
+
+SCHEDULED_CONDITION = "Scheduled"
+"""The condition of a group: its quorum was placed."""
+ADMITTED_CONDITION = "Admitted"
+"""The condition of a gated group: its pods may be created."""
 
 PENDING = "Pending"
 SCHEDULING = "Scheduling"
@@ -55,6 +64,8 @@ class PodGroupSpec(View, frozen=True):
         queue: whose quota it counts against; empty for none.
         priority_class_name: class of members that name none themselves; empty for none.
         topology: where its members should be together; None for anywhere.
+        admission: ``Gated``: pods are created only when the group is admitted, by quota
+            and room for ``min_resources``. ``Immediate``: the pods are there, and wait.
     """
 
     min_member: int = 1
@@ -63,6 +74,7 @@ class PodGroupSpec(View, frozen=True):
     queue: str = ""
     priority_class_name: str = ""
     topology: Topology | None = None
+    admission: str = IMMEDIATE
 
 
 class PodGroupStatus(View, frozen=True):
@@ -111,6 +123,9 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     topology = spec.get("topology")
     if topology is not None:
         _check_topology(topology, faults)
+    admission = spec.get("admission", IMMEDIATE)
+    if admission not in ADMISSIONS:
+        faults.not_supported("spec.admission", admission, ADMISSIONS)
     return faults.causes
 
 
@@ -163,6 +178,12 @@ DEFINITIONS: dict[str, Document] = {
             ),
             "topology": schema_builder.reference(
                 f"{_NAME}Topology", "Where its members should be together."
+            ),
+            "admission": schema_builder.text(
+                "Gated: pods are to be created only when the condition Admitted is True; quota and "
+                "room are decided by minMember and minResources. Immediate: the pods wait.",
+                enum=list(ADMISSIONS),
+                default=IMMEDIATE,
             ),
         },
         status={

@@ -154,6 +154,7 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
         Permission(PODDISRUPTIONBUDGET, _FOLLOW),
         Permission(PODGROUP, _FOLLOW),
         Permission(PODGROUP, ("patch",), "status"),
+        Permission(PRIORITYCLASS, _FOLLOW),
         Permission(QUEUE, _FOLLOW),
         Permission(QUEUE, ("patch",), "status"),
         _EVENTS,

@@ -4,7 +4,7 @@ A backend is one entry of ``BACKENDS``. Pure: the shell creates, updates and del
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import msgspec
@@ -24,7 +24,6 @@ Amounts = dict[str, int | float | str]
 _NO_PRIORITIES: Mapping[str, int] = {}
 _DEFAULT_QUEUE = "default"  # Volcano's; it refuses groups without a queue
 _NOT_ADMITTED = frozenset({"", "Pending"})
-_ABSENT = GangState()
 _PLACED = frozenset({podgroup.SCHEDULED, podgroup.RUNNING, podgroup.FINISHED})
 
 
@@ -36,8 +35,8 @@ class GangObjects:
         kind: of the object that stands for the gang.
         name: of that object.
         spec: of that object, by the job and the values of the PriorityClasses.
-        state: what the status of the object says.
-        absent: the state while there is no object.
+        state: what the object says, with spec and status.
+        absent: the state while there is no object, by the job.
         scheduler: ``schedulerName`` of the pods; empty: as the template has it.
         labels: of the pods, by the name of the object.
         annotations: of the pods, by the name of the object and the role.
@@ -48,7 +47,7 @@ class GangObjects:
     name: Callable[[JobModel], str]
     spec: Callable[[JobModel, JobLabels, Mapping[str, int]], Document]
     state: Callable[[Document], GangState]
-    absent: GangState = _ABSENT
+    absent: Callable[[JobModel], GangState] = lambda _: GangState()
     scheduler: str = ""
     labels: Callable[[str], dict[str, str]] = lambda _: {}
     annotations: Callable[[str, JobRole], dict[str, str]] = lambda _, __: {}
@@ -126,14 +125,22 @@ def _group_name(model: JobModel) -> str:
 def _grange_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, int]) -> Document:
     policy = model.scheduling
     spec = _plugins_spec(model, labels, priorities)
-    # Grange's scheduler tries the whole gang against the nodes: a sum adds nothing to that.
-    spec["minResources"] = dict(policy.min_resources)
+    if _is_gated(model):
+        spec["admission"] = podgroup.GATED
+    else:
+        # Grange's scheduler tries the whole gang against the nodes: a sum adds nothing to that.
+        spec["minResources"] = dict(policy.min_resources)
     spec["queue"] = policy.queue
     spec["priorityClassName"] = policy.priority_class
     if policy.topology_key:
         mode = podgroup.REQUIRED if policy.topology_required else podgroup.PREFERRED
         spec["topology"] = {"key": policy.topology_key, "mode": mode}
     return {key: value for key, value in spec.items() if value}
+
+
+def _is_gated(model: JobModel) -> bool:
+    """Whether no pods are created before the job's queue admits the gang."""
+    return bool(model.scheduling.queue) and not names_other_scheduler(model)
 
 
 def _plugins_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, int]) -> Document:
@@ -182,13 +189,35 @@ def _why(status: Document, kind: str) -> tuple[str, str]:
     return "", ""
 
 
-def _grange_state(status: Document) -> GangState:
-    reason, message = _why(status, podgroup.SCHEDULED)
+def _status(found: Document) -> Document:
+    status: Document = found.get("status") or {}
+    return status
+
+
+def _plugins_state(found: Document) -> GangState:
+    status = _status(found)
+    reason, message = _why(status, podgroup.SCHEDULED_CONDITION)
     placed = status.get("phase") in _PLACED
     return GangState(exists=True, scheduled=placed, reason=reason, message=message)
 
 
-def _volcano_state(status: Document) -> GangState:
+def _grange_state(found: Document) -> GangState:
+    present = _status(found).get("conditions") or ()
+    gated = (found.get("spec") or {}).get("admission") == podgroup.GATED
+    if not gated or any(
+        item["type"] == podgroup.ADMITTED_CONDITION and item["status"] == "True" for item in present
+    ):
+        return _plugins_state(found)
+    reason, message = _why(_status(found), podgroup.ADMITTED_CONDITION)
+    return GangState(exists=True, admitted=False, reason=reason, message=message)
+
+
+def _grange_absent(model: JobModel) -> GangState:
+    return _GROUP_NOT_CREATED if _is_gated(model) else GangState()
+
+
+def _volcano_state(found: Document) -> GangState:
+    status = _status(found)
     phase = status.get("phase", "")
     reason, message = _why(status, "Unschedulable")
     return GangState(
@@ -200,7 +229,8 @@ def _volcano_state(status: Document) -> GangState:
     )
 
 
-def _budget_state(status: Document) -> GangState:
+def _budget_state(found: Document) -> GangState:
+    status = _status(found)
     enough = 0 < status.get("desiredHealthy", 0) <= status.get("currentHealthy", 0)
     return GangState(exists=True, scheduled=enough)
 
@@ -213,6 +243,7 @@ BACKENDS: dict[GangBackend, GangObjects] = {
         _group_name,
         _grange_spec,
         _grange_state,
+        absent=_grange_absent,
         scheduler="grange",
         labels=lambda group: {GROUP_LABEL: group},
         updated=("minMember", "minResources", "scheduleTimeoutSeconds", "topology"),
@@ -221,7 +252,7 @@ BACKENDS: dict[GangBackend, GangObjects] = {
         PODGROUP,
         _group_name,
         _plugins_spec,
-        _grange_state,
+        _plugins_state,
         scheduler="scheduler-plugins-scheduler",
         labels=lambda group: {GROUP_LABEL: group},
         updated=("minMember", "minResources", "scheduleTimeoutSeconds"),
@@ -231,7 +262,7 @@ BACKENDS: dict[GangBackend, GangObjects] = {
         _group_name,
         _volcano_spec,
         _volcano_state,
-        absent=_GROUP_NOT_CREATED,
+        absent=lambda _: _GROUP_NOT_CREATED,
         scheduler="volcano",
         annotations=lambda group, role: {
             volcano.GROUP_ANNOTATION: group,
@@ -294,10 +325,10 @@ def gang_state(model: JobModel, found: Resource | None) -> GangState:
         return GangState()
     owner = controller_of(found.metadata) if found is not None else None
     if found is None or found.metadata.deletion_timestamp or owner is None:
-        return gang.absent
+        return gang.absent(model)
     if owner.uid != model.uid:
-        return gang.absent
-    return gang.state(msgspec.to_builtins(found).get("status") or {})
+        return gang.absent(model)
+    return replace(gang.state(msgspec.to_builtins(found)), name=found.metadata.name)
 
 
 def gang_patch(

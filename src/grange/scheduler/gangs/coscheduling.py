@@ -26,6 +26,7 @@ from grange.scheduler.errors import SnapshotInconsistent
 from grange.scheduler.framework import PostFilterResult, Profiles
 from grange.scheduler.gangs.capacity import shapes
 from grange.scheduler.gangs.event_handlers import Changed, GangEventHandlers
+from grange.scheduler.gangs.gang_admission import NO_ROOM, OVER_QUOTA, GangAdmission
 from grange.scheduler.gangs.pod_groups import Gang, PodGroups
 from grange.scheduler.gangs.pod_overrides import past_reservations, within_domains
 from grange.scheduler.gangs.preemption import GangPreemption
@@ -49,8 +50,6 @@ NO_GROUP = "NoPodGroup"
 TOO_FEW = "NotEnoughMembers"
 INCOMPLETE_EVENT_S = 10.0
 """Pods of a gang are created one after the other, so an event about missing ones comes so late."""
-OVER_QUOTA = "OverQuota"
-NO_ROOM = "NoRoom"
 ERROR = "SchedulerError"
 HELD_BACK = "waits for its gang to be permitted to be bound"
 
@@ -74,6 +73,7 @@ class Coscheduling:
         groups: which pods belong to which group.
         quotas: what each queue uses.
         wait_line: the gangs and pods that wait.
+        admission: of gangs whose pods do not exist yet.
         handlers: take the events of informers, binders and the clock.
         attempts: transactions begun (a work counter).
         rollbacks: those that were rolled back.
@@ -101,9 +101,14 @@ class Coscheduling:
         self.quotas = Quotas()
         self.reservation = Reservation(cache, queue)
         self.wait_line = WaitLine(self.quotas, self.reservation, policy, self._nodes_for)
-        self.handlers = GangEventHandlers(self.groups, self.quotas, self.wait_line, queue, changed)
         self._preemption = GangPreemption(
             cycle, self.groups, self.quotas, cache.info, self._on_withdrawn
+        )
+        self.admission = GangAdmission(
+            self.quotas, self.wait_line, self._room, self._can_reclaim, changed
+        )
+        self.handlers = GangEventHandlers(
+            self.groups, self.quotas, self.wait_line, queue, changed, self.admission
         )
         self.attempts = 0
         self.rollbacks = 0
@@ -308,6 +313,7 @@ class Coscheduling:
 
     def _commit(self, attempt: GangAttempt, transaction: Transaction, now: float) -> Outcome:
         gang = attempt.gang
+        self.admission.tried(gang)
         chosen = dict.fromkeys(assumed.uid for assumed in transaction.assumed)
         # The leader first: from here on the attempt cannot be taken for one that is still made.
         if attempt.leader.uid in chosen:
@@ -333,10 +339,14 @@ class Coscheduling:
 
     def _refusal(self, gang: Gang, pods: Sequence[QueuedPod]) -> str:
         """Why the gang's queue cannot admit these pods; empty when it can."""
-        return self.quotas.refusal(gang.queue, wanted(pods), gang.rank) if gang.queue else ""
+        if not gang.queue:
+            return ""
+        missing = self.admission.beyond_hold(gang, wanted(pods))
+        return self.quotas.refusal(gang.queue, missing, gang.rank)
 
     def _over_quota(self, attempt: GangAttempt, refusal: str, now: float) -> Outcome:
         gang = attempt.gang
+        self.admission.tried(gang)
         self.wait_line.wait_for_quota(gang, attempt.wanted, now)
         self._changed(gang.queue)
         borrowers = self._preemption.borrowers(gang.queue, attempt.wanted)
@@ -352,6 +362,7 @@ class Coscheduling:
         now: float,
         shortage: str = "",
     ) -> Outcome:
+        self.admission.tried(attempt.gang)
         if diagnosis is not None and diagnosis.error:
             return self._park_all(attempt, ERROR, diagnosis, now)
         self.wait_line.wait_for_nodes(attempt.gang, now)
@@ -462,9 +473,20 @@ class Coscheduling:
 
     def _nodes_for(self, gang: Gang) -> tuple[str, ...] | None:
         """Nodes that would hold what the gang still needs; None when no nodes would."""
+        if gang.is_gated and not gang.members:
+            self.admission.overtaken(gang)
         candidates = self._candidates(gang)[: gang.min_member - gang.num_counted]
         if not candidates or gang.group is None:
             return None
         self._refreshed()  # pods were placed or forgotten since; one to be repaired serves as it is
         pods = shapes(self._profiles, [queued.info for queued in candidates])
         return choose(self._profiles, self._cycle.snapshot, pods, gang.required_topology)
+
+    # --- gangs without pods ------------------------------------------------------------------
+
+    def _room(self, priority: int, wanted: Amounts) -> dict[str, int]:
+        self._refreshed()
+        return self._preemption.room(priority, wanted)
+
+    def _can_reclaim(self, queue: str, wanted: Amounts) -> bool:
+        return self._refreshed() and bool(self._preemption.borrowers(queue, wanted))

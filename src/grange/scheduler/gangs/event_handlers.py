@@ -9,6 +9,7 @@ from grange.api.kinds.podgroup import PodGroup
 from grange.api.kinds.queue import QUEUE_LABEL, Queue
 from grange.api.pod_requests import effective_spec
 from grange.api.quantity import QuantityError
+from grange.scheduler.gangs.gang_admission import GangAdmission
 from grange.scheduler.gangs.pod_groups import Gang, MemberState, PodGroups
 from grange.scheduler.gangs.pod_overrides import reserved, unreserved
 from grange.scheduler.gangs.quotas import Grant, Quotas, amounts, total
@@ -29,6 +30,7 @@ class GangEventHandlers:
         line: the gangs and pods that wait.
         queue: the pods that wait.
         changed: called with every gang and queue whose status may be different.
+        admission: of gangs whose pods do not exist yet.
     """
 
     def __init__(
@@ -38,12 +40,16 @@ class GangEventHandlers:
         line: WaitLine,
         queue: SchedulingQueue,
         changed: Changed,
+        admission: GangAdmission,
     ) -> None:
         self._groups = groups
         self._quotas = quotas
         self._line = line
         self._queue = queue
         self._changed = changed
+        self._admission = admission
+        self.update_class = admission.update_class
+        self.delete_class = admission.delete_class
 
     # --- objects -----------------------------------------------------------------------------
 
@@ -52,13 +58,14 @@ class GangEventHandlers:
         gang = self._groups.get(group.key)
         before = None if gang is None else gang.group
         gang = self._groups.update_group(group)
-        if before is not None and before.spec == group.spec:
+        if before is not None and _is_same(before, group):
             return
         gang.is_infeasible = False
         if group.spec.queue:
             for member in gang.members.values():
                 if member.state in (MemberState.ASSUMED, MemberState.BOUND):
                     self._charge(member.pod, group.spec.queue)
+        self._admission.update_group(gang, now)
         self._changed(gang)
         self._wake(gang, now)
 
@@ -67,6 +74,7 @@ class GangEventHandlers:
         gang = self._groups.get(group.key)
         if gang is not None:
             self.stop_waiting(gang, now)
+            self._admission.delete_group(gang)
             self._groups.delete_group(group.key)
             self._wake(gang, now)
 
@@ -94,6 +102,7 @@ class GangEventHandlers:
             self._left(left, pod, gang, now)
         if is_finished(pod):
             self._quotas.release(pod.metadata.uid)
+            self._admission.freed()
         elif pod.spec.node_name:
             queue = self._queue_of(pod, gang)
             if queue:
@@ -102,6 +111,8 @@ class GangEventHandlers:
             self._leaves_line(pod, gang, now)
         if gang is not None:
             self._changed(gang)
+            if gang.started:
+                self._admission.tried(gang)
             if gang.waiting_since is not None and (
                 gang.started or not gang.counts[MemberState.WAITING]
             ):
@@ -113,6 +124,7 @@ class GangEventHandlers:
         """Remove a pod."""
         self._quotas.release(pod.metadata.uid)
         self._line.remove_pod(pod.metadata.uid)
+        self._admission.freed()
         gang = self._groups.delete_pod(pod)
         if gang is not None:
             self._one_less(gang, now)
@@ -124,12 +136,14 @@ class GangEventHandlers:
         before = None if entry is None else entry.node
         if before is None or _offers_else(unreserved(before), node):
             self._line.nodes_changed()
+            self._admission.freed()
         return reserved(node, kept.owner) if node.metadata.name in kept.nodes else node
 
     def clear(self) -> None:
         """Forget all pods, before they are all added again."""
         self._groups.clear()
         self._quotas.clear()
+        self._admission.clear()
 
     # --- nodes given and taken back ----------------------------------------------------------
 
@@ -146,6 +160,7 @@ class GangEventHandlers:
     def forget_pod(self, pod: Pod) -> None:
         """Stop counting an assumed pod that is forgotten."""
         self._quotas.release(pod.metadata.uid)
+        self._admission.freed()
         gang = self._groups.forget_pod(pod)
         if gang is not None:
             self._changed(gang)
@@ -183,12 +198,15 @@ class GangEventHandlers:
             for queue in freed:
                 self._changed(queue)
             self._admit(freed, now)
+            self._admission.freed()
+        self._admission.tick(now)
 
     def next_deadline(self, now: float) -> float | None:
         """When ``tick`` may next have something to do."""
         if self._quotas.freed:
             return now
         found = [_deadline(gang) for gang in self._in_line()]
+        found.append(self._admission.next_deadline(now))
         return min((deadline for deadline in found if deadline is not None), default=None)
 
     # --- inside ------------------------------------------------------------------------------
@@ -220,6 +238,8 @@ class GangEventHandlers:
         self._changed(gang)
         if not gang.counts[MemberState.WAITING] or gang.num_present < gang.min_member:
             self.stop_waiting(gang, now)
+        if not gang.members:
+            self._admission.emptied(gang, now)
         # It may have been the one that listens for events.
         self._wake(gang, now)
 
@@ -265,6 +285,11 @@ class GangEventHandlers:
             return  # such a pod is left out everywhere
         self._quotas.charge(pod.metadata.uid, queue, amounts(need))
         self._changed(queue)
+
+
+def _is_same(before: PodGroup, after: PodGroup) -> bool:
+    """Whether it is the same object, with the same spec."""
+    return before.spec == after.spec and before.metadata.uid == after.metadata.uid
 
 
 def _offers_else(before: Node, after: Node) -> bool:

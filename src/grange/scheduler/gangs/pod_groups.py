@@ -9,6 +9,7 @@ from enum import Enum
 
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.podgroup import (
+    GATED,
     GROUP_LABEL,
     PREFERRED,
     RUNNING as GROUP_RUNNING,
@@ -65,6 +66,7 @@ class Gang:
         is_infeasible: not even all nodes together, empty, would hold it.
         counts: members by state.
         num_terminating: how many of those with a node are being deleted.
+        admitted: its pods may be created; without meaning where the group is not gated.
     """
 
     key: ObjectKey
@@ -81,6 +83,7 @@ class Gang:
     is_infeasible: bool = False
     counts: dict[MemberState, int] = field(default_factory=lambda: dict.fromkeys(MemberState, 0))
     num_terminating: int = 0
+    admitted: bool = False
 
     def waiting(self) -> list[Pod]:
         """The members that have no node."""
@@ -137,6 +140,11 @@ class Gang:
             or self.num_counted >= self.min_member
             or self.group.status.phase in _HELD
         )
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether its pods are created only when it is admitted."""
+        return self.group is not None and self.group.spec.admission == GATED
 
     @property
     def required_topology(self) -> str:

@@ -11,7 +11,12 @@ import msgspec
 
 from grange.api import conditions, timestamps
 from grange.api.kinds import PODGROUP, QUEUE, podgroup
-from grange.api.kinds.podgroup import PodGroup, PodGroupStatus
+from grange.api.kinds.podgroup import (
+    ADMITTED_CONDITION,
+    SCHEDULED_CONDITION,
+    PodGroup,
+    PodGroupStatus,
+)
 from grange.api.kinds.queue import Queue, QueueStatus
 from grange.api.meta import Condition, Document, ObjectKey, preconditions
 from grange.api.scheme import AnyKind
@@ -25,8 +30,6 @@ from grange.scheduler.gangs import quotas
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.gangs.pod_groups import Gang, MemberState
 
-SCHEDULED = "Scheduled"
-"""The condition of a group: its quorum was placed."""
 ADMITTING = "Admitting"
 """The condition of a queue: nothing waits for it."""
 
@@ -60,7 +63,9 @@ def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
     placed = phase not in (podgroup.PENDING, podgroup.SCHEDULING)
     if placed:
         message = f"{gang.min_member} members or more have nodes"
-        wanted = Condition(type=SCHEDULED, status="True", reason="Placed", message=message)
+        wanted = Condition(
+            type=SCHEDULED_CONDITION, status="True", reason="Placed", message=message
+        )
     else:
         missing = f"{gang.num_present} of {gang.min_member} pods exist"
         reason = gang.reason or ("NotEnoughMembers" if phase == podgroup.PENDING else "Waiting")
@@ -68,7 +73,7 @@ def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
         if gang.timeouts:
             message += f" (its time was over {gang.timeouts} times)"
         message = message[:_MESSAGE_CHARS]
-        wanted = Condition(type=SCHEDULED, status="False", reason=reason, message=message)
+        wanted = Condition(type=SCHEDULED_CONDITION, status="False", reason=reason, message=message)
     return PodGroupStatus(
         observed_generation=group.metadata.generation or 0,
         phase=phase,
@@ -77,8 +82,25 @@ def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
         running=running,
         succeeded=counts[MemberState.SUCCEEDED],
         failed=counts[MemberState.FAILED],
-        conditions=conditions.set_condition(group.status.conditions, wanted, now),
+        conditions=_with_admission(
+            gang, conditions.set_condition(group.status.conditions, wanted, now), now
+        ),
     )
+
+
+def _with_admission(gang: Gang, present: tuple[Condition, ...], now: str) -> tuple[Condition, ...]:
+    """The conditions with ``Admitted`` where the group is gated, without it where it is not."""
+    if not gang.is_gated:
+        return tuple(item for item in present if item.type != ADMITTED_CONDITION)
+    wanted = Condition(
+        type=ADMITTED_CONDITION,
+        status="True" if gang.admitted else "False",
+        reason="Admitted" if gang.admitted else gang.reason or "Waiting",
+        message="its pods may be created"
+        if gang.admitted
+        else (gang.message or "waits for its turn")[:_MESSAGE_CHARS],
+    )
+    return conditions.set_condition(present, wanted, now)
 
 
 def queue_status(queue: Queue, gangs: Coscheduling, now: str) -> QueueStatus:
@@ -197,13 +219,13 @@ class StatusWriter:
 
     def _record_event(self, group: PodGroup, status: PodGroupStatus) -> None:
         """An event when a group starts to wait for something else, or has its nodes."""
-        condition = conditions.find(status.conditions, SCHEDULED)
+        condition = conditions.find(status.conditions, SCHEDULED_CONDITION)
         if condition is None:
             return
         uid = group.metadata.uid
         last = self._last_reasons.get(group.key)
         if last is None or last[0] != uid:
-            written = conditions.find(group.status.conditions, SCHEDULED)
+            written = conditions.find(group.status.conditions, SCHEDULED_CONDITION)
             last = uid, "" if written is None else written.reason
         self._last_reasons[group.key] = uid, condition.reason
         if condition.reason == last[1]:

@@ -17,6 +17,8 @@ terminating count as gone. If that does not free enough, none goes.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from grange.scheduler.cycle import Cycle
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import SUCCESS, CycleState, PostFilterResult
@@ -143,6 +145,18 @@ class GangPreemption:
             snapshot.assume_pod(self._cycle.info_on(queued.info, node))
             found[queued.uid] = PostFilterResult(SUCCESS, node, victims, result.cleared)
         return found if preempts and len(found) == need else {}
+
+    def room(self, priority: int, names: Iterable[str]) -> dict[str, int]:
+        """Of each resource, what nodes that take pods have free with all pods of lower priority gone."""
+        table = self._cycle.snapshot.table
+        rows = table.all
+        usable = table.valid[rows] & ~table.unschedulable[rows]
+        found = {}
+        for name in names:
+            offered, used = table.amounts(name, rows)
+            left = np.maximum(offered - used, 0) + self._lower.amounts_below(name, priority)
+            found[name] = int(np.minimum(left, offered)[usable].sum())
+        return found
 
     def _may_help(self, members: Members) -> bool:
         """Whether a member of any shape would find victims at all; most gangs would not.

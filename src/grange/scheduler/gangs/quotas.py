@@ -185,8 +185,8 @@ class Quotas:
         return {} if grant is None else {name: used.get(name, 0) for name in grant.capacity}
 
     def count(self, queue: str) -> int:
-        """How many pods count against it."""
-        return len(self.charged(queue))
+        """How many pods count against it, those that an admitted gang is to have included."""
+        return sum(amounts.get(PODS, 1) for amounts in self.charged(queue).values())
 
     def borrowed(self, queue: str) -> Amounts:
         """What it uses above its capacity."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PodRequest
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodRequest
 from grange.base.bounded import BoundedDict
 from grange.placement.columns import Integers, Mask, Rows
 from grange.placement.node_usage import asked_amounts
@@ -72,6 +72,16 @@ class LowerPriority:
     def any_below(self, priority: int) -> bool:
         """Whether any pod on any node has a lower priority."""
         return bool(np.any(self._level(priority).pods > 0))
+
+    def amounts_below(self, name: str, priority: int) -> Integers:
+        """By row, how much of a resource pods of lower priority use at most."""
+        level = self._level(priority)
+        if name == PODS:
+            return level.pods
+        if name in level.amounts:
+            return level.amounts[name]
+        offered, _ = self._snapshot.table.amounts(name, self._snapshot.table.all)
+        return np.where(level.pods > 0, offered, 0)  # not summed: perhaps all of it
 
     def _level(self, priority: int) -> _Level:
         snapshot = self._snapshot
