@@ -112,7 +112,13 @@ class Harness:
         return b"".join(pieces).decode()
 
 
-@pytest.fixture(params=["fake", pytest.param("process", marks=pytest.mark.e2e)])
+@pytest.fixture(
+    params=[
+        "fake",
+        pytest.param("none", marks=pytest.mark.e2e),
+        pytest.param("auto", marks=pytest.mark.e2e),
+    ]
+)
 async def harness(
     request: pytest.FixtureRequest, clock: Clock, log: Logger, tmp_path: Path
 ) -> AsyncGenerator[Harness, None]:
@@ -129,7 +135,8 @@ async def harness(
     offload = Threads("runtime", 2)
 
     def real() -> ProcessRuntime:
-        return ProcessRuntime(ProcessConfig(tmp_path), clock=clock, log=log, offload=offload)
+        config = ProcessConfig(tmp_path, isolation=request.param)
+        return ProcessRuntime(config, clock=clock, log=log, offload=offload)
 
     def shell(name: str) -> Program:
         words = ("sh", "-c", SHELL[name]) if name in SHELL else (name,)

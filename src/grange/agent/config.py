@@ -74,6 +74,7 @@ class NodeConfig:
             all pods, which is cheaper where the scheduler keeps it anyway.
         timing: waits and intervals.
         runtime: name of what runs the containers, in ``containerID`` and in the Node's status.
+        isolation: what separates its pods from each other and from the machine, for the Node.
         user, group: of the agent, and of its pods' programs unless they ask for others.
     """
 
@@ -86,5 +87,6 @@ class NodeConfig:
     own_pods_only: bool = True
     timing: Timing = field(default_factory=Timing)
     runtime: str = "process"
+    isolation: str = "none"
     user: int = field(default_factory=os.geteuid)
     group: int = field(default_factory=os.getegid)

@@ -87,6 +87,7 @@ class PodSetup:
         volumes: every volume of the pod.
         shared: programs of other users than the runtime's own have to reach its directories.
         address: that the pod needs; without effect where it is not in the runtime's range.
+        hostname: that its programs see where they are isolated; empty for its name.
     """
 
     uid: str
@@ -96,6 +97,7 @@ class PodSetup:
     volumes: tuple[VolumePlan, ...] = ()
     shared: bool = False
     address: str = ""
+    hostname: str = ""
 
 
 @dataclass(frozen=True, slots=True)

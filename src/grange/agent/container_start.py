@@ -71,6 +71,7 @@ class ContainerStarter:
                     plans,
                     shared=config.user == 0 and users.asks_for_users(pod),
                     address=_wanted_address(pod),
+                    hostname=pod.spec.hostname,
                 )
             )
             root = sandbox.root(container.name)

@@ -1,5 +1,6 @@
 """The runtimes that an agent can use: one package in ``runtimes`` and one line of ``RUNTIMES`` each."""
 
+from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import TracebackType
@@ -7,6 +8,7 @@ from typing import Protocol, Self
 
 from grange.agent.container_runtime import PodRuntime
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
+from grange.agent.runtimes.process.views import NO_ISOLATION
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
@@ -14,6 +16,10 @@ from grange.base.offload import Offload
 
 class NodeRuntime(PodRuntime, Protocol):
     """A runtime that a program opens for its nodes."""
+
+    @property
+    def isolation(self) -> str:
+        """What separates pods from each other and from the machine."""
 
     @property
     def pod_network(self) -> IPv4Network | None:
@@ -38,17 +44,37 @@ class NodeRuntime(PodRuntime, Protocol):
         """End every container: SIGTERM, then SIGKILL after the grace."""
 
 
+@dataclass(frozen=True, slots=True)
+class RuntimeOptions:
+    """What a program asks of the runtime that it opens.
+
+    Attributes:
+        data_dir: the runtime keeps its data below it.
+        isolation: one of ``ISOLATION``.
+        hidden: files of the user that isolated pods may not see.
+    """
+
+    data_dir: Path
+    isolation: str = NO_ISOLATION
+    hidden: tuple[Path, ...] = ()
+
+
 class RuntimeFactory(Protocol):
     """Makes a runtime; opening it is up to the caller."""
 
     def __call__(
-        self, data_dir: Path, *, clock: Clock, log: Logger, offload: Offload
+        self, options: RuntimeOptions, *, clock: Clock, log: Logger, offload: Offload
     ) -> NodeRuntime:
-        """A runtime that keeps its data below a directory."""
+        """A runtime that does what the options ask for, or refuses to be opened."""
 
 
-def _process(data_dir: Path, *, clock: Clock, log: Logger, offload: Offload) -> NodeRuntime:
-    return ProcessRuntime(ProcessConfig(data_dir=data_dir), clock=clock, log=log, offload=offload)
+def _process(
+    options: RuntimeOptions, *, clock: Clock, log: Logger, offload: Offload
+) -> NodeRuntime:
+    config = ProcessConfig(
+        data_dir=options.data_dir, isolation=options.isolation, hidden=options.hidden
+    )
+    return ProcessRuntime(config, clock=clock, log=log, offload=offload)
 
 
 RUNTIMES: dict[str, RuntimeFactory] = {"process": _process}

@@ -9,7 +9,7 @@ from typing import Self
 from grange.agent import service_account
 from grange.agent.config import NodeConfig
 from grange.agent.container_logs import AgentLogs
-from grange.agent.runtime_table import RUNTIMES, NodeRuntime
+from grange.agent.runtime_table import RUNTIMES, NodeRuntime, RuntimeOptions
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.api.kinds import NODE
 from grange.api.kinds.machinelease import POOL_LABEL
@@ -72,7 +72,9 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         """
         if self._settings.runs("agent"):
             runtime = RUNTIMES[self._settings.runtime](
-                self._settings.data_dir,
+                RuntimeOptions(
+                    self._settings.data_dir, self._settings.isolation, self._settings.hidden_files
+                ),
                 clock=self._clock,
                 log=self._log,
                 offload=self._offload,
@@ -111,6 +113,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 pod_network=str(self._runtime.pod_network or ""),
                 environment={**self._settings.environment, **variables},
                 runtime=self._settings.runtime,
+                isolation=self._runtime.isolation,
             )
             agent = NodeAgent(deps(f"node:{share.name}"), config, self._runtime)
             yield Runnable(f"agent {share.name}", agent.run)

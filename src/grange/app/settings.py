@@ -68,6 +68,8 @@ class Settings:
         remove_nodes: there may be fewer nodes than the last time.
         disable: roles that are not run here.
         runtime: what runs containers, by its name in ``agent.runtime_table``.
+        isolation: what is to separate pods from each other and from the machine.
+        hidden_files: of the user; isolated pods do not see them.
         scheduler_config: the scheduler's configuration file; None for the default profile.
         no_context: add no context to the user's kubeconfig.
         alert_webhook: URL that alerts are POSTed to; empty for none. May hold a secret.
@@ -155,6 +157,17 @@ class Settings:
         default="process",
         metadata=flag("--runtime", "What runs containers.", metavar="NAME"),
     )
+    isolation: str = field(
+        default="none",
+        metadata=flag(
+            "--isolation",
+            "What separates pods from each other and from this machine.",
+            "With `namespaces` each container has its own processes, `/tmp`, mount paths and host name, and does "
+            "not see the data directory; see [the agent](agent.md#isolation). `auto` is that where the kernel "
+            "allows it.",
+            type=click.Choice(("none", "namespaces", "auto")),
+        ),
+    )
     scheduler_config: Path | None = field(
         default=None,
         metadata=flag(
@@ -194,6 +207,7 @@ class Settings:
         default=False, metadata=flag("--log-json", "Log JSON lines instead of text.")
     )
     environment: Mapping[str, str] = field(default_factory=dict)
+    hidden_files: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         unknown = sorted(self.disable.difference(ROLES))

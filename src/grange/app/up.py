@@ -56,7 +56,9 @@ def command(env: Environment, /, *, detach: bool, output: str, **given: Any) -> 
             remove=found.get("remove_nodes", False),
             needed=node_pools.total(found["pools"]),
         )
-        settings = Settings(**found, environment=_program_environment())
+        settings = Settings(
+            **found, environment=_program_environment(), hidden_files=tuple(env.kubeconfig)
+        )
         alerting.checked(settings.alert_webhook)
     except (SettingsError, InvalidTarget) as error:
         raise click.UsageError(str(error)) from error

@@ -5,7 +5,7 @@ from typing import Self
 
 import pytest
 
-from grange.agent.runtime_table import RUNTIMES, NodeRuntime
+from grange.agent.runtime_table import RUNTIMES, NodeRuntime, RuntimeOptions
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime
 from grange.app.local_nodes import LocalNodes
 from grange.app.settings import Settings, SettingsError
@@ -38,8 +38,10 @@ async def test_runtime_is_one_package_and_one_line(
     """What docs/explanation/architecture.md promises for a runtime."""
     calls: list[str] = []
 
-    def create(data_dir: Path, *, clock: Clock, log: Logger, offload: Offload) -> NodeRuntime:
-        calls.append(data_dir.name)
+    def create(
+        options: RuntimeOptions, *, clock: Clock, log: Logger, offload: Offload
+    ) -> NodeRuntime:
+        calls.append(options.data_dir.name)
         return ExampleRuntime(clock, calls)
 
     settings = Settings(tmp_path / "data", runtime="example")

@@ -184,6 +184,11 @@ class FakeRuntime:
         self._logs = _FakeLogs(machine, clock)
 
     @property
+    def isolation(self) -> str:
+        """Nothing runs, so nothing is separated."""
+        return "none"
+
+    @property
     def pod_network(self) -> IPv4Network:
         """The range of the pods' addresses."""
         return POD_NETWORK

@@ -5,6 +5,7 @@
     <data>/pods/<uid>/                  0700
         pod.json                        who the pod is and its address
         tmp/                            TMPDIR of its containers
+        hosts                           /etc/hosts of its containers, where they are isolated
         volumes/<name>                  a directory, or a link to a path of the machine
         containers/<container>/
             root/                       working directory; mounts appear here as links
@@ -33,6 +34,7 @@ from grange.agent.container_runtime import (
 from grange.agent.runtimes.process import shim
 
 _POD_FILE = "pod.json"
+HOSTS = "hosts"
 _ASIDE = ".old-"  # roots that could not be deleted, because their files are another user's
 _PRIVATE = 0o700
 _PASSED = 0o711  # others pass through and cannot look around
@@ -86,6 +88,7 @@ class Layout:
             for plan in setup.volumes:
                 if setup.shared and not plan.exact and not plan.host_path:
                     Path(volumes[plan.name]).chmod(_COMMON)
+            _write_atomically(directory / HOSTS, _hosts(setup, address), 0o644)
             record = PodFile(
                 setup.uid, setup.namespace, setup.name, setup.node_name, address, volumes
             )
@@ -211,6 +214,12 @@ class Layout:
             shim.write_state(directory, state, durable=True)
         finally:
             os.close(directory)
+
+
+def _hosts(setup: PodSetup, address: str) -> bytes:
+    lines = [("127.0.0.1", ("localhost",)), ("::1", ("localhost", "ip6-localhost"))]
+    lines.append((address, (setup.hostname or setup.name,)))
+    return "".join(f"{ip}\t{' '.join(names)}\n" for ip, names in lines).encode()
 
 
 def _numbers(container: Path) -> list[int]:

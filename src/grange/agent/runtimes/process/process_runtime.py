@@ -36,12 +36,13 @@ from grange.agent.container_runtime import (
     RuntimeFailedError,
     Sandbox,
 )
-from grange.agent.runtimes.process import listeners, programs, shim_connection
+from grange.agent.runtimes.process import listeners, programs, shim_connection, views
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
 from grange.agent.runtimes.process.log_reader import ProcessLogs
 from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
 from grange.agent.runtimes.process.shim_connection import ContainerRun, ShimConnection
+from grange.agent.runtimes.process.views import NAMESPACES, NO_ISOLATION
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
@@ -66,6 +67,8 @@ class ProcessConfig:
         kill_limit_s: how long SIGKILL may take before a shim that does not react is killed as well;
             longer than a shim waits for a process that is stuck in the kernel.
         command_output_bytes: how much of a command's output (exec probes) is kept.
+        isolation: one of ``ISOLATION``; ``auto`` is ``namespaces`` where the kernel allows it.
+        hidden: files and directories that isolated programs see nothing of, beyond ``data_dir``.
     """
 
     data_dir: Path
@@ -76,6 +79,8 @@ class ProcessConfig:
     answer_limit_s: float = 5.0
     kill_limit_s: float = 15.0
     command_output_bytes: int = 10 * 1024
+    isolation: str = NO_ISOLATION
+    hidden: tuple[Path, ...] = ()
 
 
 @dataclass(slots=True)
@@ -122,6 +127,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._undertaker = Undertaker(self._layout, clock=clock, log=log)
         self._lock_fd = -1
         self._launcher: Launcher | None = None
+        self._is_isolated = False
         self._logs = ProcessLogs(
             directory=self._layout.attempt,
             finished=lambda target: not self._is_running(target),
@@ -153,7 +159,17 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         except BaseException:
             await self._close()
             raise
-        self._launcher = Launcher(self._lock_fd, self._config.data_dir)
+        config = self._config
+        self._launcher = Launcher(self._lock_fd, config.data_dir)
+        try:
+            self._is_isolated = await self._offload.run(
+                lambda: views.is_possible(
+                    config.isolation, lambda spec: self._request("run", "", spec), config.data_dir
+                )
+            )
+        except BaseException:
+            await self._close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -292,6 +308,11 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         return self._logs
 
     @property
+    def isolation(self) -> str:
+        """What separates pods from each other and from the machine, for the Node."""
+        return NAMESPACES if self._is_isolated else NO_ISOLATION
+
+    @property
     def pod_network(self) -> IPv4Network:
         """The range of the pods' addresses."""
         return self._network
@@ -360,10 +381,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             raise RuntimeFailedError(f"{target} is not running")
         program = replace(attempt.program, command=command, written="")
         cwd = self._cwd(pod, target, program)
-        found = programs.locate(program, cwd)
+        found = programs.locate(program, cwd, own_view=attempt.is_isolated)
         if isinstance(found, str):
             return CommandResult(EXIT_NOT_FOUND, found)
         spec = programs.specification(program, found, cwd, self._layout.attempt(target))
+        if attempt.is_isolated and attempt.run is not None:
+            spec["join"] = attempt.run.pid
         spec["timeout_s"] = timeout_s
         spec["output_limit"] = self._config.command_output_bytes
         answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
@@ -481,7 +504,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         if pod.ending:
             raise RuntimeFailedError(f"pod {target.pod_uid} is coming to its end")
         cwd = self._cwd(pod, target, program)
-        found = programs.locate(program, cwd)
+        found = programs.locate(program, cwd, own_view=self._is_isolated)
         if isinstance(found, str):
             now = self._clock.now().timestamp()
             state = shim_connection.refused(
@@ -498,6 +521,11 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         spec["log_max_bytes"] = self._config.log_max_bytes
         spec["log_files"] = self._config.log_files
         spec["id"] = str(target)
+        if self._is_isolated:
+            hidden = (self._config.data_dir, *self._config.hidden)
+            spec["view"] = views.of_container(
+                self._layout.pod(target.pod_uid), pod.setup, mounts, volumes, hidden
+            )
         self._listen(pod, attempt, self._request("start", str(directory), spec))
 
     def _request(self, operation: str, directory: str, spec: dict[str, object]) -> socket.socket:

@@ -7,13 +7,19 @@ from grange.agent.container_runtime import Program
 from grange.agent.runtimes.process.orphans import MARK
 
 
-def locate(program: Program, cwd: Path) -> Path | str:
-    """The file to execute, or a message that names the program and where it was looked for."""
+def locate(program: Program, cwd: Path, *, own_view: bool = False) -> Path | str:
+    """The file to execute, or a message that names the program and where it was looked for.
+
+    Args:
+        program: what to look for.
+        cwd: where it starts.
+        own_view: it sees other files than we do: a path is taken as it is.
+    """
     word = program.command[0]
     shown = program.written or word
     if "/" in word:
         path = cwd / word
-        if os.path.exists(path):  # also answers where the name is too long for a file
+        if own_view or os.path.exists(path):  # also answers where the name is too long for a file
             return path
         where = "there is no such file" if program.written else f"there is no file {path}"
         return f'program "{shown}" not found: {where}'

@@ -1,7 +1,7 @@
 """The launcher and the shim: a tiny program that owns every process a container starts.
 
 Run by ``launcher.Launcher`` with the interpreter's site packages off; it must import nothing but
-``log_writer`` and the standard library, and little of that, because its memory is paid per container.
+its neighbours that import nothing else, and the standard library, and little of that, because its memory is paid per container.
 
 Theory of operation. The *launcher* is one process next to the server. For each run it forks a
 *shim* (a fork shares the interpreter's memory, so a shim costs a megabyte or two and starts in a
@@ -33,7 +33,10 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 
+from grange.agent.runtimes.process import isolation
+from grange.agent.runtimes.process.child_processes import Children, children_of, kill_children
 from grange.agent.runtimes.process.log_writer import LogWriter
 
 STATE_FILE = "state.json"
@@ -51,13 +54,6 @@ _PAUSE_S = 0.05
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)  # try again later
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.mount.argtypes = (
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_ulong,
-    ctypes.c_char_p,
-)
 
 
 def boot_id() -> str:
@@ -112,13 +108,13 @@ def _become(uid: int, gid: int, pod: str) -> None:
     closed = [place for place in _above(pod) if not _is_open(place, uid, gid)]
     if closed:
         # In its own mount namespace, only the pod's directory is mounted over what is closed.
-        _check(_libc.unshare(_CLONE_NEWNS))
+        isolation.check(_libc.unshare(_CLONE_NEWNS))
         directory = os.open(pod, os.O_PATH | os.O_CLOEXEC)  # a mount of the new view
-        _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
-        _mount("tmpfs", closed[0], "tmpfs", 0, "mode=0755,size=64k")
+        isolation.mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+        isolation.mount("tmpfs", closed[0], "tmpfs", 0, "mode=0755,size=64k")
         os.umask(0o022)
         os.makedirs(pod)
-        _mount(f"/proc/self/fd/{directory}", pod, None, _MS_BIND | _MS_REC)
+        isolation.mount(f"/proc/self/fd/{directory}", pod, None, _MS_BIND | _MS_REC)
     os.setgroups([gid])
     os.setgid(gid)
     os.setuid(uid)
@@ -136,123 +132,83 @@ def _is_open(directory: str, uid: int, gid: int) -> bool:
     return bool(found.st_mode >> shift & 1)
 
 
-def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
-    encoded = kind.encode() if kind else None
-    _check(_libc.mount(source.encode(), target.encode(), encoded, flags, data.encode()))
+def _spawn(
+    spec: dict[str, object], outputs: tuple[int, int, int], see: Callable[[], None] | None
+) -> tuple[int, str, int]:
+    """Fork and execute; answers (pid, "", 0), or (0, stage, errno) when that failed.
 
+    The pid is that of the child. With a ``view`` that is the first process of its namespaces, and the
+    program is a child of it.
 
-def _check(result: int) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
-def _spawn(spec: dict[str, object], stdout: int, stderr: int) -> tuple[int, str, int]:
-    """Fork and execute; answers (pid, "", 0), or (0, stage, errno) when that failed."""
-    command = [str(word) for word in spec["command"]]  # type: ignore[attr-defined]  # our own file
-    env = dict(spec["env"])  # type: ignore[call-overload]  # our own file
+    Args:
+        spec: the program.
+        outputs: of the program, and where the first process reports how the program ended.
+        see: called in the child to join the namespaces of another program.
+    """
     failed_r, failed_w = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        stage = "prepare"
-        try:
-            os.setsid()
-            for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL)
-            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            null = os.open(os.devnull, os.O_RDONLY)
-            os.dup2(null, 0)
-            os.dup2(stdout, 1)
-            os.dup2(stderr, 2)
-            os.umask(0o022)
-            if spec.get("user"):
-                stage = "user"
-                uid, gid = json.loads(json.dumps(spec["user"]))
-                _become(uid, gid, str(spec["pod"]))
-                stage = "prepare"
-            # Without its shim it must not run. Forgotten by the kernel when the user changes.
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            stage = "chdir"
-            os.chdir(str(spec["cwd"]))
-            stage = "exec"
-            os.execve(str(spec["path"]), command, env)  # noqa: S606  running programs is the point
-        except OSError as error:
-            os.write(failed_w, f"{stage} {error.errno}".encode())
-        except ValueError:  # a NUL byte in an argument or a variable
-            os.write(failed_w, f"{stage} {errno.EINVAL}".encode())
-        finally:
-            os._exit(127)
+        _become_program(spec, outputs, failed_w, see)
     os.close(failed_w)
-    report = os.read(failed_r, 256).decode()
+    failure = os.read(failed_r, 256).decode()
     os.close(failed_r)
-    if report:
+    if failure:
         os.waitpid(pid, 0)
-        stage, _, reason = report.partition(" ")
+        stage, _, reason = failure.partition(" ")
         return 0, stage, int(reason)
     return pid, "", 0
 
 
-class _Children:
-    """Direct children of this process, zombies included.
-
-    The kernel's list is opened once: at the end there may be no descriptor left to look with.
-    """
-
-    def __init__(self) -> None:
-        me = os.getpid()
-        try:
-            self._list = os.open(f"/proc/self/task/{me}/children", os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            self._list = -1  # a kernel without this file: look at every process
-
-    def pids(self) -> list[int]:
-        """Their process ids; none where it cannot be found out."""
-        try:
-            return self._listed() if self._list >= 0 else _searched(os.getpid())
-        except OSError:
-            return []
-
-    def _listed(self) -> list[int]:
-        os.lseek(self._list, 0, os.SEEK_SET)
-        pieces = []
-        while piece := os.read(self._list, _CHUNK):
-            pieces.append(piece)
-        return [int(pid) for pid in b"".join(pieces).split()]
-
-
-def _searched(parent: int) -> list[int]:
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as source:
-                    if int(source.read().rpartition(b")")[2].split()[1]) == parent:
-                        found.append(int(name))
-            except (OSError, IndexError, ValueError):
-                continue
-    return found
-
-
-def _kill_children(children: _Children, limit_s: float) -> None:
-    """Kill and reap until there is no child; the children of the killed arrive here as well."""
-    deadline = time.monotonic() + limit_s
-    pause = 0.0005
-    while time.monotonic() < deadline:
-        for pid in children.pids():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
-        time.sleep(pause)
-        pause = min(0.02, pause * 2)
+def _become_program(
+    spec: dict[str, object],
+    outputs: tuple[int, int, int],
+    failed: int,
+    see: Callable[[], None] | None,
+) -> None:
+    """In the child: execute the program, or write to ``failed`` why not. Never returns."""
+    stdout, stderr, report = outputs
+    stage = "prepare"
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        stage = "isolate"
+        if view := spec.get("view"):
+            isolation.enter(view)  # type: ignore[arg-type]  # our own file
+            if program := os.fork():
+                isolation.reap(program, report)
+            os.setsid()
+        elif see is not None:
+            see()
+        stage = "prepare"
+        for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        os.umask(0o022)
+        if spec.get("user"):
+            stage = "user"
+            uid, gid = json.loads(json.dumps(spec["user"]))
+            _become(uid, gid, str(spec["pod"]))
+            stage = "prepare"
+        # Without its shim it must not run. Forgotten by the kernel when the user changes.
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        stage = "chdir"
+        os.chdir(str(spec["cwd"]))
+        path = str(spec["path"])
+        stage = "exec" if os.path.exists(path) else "find"
+        command = [str(word) for word in spec["command"]]  # type: ignore[attr-defined]  # our own
+        os.execve(path, command, dict(spec["env"]))  # type: ignore[call-overload]  # noqa: S606  our own; running programs is the point
+    except OSError as error:
+        os.write(failed, f"{stage} {error.errno}".encode())
+    except ValueError:  # a NUL byte in an argument or a variable
+        os.write(failed, f"{stage} {errno.EINVAL}".encode())
+    finally:
+        os._exit(127)
 
 
 class _Process:
@@ -268,8 +224,11 @@ class _Process:
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.signal(signal.SIGTERM, lambda number, frame: self.signal(signal.SIGTERM))
-        self.children = _Children()
+        self.children = Children()
         self.pid = 0
+        self._first = 0  # the process whose end is the end of the run
+        self._is_isolated = False
+        self._report = -1
         self.status: int | None = None
         self.pipes: dict[int, str] = {}
         self.poll = select.poll()
@@ -277,14 +236,27 @@ class _Process:
 
     def start(self, spec: dict[str, object]) -> tuple[str, int]:
         """Execute the program; answers ("", 0), or the stage and errno of the failure."""
+        see = None
+        try:
+            if spec.get("view"):
+                isolation.separate()
+            elif spec.get("join"):
+                see = isolation.join(int(str(spec["join"])))
+        except OSError as error:
+            return "isolate", error.errno or 0
         try:
             out_r, out_w = os.pipe2(os.O_CLOEXEC)
             err_r, err_w = os.pipe2(os.O_CLOEXEC)
-            self.pid, stage, number = _spawn(spec, out_w, err_w)
+            self._report, report_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            self._first, stage, number = _spawn(spec, (out_w, err_w, report_w), see)
         except OSError as error:  # no descriptor, no process
             return "prepare", error.errno or 0
-        os.close(out_w)
-        os.close(err_w)
+        self.pid = self._first
+        self._is_isolated = bool(spec.get("view"))
+        if self._is_isolated and self._first:
+            self.pid = next(iter(children_of(self._first)), self._first)
+        for written in (out_w, err_w, report_w):
+            os.close(written)
         for fd, stream in ((out_r, "stdout"), (err_r, "stderr")):
             os.set_blocking(fd, False)
             self.pipes[fd] = stream
@@ -321,8 +293,11 @@ class _Process:
             pass
         try:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] == self.pid:
+                if ended[0] == self._first:
                     self.status = ended[1]
+                    if self._is_isolated:
+                        found = isolation.reported(self._report)
+                        self.status = signal.SIGKILL if found is None else found
         except ChildProcessError:
             return
 
@@ -387,7 +362,9 @@ class _Shim:
             )
             return
         pid = self._process.pid
-        self._state.update(pid=pid, pid_start=start_time(pid))
+        self._state.update(
+            pid=pid, pid_start=start_time(pid), isolated=bool(self._spec.get("view"))
+        )
         self._record(durable=False)
         os.close(lock_fd)
         self._greet(self._first)
@@ -396,7 +373,7 @@ class _Shim:
         while not self._process.ended():
             for fd, _ in self._process.poll.poll():
                 self._serve(fd)
-        _kill_children(self._process.children, _DRAIN_LIMIT_S)
+        kill_children(self._process.children, _DRAIN_LIMIT_S)
         for fd in list(self._process.pipes):
             while self._copy(fd):
                 pass
@@ -502,7 +479,7 @@ def _run_command(spec: dict[str, object], connection: socket.socket) -> None:
             else:
                 abandoned = True
         timed_out = not process.ended() and time.monotonic() >= deadline
-    _kill_children(process.children, _DRAIN_LIMIT_S)
+    kill_children(process.children, _DRAIN_LIMIT_S)
     for fd in list(process.pipes):
         while (data := process.read(fd)) is not None:
             output = (output + data)[:limit]

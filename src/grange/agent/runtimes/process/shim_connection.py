@@ -58,7 +58,14 @@ def start_failure(state: Mapping[str, object]) -> tuple[int, str]:
             f"cannot run it as the user that it asks for: {why}; the agent needs the rights of root "
             "to change the user and to mount"
         )
+    if state.get("stage") == "isolate":
+        return EXIT_NOT_EXECUTABLE, (
+            f"cannot isolate it: {why}; a mountPath may be in the way of something, or "
+            "the kernel does not allow it any more: start the agent with --isolation none"
+        )
     path = state.get("path")
+    if state.get("stage") == "find":
+        return EXIT_NOT_FOUND, f'program "{path}" not found: there is no such file'
     if number == errno.ENOENT:  # the file is there: its "#!" line names something that is not
         return EXIT_NOT_FOUND, f'cannot execute "{path}": the interpreter it names is missing'
     if number == errno.ENOEXEC:
@@ -225,6 +232,7 @@ class ContainerRun:
         refusal: why nothing was started; empty for none.
         connection: to its shim, while there is one.
         reconnect: the next try to connect, where the last one could not be made.
+        is_isolated: whether the program has its own view of the machine.
         shim: process id and start time of its shim; zeros where they are not known.
         changed: set when ``run`` or ``refusal`` has changed.
         ended: set when nothing of it is left.
@@ -236,6 +244,7 @@ class ContainerRun:
         self.run: Run | None = None
         self.refusal = ""
         self.connection: ShimConnection | None = None
+        self.is_isolated = False
         self.shim = (0, 0)
         self.reconnect: asyncio.TimerHandle | None = None
         self.changed = asyncio.Event()
@@ -245,6 +254,7 @@ class ContainerRun:
         """Apply the state from a shim or a file."""
         self.program = program or self.program
         self.shim = number_of(state, "shim"), number_of(state, "shim_start")
+        self.is_isolated = bool(state.get("isolated"))
         if "unforked" in state:
             self.refusal = os.strerror(number_of(state, "unforked"))
         else:

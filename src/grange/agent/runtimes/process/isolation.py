@@ -1,0 +1,279 @@
+"""A container's own view of the machine: namespaces, made without privileges where the kernel allows it.
+
+Run in the shim, so it imports nothing but the standard library.
+
+Theory of operation. The shim moves to a new PID namespace (``separate``), and to a new user namespace
+first unless it is root; the user namespace maps its user to itself, so files keep their owners and
+the program gains nothing. Its next child is the first process there. It builds the view (``enter``),
+starts the program as a second process and reaps what that leaves behind (``reap``): a program that
+were the first process itself would ignore SIGTERM unless it handles it (pid_namespaces(7)). When the
+first process ends, the kernel ends all others of its namespace.
+
+The view is a tmpfs with the machine's top-level directories bound into it, so every program and
+library is where it is on the machine. Over that come: a ``/proc`` of the namespace, a ``/tmp`` and a
+``/dev/shm`` of the pod's, nothing in place of what is hidden, the pod's own directory at its path,
+and the volumes at their mount paths. Where a mount path lies in a directory of the machine that has
+no such entry, that directory is replaced by a tmpfs with the same entries, each bound again:
+nothing is ever created on the machine.
+"""
+
+import ctypes
+import errno
+import os
+import stat
+import struct
+from collections.abc import Callable, Mapping, Sequence
+
+_CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
+_CLONE_NEWUSER, _CLONE_NEWPID = 0x10000000, 0x20000000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
+_MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
+_MNT_DETACH = 2
+_PR_SET_PDEATHSIG, _SIGKILL = 1, 9
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+_BASE, _OLD = "/tmp", "/.grange-old-root"  # noqa: S108  a place to mount on, not a file
+_SHM = "/dev/shm"  # noqa: S108  likewise
+_ROOT_OPTIONS = "mode=0755,size=1m"
+_STATUS = struct.Struct("=i")
+_LOCKED = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mount.argtypes = (
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_ulong,
+    ctypes.c_char_p,
+)
+
+
+def check(result: int) -> None:
+    """Raise the error of a system call that failed."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    """Attach a file system, or a copy of what is mounted elsewhere, at a path.
+
+    Raises:
+        OSError: it is refused.
+    """
+    encoded = kind.encode() if kind else None
+    check(_libc.mount(source.encode(), target.encode(), encoded, flags, data.encode()))
+
+
+def separate() -> None:
+    """Move to namespaces in which the next child is the first process.
+
+    Raises:
+        OSError: the kernel or its settings do not allow it.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    if uid == 0 and _libc.unshare(_CLONE_NEWPID) == 0:
+        return
+    check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWPID))
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    _write("/proc/self/uid_map", f"{uid} {uid} 1")
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as target:
+        target.write(text)
+
+
+def enter(view: Mapping[str, object]) -> None:
+    """Build the view and change to it; called by the first process of its PID namespace.
+
+    Args:
+        view: ``hostname``; ``pod``: directory that stays at its path; ``tmp``: directory to be
+            ``/tmp``; ``hidden``: absolute paths without links that show nothing; ``mounts``:
+            source, target and whether it is read-only, outer targets first.
+
+    Raises:
+        OSError: a part of it is refused.
+    """
+    _libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+    check(_libc.unshare(_CLONE_NEWNS | _CLONE_NEWIPC | _CLONE_NEWUTS))
+    name = str(view["hostname"]).encode()[:64]
+    check(_libc.sethostname(name, len(name)))
+    mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+    mounts = [(_opened(source), target, only) for source, target, only in _mounts(view)]
+    pod, tmp, null = (_opened(str(path)) for path in (view["pod"], view["tmp"], os.devnull))
+    entries = sorted(os.listdir("/"))
+    mount("tmpfs", _BASE, "tmpfs", _MS_NOSUID | _MS_NODEV, _ROOT_OPTIONS)
+    for entry in entries:
+        if f"/{entry}" not in ("/proc", _BASE):
+            _copy(f"/{entry}", f"{_BASE}/{entry}")
+    for place in ("proc", _BASE[1:], _OLD[1:]):
+        os.mkdir(f"{_BASE}/{place}")
+    mount("proc", f"{_BASE}/proc", "proc", _LOCKED)
+    _bind(tmp, _BASE + _BASE)
+    own = {os.stat(_BASE).st_dev}
+    for path in _listed(view["hidden"]):
+        _hide(_BASE + path, null, own)
+    if os.path.isdir(_BASE + _SHM):
+        mount("tmpfs", _BASE + _SHM, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")
+    where = _BASE + str(view["pod"])
+    os.makedirs(where, exist_ok=True)
+    _bind(pod, where)
+    check(_libc.syscall(_pivot_root(), _BASE.encode(), (_BASE + _OLD).encode()))
+    os.chdir("/")
+    for source, target, only in mounts:
+        _place(target, stat.S_ISDIR(os.fstat(source).st_mode), own)
+        _bind(source, target)
+        if only:
+            _make_read_only(target)
+    check(_libc.umount2(_OLD.encode(), _MNT_DETACH))
+    os.rmdir(_OLD)
+    for descriptor in (pod, tmp, null, *(source for source, _, _ in mounts)):
+        os.close(descriptor)
+
+
+def _mounts(view: Mapping[str, object]) -> list[tuple[str, str, bool]]:
+    found: list[tuple[str, str, bool]] = view["mounts"]  # type: ignore[assignment]  # our own
+    return [(str(source), str(target), bool(only)) for source, target, only in found]
+
+
+def _listed(value: object) -> Sequence[str]:
+    found: Sequence[str] = value  # type: ignore[assignment]  # our own
+    return sorted(found)  # outer ones first
+
+
+def _pivot_root() -> int:
+    number = _PIVOT_ROOT.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    return number
+
+
+def _opened(path: str) -> int:
+    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+
+def _bind(source: int, target: str) -> None:
+    mount(f"/proc/self/fd/{source}", target, None, _MS_BIND | _MS_REC)
+
+
+def _copy(source: str, target: str) -> None:
+    """Let an entry of a directory appear in another place: links as links, all else bound."""
+    mode = os.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        os.symlink(os.readlink(source), target)
+        return
+    _make(target, directory=stat.S_ISDIR(mode))
+    mount(source, target, None, _MS_BIND | _MS_REC)
+
+
+def _make(path: str, *, directory: bool) -> None:
+    if directory:
+        os.mkdir(path)
+    else:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _hide(path: str, null: int, own: set[int]) -> None:
+    if os.path.isdir(path):
+        mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, _ROOT_OPTIONS)
+        own.add(os.stat(path).st_dev)
+    elif os.path.exists(path):
+        _bind(null, path)
+
+
+def _place(target: str, directory: bool, own: set[int]) -> None:  # noqa: FBT001  one caller
+    """Let there be something to mount on, without creating anything on the machine."""
+    if os.path.exists(target):
+        return
+    parent = os.path.dirname(target)
+    while not os.path.isdir(parent):
+        parent = os.path.dirname(parent)
+    if os.stat(parent).st_dev not in own:
+        _shadow(os.path.realpath(parent))
+        own.add(os.stat(parent).st_dev)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    _make(target, directory=directory)
+
+
+def _shadow(directory: str) -> None:
+    """Replace a directory of the machine by a tmpfs with the same entries."""
+    before = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    mode = stat.S_IMODE(os.fstat(before).st_mode)
+    mount("tmpfs", directory, "tmpfs", _MS_NOSUID | _MS_NODEV, f"mode={mode:o},size=1m")
+    for entry in os.listdir(before):
+        _copy(f"/proc/self/fd/{before}/{entry}", f"{directory}/{entry}")
+    os.close(before)
+
+
+def _make_read_only(target: str) -> None:
+    """Make a bind read-only; the flags that it has may not be taken away in a user namespace."""
+    flags = os.statvfs(target).f_flag & _LOCKED
+    mount("none", target, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags)
+
+
+def reap(program: int, report: int) -> None:
+    """Be the first process: reap until the program has ended, report how, and end with all others.
+
+    Never returns.
+
+    Args:
+        program: process id.
+        report: descriptor to which its wait status is written; all others are closed.
+    """
+    os.closerange(0, report)
+    os.closerange(report + 1, 1 << 20)
+    try:
+        while True:
+            pid, status = os.wait()
+            if pid == program:
+                os.write(report, _STATUS.pack(status))
+                break
+    finally:
+        os._exit(0)
+
+
+def reported(report: int) -> int | None:
+    """The wait status that the first process reported; None where it was killed before."""
+    try:
+        data = os.read(report, _STATUS.size)
+    except OSError:
+        return None
+    return int(_STATUS.unpack(data)[0]) if len(data) == _STATUS.size else None
+
+
+def join(pid: int) -> Callable[[], None]:
+    """Move to the PID namespace of a running program, for the next child.
+
+    Args:
+        pid: of the program.
+
+    Returns:
+        What that child calls to see what the program sees.
+
+    Raises:
+        OSError: the program has ended, or may not be joined.
+    """
+    kinds = [_CLONE_NEWPID, _CLONE_NEWIPC, _CLONE_NEWUTS, _CLONE_NEWNS]
+    if os.stat(f"/proc/{pid}/ns/user").st_ino != os.stat("/proc/self/ns/user").st_ino:
+        kinds.insert(0, _CLONE_NEWUSER)
+    names = {
+        _CLONE_NEWUSER: "user",
+        _CLONE_NEWPID: "pid",
+        _CLONE_NEWIPC: "ipc",
+        _CLONE_NEWUTS: "uts",
+        _CLONE_NEWNS: "mnt",
+    }
+    files = {
+        kind: os.open(f"/proc/{pid}/ns/{names[kind]}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds
+    }
+    for kind in kinds:
+        if kind in (_CLONE_NEWUSER, _CLONE_NEWPID):
+            check(_libc.setns(files[kind], kind))
+
+    def see() -> None:
+        for kind in kinds:
+            if kind not in (_CLONE_NEWUSER, _CLONE_NEWPID):
+                check(_libc.setns(files[kind], kind))
+
+    return see

@@ -1,0 +1,103 @@
+"""What an isolated container sees of the machine: the request to ``isolation``, and whether it can be made."""
+
+import json
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from grange.agent.container_runtime import Mount, PodSetup, RuntimeFailedError
+from grange.agent.runtimes.process.files import HOSTS
+
+NO_ISOLATION, NAMESPACES, AUTO = "none", "namespaces", "auto"
+ISOLATION = (NO_ISOLATION, NAMESPACES, AUTO)
+"""What ``--isolation`` may be."""
+
+_HOSTS_PATH = "/etc/hosts"
+_LIMIT_S = 10.0
+_ANSWER_LIMIT = 4096
+
+
+def of_container(
+    pod: Path,
+    setup: PodSetup,
+    mounts: Iterable[Mount],
+    volumes: Mapping[str, str],
+    hidden: Iterable[Path],
+) -> dict[str, object]:
+    """The view of one container, for ``isolation.enter``.
+
+    Args:
+        pod: the pod's directory, which stays at its path.
+        setup: of the pod.
+        mounts: of the container.
+        volumes: volume name to path.
+        hidden: what is not to be seen.
+    """
+    found = [
+        (str(Path(volumes[item.volume], item.sub_path)), _absolute(item.path), item.read_only)
+        for item in mounts
+    ]
+    if all(path != _HOSTS_PATH for _, path, _ in found):
+        found.append((str(pod / HOSTS), _HOSTS_PATH, False))
+    return {
+        "hostname": setup.hostname or setup.name,
+        "pod": os.path.realpath(pod),
+        "tmp": str(pod / "tmp"),
+        "hidden": [os.path.realpath(path) for path in hidden],
+        "mounts": sorted(found, key=lambda item: item[1]),
+    }
+
+
+def _absolute(path: str) -> str:
+    return os.path.normpath("/" + path.lstrip("/"))
+
+
+def is_possible(
+    isolation: str, run: Callable[[dict[str, object]], socket.socket], data_dir: Path
+) -> bool:
+    """Whether containers are isolated, tried with a program that ends at once.
+
+    Args:
+        isolation: one of ``ISOLATION``.
+        run: asks the launcher to run a program; the answer is the connection to its shim.
+        data_dir: for a temporary directory.
+
+    Raises:
+        RuntimeFailedError: it is asked for and not possible.
+    """
+    if isolation == NO_ISOLATION:
+        return False
+    why = _refusal(run, data_dir)
+    if why and isolation != AUTO:
+        raise RuntimeFailedError(
+            f"--isolation {isolation}: the kernel does not allow it: {why}; allow unprivileged user "
+            "namespaces (sysctl kernel.unprivileged_userns_clone=1, "
+            "kernel.apparmor_restrict_unprivileged_userns=0), or use --isolation none"
+        )
+    return not why
+
+
+def _refusal(run: Callable[[dict[str, object]], socket.socket], data_dir: Path) -> str:
+    with tempfile.TemporaryDirectory(dir=data_dir, prefix="probe-") as name:
+        spec: dict[str, object] = {
+            "path": sys.executable,
+            "command": [sys.executable, "-I", "-S", "-c", ""],
+            "env": {},
+            "cwd": "/",
+            "pod": name,
+            "view": {"hostname": "probe", "pod": name, "tmp": name, "hidden": [], "mounts": []},
+            "timeout_s": _LIMIT_S,
+            "output_limit": 0,
+        }
+        with run(spec) as connection:
+            connection.settimeout(_LIMIT_S)
+            try:
+                answer = json.loads(connection.recv(_ANSWER_LIMIT) or b"{}")
+            except OSError as error:
+                return str(error.strerror or error)
+    if "errno" in answer:
+        return os.strerror(int(answer["errno"]))
+    return "" if answer.get("exit_code") == 0 else "a program in it does not end well"
