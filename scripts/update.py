@@ -23,6 +23,7 @@ from grange.api.scheme import AnyKind
 from grange.controllers.gangjob import job_phase
 from grange.controllers.replication import condition_types, node_transfer
 from grange.controllers.shared import rollout_phase
+from grange.controllers.testsession import session_phase
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = """# Kinds
@@ -191,6 +192,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/kinds.md": kinds_page,
     "docs/reference/agent.md": lambda: drawn("docs/reference/agent.md", transitions.diagrams()),
     "docs/explanation/jobs.md": lambda: drawn("docs/explanation/jobs.md", job_phase.diagrams()),
+    "docs/explanation/sessions.md": lambda: drawn(
+        "docs/explanation/sessions.md", session_phase.diagrams()
+    ),
     "docs/reference/replication.md": lambda: filled(
         "docs/reference/replication.md", "conditions", conditions()
     ),

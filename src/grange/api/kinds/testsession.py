@@ -185,12 +185,14 @@ class SessionEvent(View, frozen=True):
         type: ``QUEUE``, ``ACCEPT``, ``PROVISION``, ``RUN``, ``INTERNAL_ERROR``, ``RETRY``, ``DONE``,
             ``ERROR``, ``CANCELLED``; the last three are terminal and come once.
         time: RFC 3339 with microseconds.
+        reason: one word, as in the status; of ``RETRY`` and the terminal ones.
         message: for people.
         component: whom it is about; empty for the session.
     """
 
     type: str
     time: str
+    reason: str = ""
     message: str = ""
     component: str = ""
 

@@ -229,6 +229,7 @@ DEFINITIONS: dict[str, Document] = {
         {
             "type": schema_builder.text("What happened."),
             "time": _time("When."),
+            "reason": schema_builder.text("Why, as one word."),
             "message": schema_builder.text("For people."),
             "component": schema_builder.text("Whom it is about; empty for the session."),
         },
