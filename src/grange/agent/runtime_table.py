@@ -13,6 +13,10 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
 
+SHARED, ADDRESSES = "shared", "addresses"
+NETWORKS = (SHARED, ADDRESSES)
+"""What ``--network`` may be."""
+
 
 class NodeRuntime(PodRuntime, Protocol):
     """A runtime that a program opens for its nodes."""
@@ -51,11 +55,13 @@ class RuntimeOptions:
     Attributes:
         data_dir: the runtime keeps its data below it.
         isolation: one of ``ISOLATION``.
+        network: one of ``NETWORKS``.
         hidden: files of the user that isolated pods may not see.
     """
 
     data_dir: Path
     isolation: str = NO_ISOLATION
+    network: str = SHARED
     hidden: tuple[Path, ...] = ()
 
 
@@ -72,7 +78,10 @@ def _process(
     options: RuntimeOptions, *, clock: Clock, log: Logger, offload: Offload
 ) -> NodeRuntime:
     config = ProcessConfig(
-        data_dir=options.data_dir, isolation=options.isolation, hidden=options.hidden
+        data_dir=options.data_dir,
+        isolation=options.isolation,
+        own_addresses=options.network == ADDRESSES,
+        hidden=options.hidden,
     )
     return ProcessRuntime(config, clock=clock, log=log, offload=offload)
 

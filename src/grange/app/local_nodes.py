@@ -73,7 +73,10 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         if self._settings.runs("agent"):
             runtime = RUNTIMES[self._settings.runtime](
                 RuntimeOptions(
-                    self._settings.data_dir, self._settings.isolation, self._settings.hidden_files
+                    self._settings.data_dir,
+                    isolation=self._settings.isolation,
+                    network=self._settings.network,
+                    hidden=self._settings.hidden_files,
                 ),
                 clock=self._clock,
                 log=self._log,

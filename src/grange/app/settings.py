@@ -69,6 +69,7 @@ class Settings:
         disable: roles that are not run here.
         runtime: what runs containers, by its name in ``agent.runtime_table``.
         isolation: what is to separate pods from each other and from the machine.
+        network: what a program gets that listens on all addresses.
         hidden_files: of the user; isolated pods do not see them.
         scheduler_config: the scheduler's configuration file; None for the default profile.
         no_context: add no context to the user's kubeconfig.
@@ -166,6 +167,16 @@ class Settings:
             "not see the data directory; see [the agent](agent.md#isolation). `auto` is that where the kernel "
             "allows it.",
             type=click.Choice(("none", "namespaces", "auto")),
+        ),
+    )
+    network: str = field(
+        default="shared",
+        metadata=flag(
+            "--network",
+            "What a program gets that listens on all addresses.",
+            "With `addresses` it is its pod's, so that replicas of an ordinary server do not collide; with `shared` "
+            "it is every address of the machine. See [the agent](agent.md#network).",
+            type=click.Choice(("shared", "addresses")),
         ),
     )
     scheduler_config: Path | None = field(

@@ -68,6 +68,7 @@ class ProcessConfig:
             longer than a shim waits for a process that is stuck in the kernel.
         command_output_bytes: how much of a command's output (exec probes) is kept.
         isolation: one of ``ISOLATION``; ``auto`` is ``namespaces`` where the kernel allows it.
+        own_addresses: programs that listen on all addresses get their pod's.
         hidden: files and directories that isolated programs see nothing of, beyond ``data_dir``.
     """
 
@@ -80,6 +81,7 @@ class ProcessConfig:
     kill_limit_s: float = 15.0
     command_output_bytes: int = 10 * 1024
     isolation: str = NO_ISOLATION
+    own_addresses: bool = False
     hidden: tuple[Path, ...] = ()
 
 
@@ -521,6 +523,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         spec["log_max_bytes"] = self._config.log_max_bytes
         spec["log_files"] = self._config.log_files
         spec["id"] = str(target)
+        if self._config.own_addresses:
+            spec["address"] = pod.sandbox.address
         if self._is_isolated:
             hidden = (self._config.data_dir, *self._config.hidden)
             spec["view"] = views.of_container(

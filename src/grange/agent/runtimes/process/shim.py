@@ -35,7 +35,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from grange.agent.runtimes.process import isolation
+from grange.agent.runtimes.process import bind_filter, isolation
 from grange.agent.runtimes.process.child_processes import Children, children_of, kill_children
 from grange.agent.runtimes.process.log_writer import LogWriter
 
@@ -133,7 +133,7 @@ def _is_open(directory: str, uid: int, gid: int) -> bool:
 
 
 def _spawn(
-    spec: dict[str, object], outputs: tuple[int, int, int], see: Callable[[], None] | None
+    spec: dict[str, object], outputs: tuple[int, int, int, int], see: Callable[[], None] | None
 ) -> tuple[int, str, int]:
     """Fork and execute; answers (pid, "", 0), or (0, stage, errno) when that failed.
 
@@ -142,7 +142,8 @@ def _spawn(
 
     Args:
         spec: the program.
-        outputs: of the program, and where the first process reports how the program ended.
+        outputs: of the program; where the first process reports how the program ended; and the socket
+            to which the program sends the descriptor of its filter, if it gets one.
         see: called in the child to join the namespaces of another program.
     """
     failed_r, failed_w = os.pipe2(os.O_CLOEXEC)
@@ -161,12 +162,12 @@ def _spawn(
 
 def _become_program(
     spec: dict[str, object],
-    outputs: tuple[int, int, int],
+    outputs: tuple[int, int, int, int],
     failed: int,
     see: Callable[[], None] | None,
 ) -> None:
     """In the child: execute the program, or write to ``failed`` why not. Never returns."""
-    stdout, stderr, report = outputs
+    stdout, stderr, report, filters = outputs
     stage = "prepare"
     try:
         os.setsid()
@@ -201,6 +202,8 @@ def _become_program(
         os.chdir(str(spec["cwd"]))
         path = str(spec["path"])
         stage = "exec" if os.path.exists(path) else "find"
+        if spec.get("address"):
+            _send_filter(filters)
         command = [str(word) for word in spec["command"]]  # type: ignore[attr-defined]  # our own
         os.execve(path, command, dict(spec["env"]))  # type: ignore[call-overload]  # noqa: S606  our own; running programs is the point
     except OSError as error:
@@ -209,6 +212,18 @@ def _become_program(
         os.write(failed, f"{stage} {errno.EINVAL}".encode())
     finally:
         os._exit(127)
+
+
+def _send_filter(connection: int) -> None:
+    """Install the filter of bind and send its descriptor; without one where the kernel has none."""
+    try:
+        listeners = [bind_filter.install()]
+    except OSError:
+        listeners = []
+    with socket.socket(fileno=connection) as target:
+        socket.send_fds(target, [b"filter"], listeners)
+    for listener in listeners:
+        os.close(listener)
 
 
 class _Process:
@@ -229,6 +244,8 @@ class _Process:
         self._first = 0  # the process whose end is the end of the run
         self._is_isolated = False
         self._report = -1
+        self._filter = -1
+        self._address = ""
         self.status: int | None = None
         self.pipes: dict[int, str] = {}
         self.poll = select.poll()
@@ -248,9 +265,13 @@ class _Process:
             out_r, out_w = os.pipe2(os.O_CLOEXEC)
             err_r, err_w = os.pipe2(os.O_CLOEXEC)
             self._report, report_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            self._first, stage, number = _spawn(spec, (out_w, err_w, report_w), see)
+            filters, filters_w = socket.socketpair()
+            outputs = (out_w, err_w, report_w, filters_w.fileno())
+            self._first, stage, number = _spawn(spec, outputs, see)
         except OSError as error:  # no descriptor, no process
             return "prepare", error.errno or 0
+        filters_w.close()
+        self._take_filter(filters, str(spec.get("address") or ""))
         self.pid = self._first
         self._is_isolated = bool(spec.get("view"))
         if self._is_isolated and self._first:
@@ -262,6 +283,26 @@ class _Process:
             self.pipes[fd] = stream
             self.poll.register(fd, select.POLLIN)
         return stage, number
+
+    def _take_filter(self, filters: socket.socket, address: str) -> None:
+        with filters:
+            _, received, _, _ = socket.recv_fds(filters, _MESSAGE_LIMIT, 1)
+        for self._filter in received:
+            self._address = address
+            os.set_inheritable(self._filter, False)  # noqa: FBT003  positional only
+            self.poll.register(self._filter, select.POLLIN)
+
+    def answer(self, fd: int, events: int) -> bool:
+        """Whether it is the filter's descriptor; if a program waits there, it is answered."""
+        if fd != self._filter:
+            return False
+        if events & select.POLLIN:
+            bind_filter.answer(fd, self._address)
+        else:  # nothing with the filter is left
+            self.poll.unregister(fd)
+            os.close(fd)
+            self._filter = -1
+        return True
 
     def signal(self, number: int) -> None:
         """Send a signal to the program's process group, unless the program was reaped."""
@@ -371,8 +412,9 @@ class _Shim:
         self._send(self._first)
         self._process.poll.register(self._listener, select.POLLIN)
         while not self._process.ended():
-            for fd, _ in self._process.poll.poll():
-                self._serve(fd)
+            for fd, events in self._process.poll.poll():
+                if not self._process.answer(fd, events):
+                    self._serve(fd)
         kill_children(self._process.children, _DRAIN_LIMIT_S)
         for fd in list(self._process.pipes):
             while self._copy(fd):

@@ -1,0 +1,158 @@
+"""Gives a server that listens on all addresses the address of its pod instead, without its knowing.
+
+Run in the shim, so it imports little. The program is executed under a seccomp filter that stops it
+at bind(2) and asks the shim (seccomp_unotify(2), kernel 5.9 and later, no rights needed). For the
+wildcard address and a fixed port the shim binds the program's own socket, which it gets through
+pidfd_getfd(2), to the pod's address; in all other cases the program goes on as if it had not been
+stopped. So any number of replicas of an ordinary server have the same port on one machine.
+
+The address is read from the program's memory once and used as it was read: another thread that
+changes it meanwhile changes nothing. Port 0 is left alone: clients bind it before they connect to
+other machines, which a loopback address cannot reach.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import struct
+
+_PR_SET_NO_NEW_PRIVS = 38
+_SECCOMP_SET_MODE_FILTER, _NEW_LISTENER = 1, 8
+_RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
+_CONTINUE = 1
+_PIDFD_GETFD = 438
+_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
+_ALLOW, _ASK = 0x7FFF0000, 0x7FC00000
+_ARCHITECTURE_AT, _NUMBER_AT = 4, 0
+# By machine: the architecture as the kernel states it, and the numbers of bind and of seccomp.
+_MACHINES = {"x86_64": (0xC000003E, 49, 317), "aarch64": (0xC00000B7, 200, 277)}
+_NOTIFICATION = struct.Struct("=QIIiIQ6Q")
+_RESPONSE = struct.Struct("=QqiI")
+_INSTRUCTION = struct.Struct("=HBBI")
+_ADDRESS_MAX = 128
+_V4, _V6 = struct.Struct("!H4s"), struct.Struct("!HI16s")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Program(ctypes.Structure):
+    """struct sock_fprog."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def install() -> int:
+    """Let this process ask before it binds; it and its children cannot get rid of that.
+
+    Returns:
+        The descriptor at which to answer.
+
+    Raises:
+        OSError: the kernel does not know how.
+    """
+    architecture, bind, seccomp = _MACHINES.get(os.uname().machine, (0, 0, 0))
+    if not seccomp:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    code = b"".join(
+        _INSTRUCTION.pack(*instruction)
+        for instruction in (
+            (_LOAD, 0, 0, _ARCHITECTURE_AT),
+            (_EQUAL, 0, 3, architecture),
+            (_LOAD, 0, 0, _NUMBER_AT),
+            (_EQUAL, 0, 1, bind),
+            (_RETURN, 0, 0, _ASK),
+            (_RETURN, 0, 0, _ALLOW),
+        )
+    )
+    if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+    program = _Program(len(code) // _INSTRUCTION.size, code)
+    listener = int(
+        _libc.syscall(seccomp, _SECCOMP_SET_MODE_FILTER, _NEW_LISTENER, ctypes.byref(program))
+    )
+    if listener < 0:
+        raise OSError(ctypes.get_errno(), "seccomp")
+    return listener
+
+
+def answer(listener: int, address: str) -> None:
+    """Answer one program that waits at bind.
+
+    Args:
+        listener: readable descriptor of ``install``.
+        address: IPv4 address of the pod.
+    """
+    notification = bytearray(_NOTIFICATION.size)
+    try:
+        fcntl.ioctl(listener, _RECEIVE, notification)
+    except OSError:
+        return  # it was killed meanwhile
+    number, pid, *_, descriptor, place, length = _NOTIFICATION.unpack(notification)[:9]
+    try:
+        error = _bind(listener, (number, pid), (descriptor, place, length), address)
+    except OSError:
+        error = None  # it cannot be looked into: it goes on as it is
+    flags = _CONTINUE if error is None else 0
+    response = _RESPONSE.pack(number, 0, -(error or 0), flags)
+    try:
+        fcntl.ioctl(listener, _SEND, response)
+    except OSError:
+        return  # it was killed meanwhile
+
+
+def _bind(
+    listener: int, asker: tuple[int, int], call: tuple[int, int, int], address: str
+) -> int | None:
+    """Bind the socket to the pod's address; answers with an errno, 0 for done, None for not ours."""
+    number, pid = asker
+    descriptor, place, length = call
+    process = os.pidfd_open(pid)
+    try:
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            # From here on pid, memory and pidfd are those of the process that asks.
+            fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", number))
+            memory.seek(place)
+            wanted = memory.read(min(length, _ADDRESS_MAX)) or b""
+        if not is_wildcard(wanted):
+            return None
+        taken = int(_libc.syscall(_PIDFD_GETFD, process, descriptor, 0))
+        if taken < 0:
+            return None
+        with socket.socket(fileno=taken) as found:
+            return _bind_socket(found, wanted, address)
+    finally:
+        os.close(process)
+
+
+def is_wildcard(wanted: bytes) -> bool:
+    """Whether it is the wildcard address of IPv4 or IPv6 with a fixed port."""
+    if len(wanted) < 2:
+        return False
+    family = int.from_bytes(wanted[:2], "little" if _is_little() else "big")
+    if family == socket.AF_INET and len(wanted) >= 2 + _V4.size:
+        port, host = _V4.unpack_from(wanted, 2)
+        return port != 0 and not any(host)
+    if family == socket.AF_INET6 and len(wanted) >= 2 + _V6.size:
+        port, _, host = _V6.unpack_from(wanted, 2)
+        return port != 0 and not any(host)
+    return False
+
+
+def _is_little() -> bool:
+    return struct.pack("=H", 1) == b"\1\0"
+
+
+def _bind_socket(found: socket.socket, wanted: bytes, address: str) -> int | None:
+    (port,) = struct.unpack_from("!H", wanted, 2)
+    try:
+        if found.family == socket.AF_INET:
+            found.bind((address, port))
+        elif found.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY):
+            return None  # the pod has no address of IPv6
+        else:
+            found.bind((f"::ffff:{address}", port))
+    except OSError as error:
+        return error.errno or errno.EINVAL
+    return 0

@@ -1,0 +1,158 @@
+"""Programs that listen on all addresses get their pod's, with ``--network addresses``."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from tests.e2e.test_process_runtime import end_of, marked, run_of
+
+from grange.agent.container_runtime import ContainerID, LogQuery, PodSetup, Program, Sandbox
+from grange.agent.runtimes.process import bind_filter
+from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.offload import Threads
+
+pytestmark = pytest.mark.e2e
+
+BINDS = """
+import json, socket, sys
+port = int(sys.argv[1])
+def bound(family, kind, host, port, only=None):
+    with socket.socket(family, kind) as made:
+        if only is not None:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
+        try:
+            made.bind((host, port))
+        except OSError as error:
+            return type(error).__name__
+        return made.getsockname()[0]
+INET, INET6, TCP, UDP = socket.AF_INET, socket.AF_INET6, socket.SOCK_STREAM, socket.SOCK_DGRAM
+held = socket.create_server(("", port))
+print(json.dumps({
+    "all": held.getsockname()[0],
+    "again": bound(INET, TCP, "", port),
+    "loopback": bound(INET, TCP, "127.0.0.1", port),
+    "no port": bound(INET, TCP, "", 0),
+    "udp": bound(INET, UDP, "", port),
+    "both families": bound(INET6, TCP, "::", port + 1, 0),
+    "v6 only": bound(INET6, TCP, "::", port + 2, 1),
+    "not ours": bound(INET, TCP, "192.0.2.1", port),
+}))
+"""
+
+
+def is_supported() -> bool:
+    """Whether the kernel lets a program be asked; tried in a child, which cannot get rid of it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            bind_filter.install()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@pytest.fixture(params=["none", "auto"])
+async def runtime(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock, log: Logger
+) -> AsyncGenerator[ProcessRuntime, None]:
+    offload = Threads("runtime", 2)
+    config = ProcessConfig(tmp_path, isolation=request.param, own_addresses=True)
+    async with ProcessRuntime(config, clock=clock, log=log, offload=offload) as made:
+        yield made
+        for record in made.pods():
+            await made.remove(record.sandbox.uid)
+    offload.close()
+    assert marked(tmp_path) == []
+
+
+async def prepared(runtime: ProcessRuntime, name: str) -> Sandbox:
+    return await runtime.prepare(PodSetup(f"uid-{name}", "default", name, "node-1"))
+
+
+async def start(runtime: ProcessRuntime, name: str, *command: str) -> ContainerID:
+    target = ContainerID(f"uid-{name}", "main", 0)
+    await runtime.start(target, Program(command, {"PATH": os.environ["PATH"]}), ())
+    return target
+
+
+async def output(runtime: ProcessRuntime, target: ContainerID) -> str:
+    pieces = [piece async for piece in runtime.logs.read(target, LogQuery(follow=True))]
+    return b"".join(pieces).decode()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+async def until_answered(address: str, port: int, clock: Clock) -> bytes:
+    async with clock.timeout(30.0):
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection(address, port)
+            except OSError:
+                await clock.sleep(0.05)
+                continue
+            writer.write(b"GET / HTTP/1.0\r\n\r\n")
+            line = await reader.readline()
+            writer.close()
+            return line
+
+
+async def test_replicas_of_an_ordinary_server_have_one_port(
+    runtime: ProcessRuntime, clock: Clock
+) -> None:
+    port = free_port()
+    names = ("a", "b", "c")
+    addresses = [(await prepared(runtime, name)).address for name in names]
+    words = (sys.executable, "-m", "http.server", str(port))
+    targets = [await start(runtime, name, *words) for name in names]
+    if not is_supported():
+        codes = sorted([(await end_of(runtime, target, clock)).exit_code for target in targets[1:]])
+        assert codes == [1, 1]  # as without the setting
+        return
+    for address in addresses:
+        assert b"200 OK" in await until_answered(address, port, clock)
+    assert all(run_of(runtime, target).running for target in targets)
+    for target in targets:
+        await runtime.signal(target, signal.SIGTERM)
+        assert (await end_of(runtime, target, clock)).signal == signal.SIGTERM
+
+
+async def test_only_wildcards_with_a_port_are_replaced(runtime: ProcessRuntime) -> None:
+    address = (await prepared(runtime, "a")).address
+    port = free_port()
+    target = await start(runtime, "a", sys.executable, "-c", BINDS, str(port))
+    found = json.loads(await output(runtime, target))
+    wildcard = address if is_supported() else "0.0.0.0"  # noqa: S104  compared
+    assert found == {
+        "all": wildcard,
+        "again": "OSError",
+        "loopback": "127.0.0.1" if is_supported() else "OSError",
+        "no port": "0.0.0.0",  # noqa: S104  compared
+        "udp": wildcard,
+        "both families": f"::ffff:{address}" if is_supported() else "::",
+        "v6 only": "::",
+        "not ours": "OSError",
+    }
+
+
+async def test_filter_outlives_the_first_program(runtime: ProcessRuntime, clock: Clock) -> None:
+    """A shell that starts the server and becomes another program."""
+    address = (await prepared(runtime, "a")).address
+    port = free_port()
+    script = f"{sys.executable} -m http.server {port} & exec sleep 600"
+    target = await start(runtime, "a", "sh", "-c", script)
+    if is_supported():
+        assert b"200 OK" in await until_answered(address, port, clock)
+    await runtime.signal(target, signal.SIGKILL)
+    assert (await end_of(runtime, target, clock)).signal == signal.SIGKILL
