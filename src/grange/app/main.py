@@ -1,10 +1,12 @@
 """The program: reads the environment and argv, then hands over to a verb."""
 
 import asyncio
+import contextlib
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from grange import __version__
@@ -43,6 +45,22 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(main)
 
 
+@contextlib.contextmanager
+def interrupts(callback: Callable[[], None]) -> Iterator[None]:
+    """Call back on SIGINT and SIGTERM, instead of ending the program, while a block runs."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        loop.add_signal_handler(number, callback)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])
+
+
 def environment() -> Environment:
     """The environment of this process."""
     interactive = sys.stderr.isatty()
@@ -56,6 +74,7 @@ def environment() -> Environment:
         width=shutil.get_terminal_size().columns,
         run=run,
         account=service_account(os.environ),
+        interrupts=interrupts,
     )
 
 

@@ -1,6 +1,7 @@
 """The environment of a verb: clock, kubeconfigs and terminal; ``app`` reads it."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,11 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.access import Access, ServiceAccountAccess
 from grange.client.transport import Transport
+
+
+def uninterrupted(_callback: Callable[[], None]) -> AbstractContextManager[None]:
+    """No request to end the program is caught."""
+    return nullcontext()
 
 
 def over_http(access: Access, clock: Clock) -> Transport:
@@ -33,6 +39,8 @@ class Environment:
         run: runs a coroutine to its end on a fresh loop; KeyboardInterrupt cancels it.
         connect: makes the transport to a cluster.
         account: the service account of the pod that this process runs in; None outside of a cluster.
+        interrupts: calls back on each request to end the program (Ctrl-C) while a block runs,
+            instead of ending it.
     """
 
     clock: Clock
@@ -45,6 +53,7 @@ class Environment:
     run: Callable[..., object]
     connect: Callable[[Access, Clock], Transport] = over_http
     account: ServiceAccountAccess | None = None
+    interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = uninterrupted
 
     def access(self, file: Path | None = None, context: str = "") -> Access:
         """How to reach the cluster that is meant.

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import click
 import msgspec
 
-from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.status import ApiError, Expired, ServiceUnavailable
 from grange.base import controls
 from grange.base.tasks import Nursery
-from grange.cli import job_lookup, job_view, terminal, watch_stream, watched_object
+from grange.cli import job_lookup, job_view, log_stream, terminal, watched_object
 from grange.cli.job_view import JobView
 from grange.cli.session import ApiSession
 from grange.cli.watched_object import WatchedObject
@@ -132,20 +131,11 @@ class JobLogs:
         """Print one pod's log; what the server refuses for it does not end the others."""
         name, namespace = str(pod["metadata"]["name"]), self._job.namespace
         query = {**dict(self._selection.query), **({"follow": "true"} if follow else {})}
-        request = Request("GET", POD.path(namespace, name, "log"), query=query)
         emit = self._emitter(pod)
         try:
-            response = await self._opened.fetch(request)
-            if response.chunks is None:
-                emit(response.body.splitlines(keepends=True))
-                return
-            rest = b""
-            async with aclosing(watch_stream.chunks_of(response)) as chunks:
-                async for chunk in chunks:
-                    lines = (rest + chunk).splitlines(keepends=True)
-                    rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
+            async with aclosing(log_stream.lines(self._opened, namespace, name, query)) as found:
+                async for lines in found:
                     emit(lines)
-            emit([rest] if rest else [])
         except ApiError as error:
             self._lost = True
             terminal.echo(f"{name}: no log ({error.reason}): {error.message}", err=True)

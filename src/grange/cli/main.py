@@ -4,15 +4,11 @@ A verb is one module, which exports ``command``, and one line of ``VERBS``.
 """
 
 from collections.abc import Mapping
-from typing import IO, Any
 
 import click
 
-from grange.api.status import ApiError
-from grange.base.errors import GrangeError
-from grange.cli import terminal
+from grange.cli import shown_errors
 from grange.cli.command import LazyGroup, Section, Verb
-from grange.client.errors import Unreachable
 
 USAGE_ERROR = 64  # sysexits' EX_USAGE; 2 means "infrastructure" for test sessions
 
@@ -66,15 +62,8 @@ class CommandLine(LazyGroup):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the verb."""
-        try:
+        with shown_errors.deliberate():
             return super().invoke(ctx)
-        except GrangeError as error:
-            raise _shown(error) from error
-        except ExceptionGroup as group:  # of concurrent work, the first deliberate error is shown
-            first = _first(group)
-            if first is None:
-                raise
-            raise _shown(first) from group
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -87,44 +76,6 @@ class CommandLine(LazyGroup):
                 hint = f"Use `kubectl {error.command_name}`: every Kubernetes client works."
                 raise click.UsageError(f"{error.message} {hint}", ctx) from error
             raise
-
-
-def _first(group: ExceptionGroup[Exception]) -> GrangeError | None:
-    """The first deliberate error in a group of errors that are all deliberate."""
-    deliberate, others = group.split(GrangeError)
-    if deliberate is None or others is not None:
-        return None
-    found: BaseException = deliberate
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found if isinstance(found, GrangeError) else None
-
-
-def _shown(error: GrangeError) -> click.ClickException:
-    if isinstance(error, Unreachable):
-        remedy = "start it with `grange up`, or choose another with --kubeconfig or --context"
-        return click.ClickException(f"{error.message}; {remedy}")
-    if isinstance(error, ApiError):
-        return ServerError(_explain(error))
-    return click.ClickException(str(error))
-
-
-class ServerError(click.ClickException):
-    """An error that the API returned, in kubectl's form."""
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print it on standard error."""
-        terminal.echo(f"Error from server {self.format_message()}", err=True)
-
-
-def _explain(error: ApiError) -> str:
-    lines = [f"({error.reason}): {error.message}"]
-    lines += [
-        f"  {cause.field}: {cause.message}"
-        for cause in error.causes
-        if cause.field and cause.message not in error.message
-    ]
-    return "\n".join(lines)
 
 
 def group(extra: Mapping[str, Verb], version: str) -> click.Group:

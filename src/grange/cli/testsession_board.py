@@ -36,7 +36,7 @@ def lines(
         "Attempt": f"{status.attempt + 1}" if status.attempt else "",
         "Lease": f"ml/{status.lease}" if status.lease else "",
         "Time": timestamps.age(testsession_view.seconds(session, now)),
-        "Metrics": ", ".join(_metrics(session)),
+        "Metrics": ", ".join(metrics(session)),
     }
     shown = {key: value for key, value in facts.items() if value}
     width = max(map(len, shown)) + 2
@@ -58,9 +58,14 @@ def component(item: SessionComponentStatus, now: datetime) -> list[str]:
         begin = timestamps.parse_or(item.started_time, now)
         end = timestamps.parse_or(item.finished_time, now)
         took = timestamps.age(max(0.0, (end - begin).total_seconds()))
-    code = f"exit code {item.exit_code}" if item.exit_code else ""
-    message = item.message if code in item.message else f"{code}: {item.message}".strip(": ")
+    message = component_message(item)
     return [item.name, item.health or "Unknown", item.node, item.address, took, message]
+
+
+def component_message(item: SessionComponentStatus) -> str:
+    """Its message, with its exit code unless it is in there."""
+    code = f"exit code {item.exit_code}" if item.exit_code else ""
+    return item.message if code in item.message else f"{code}: {item.message}".strip(": ")
 
 
 def event(item: SessionEvent) -> list[str]:
@@ -75,7 +80,8 @@ def clock_time(text: str) -> str:
     return rest[:8] if mark and day else text
 
 
-def _metrics(session: TestSession) -> list[str]:
+def metrics(session: TestSession) -> list[str]:
+    """The figures that the driver reported, each with its unit."""
     return [
         f"{item.name} {item.value:g}{' ' + item.unit if item.unit else ''}"
         for item in session.status.metrics

@@ -5,10 +5,73 @@ from grange.api.codec import decode_document, encode
 from grange.api.http import Request
 from grange.api.kinds import TESTSESSION
 from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.status import (
+    AlreadyExists,
+    InternalError,
+    ServiceUnavailable,
+    Timeout,
+    TooManyRequests,
+)
+from grange.base.backoff import Exponential
 from grange.cli.session import ApiSession
+from grange.cli.testruns.run_plan import RUN_LABEL
 
 CANCEL_COLLECT = "Collect"
 CANCEL_NOW = "Now"
+RETRIES = 2
+"""How often a write is repeated that the server did not answer."""
+
+_PAUSE = Exponential(initial_s=0.5, cap_s=5.0)
+_AGAIN = (ServiceUnavailable, Timeout, TooManyRequests, InternalError)
+
+
+async def create(opened: ApiSession, document: Document) -> Document:
+    """Create a session; the session as it is stored.
+
+    A creation without an answer is repeated. The session that the first one left is then recognized
+    by the label of the run.
+
+    Raises:
+        ApiError: it was refused, there is another one of the name, or the server does not answer.
+    """
+    meta = document["metadata"]
+    namespace = opened.within(TESTSESSION, str(meta.get("namespace") or ""))
+    request = Request(
+        "POST",
+        TESTSESSION.path(namespace),
+        headers={"content-type": http.JSON},
+        body=encode(document),
+    )
+    for attempt in range(RETRIES + 1):
+        try:
+            return _typed((await opened.fetch(request)).body)
+        except AlreadyExists:
+            found = await opened.document(TESTSESSION, str(meta["name"]), namespace)
+            own = (meta.get("labels") or {}).get(RUN_LABEL)
+            if attempt and own and (found["metadata"].get("labels") or {}).get(RUN_LABEL) == own:
+                return {"kind": TESTSESSION.kind, **found}
+            raise
+        except _AGAIN:
+            if attempt == RETRIES:
+                raise
+            await opened.env.clock.sleep(_PAUSE.delay(attempt + 1))
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+async def create_unless_there(opened: ApiSession, kind: AnyKind, document: Document) -> str:
+    """Create an object of any kind unless there is one of its name; a line for people."""
+    meta = document.setdefault("metadata", {})
+    namespace = opened.within(kind, str(meta.get("namespace") or ""))
+    label = f"{kind.singular}/{meta.get('name', '')}"
+    request = Request(
+        "POST", kind.path(namespace), headers={"content-type": http.JSON}, body=encode(document)
+    )
+    try:
+        await opened.fetch(request)
+    except AlreadyExists:
+        return f"{label} exists; left as it is"
+    return f"{label} created"
 
 
 async def cancel(opened: ApiSession, session: Document, how: str) -> Document:
@@ -23,13 +86,19 @@ async def cancel(opened: ApiSession, session: Document, how: str) -> Document:
         ApiError: for instance ``NotFound``.
     """
     meta = session["metadata"]
-    change = {"metadata": {"uid": meta["uid"]}, "spec": {"cancel": how}}
-    answer = await opened.fetch(
-        Request(
-            "PATCH",
-            TESTSESSION.path(meta.get("namespace") or "default", meta["name"]),
-            headers={"content-type": http.MERGE_PATCH},
-            body=encode(change),
-        )
+    request = Request(
+        "PATCH",
+        TESTSESSION.path(meta.get("namespace") or "default", meta["name"]),
+        headers={"content-type": http.MERGE_PATCH},
+        body=encode({"metadata": {"uid": meta["uid"]}, "spec": {"cancel": how}}),
     )
-    return {"kind": TESTSESSION.kind, **decode_document(answer.body)}
+    for attempt in range(RETRIES):
+        try:
+            return _typed((await opened.fetch(request)).body)
+        except _AGAIN:
+            await opened.env.clock.sleep(_PAUSE.delay(attempt + 1))
+    return _typed((await opened.fetch(request)).body)
+
+
+def _typed(body: bytes) -> Document:
+    return {"kind": TESTSESSION.kind, **decode_document(body)}

@@ -6,12 +6,11 @@ from contextlib import aclosing
 import click
 import msgspec
 
-from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.base.tasks import Nursery
-from grange.cli import completers, options, session, terminal, watch_stream
+from grange.cli import completers, log_stream, options, session, terminal
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
@@ -130,19 +129,6 @@ async def _print_one_of_many(
 
 
 async def _print(opened: session.ApiSession, pod: str, query: dict[str, str], form: Form) -> None:
-    request = Request("GET", POD.path(opened.within(POD), pod, "log"), query=query)
-    response = await opened.fetch(request)
-    if response.chunks is None:
-        _emit(response.body.splitlines(keepends=True), form)
-        return
-    rest = b""
-    async with aclosing(watch_stream.chunks_of(response)) as chunks:
-        async for chunk in chunks:
-            lines = (rest + chunk).splitlines(keepends=True)
-            rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
-            _emit(lines, form)
-    _emit([rest] if rest else [], form)
-
-
-def _emit(lines: list[bytes], form: Form) -> None:
-    terminal.write_bytes(map(form, lines))
+    async with aclosing(log_stream.lines(opened, opened.within(POD), pod, query)) as found:
+        async for lines in found:
+            terminal.write_bytes(map(form, lines))

@@ -3,9 +3,10 @@
 from grange.cli.command import LazyGroup, Section, Verb
 
 _TEST = "grange.cli.verbs.test"
-_INSPECT, _OPERATE = Section.INSPECT, Section.OPERATE
+_DEPLOY, _INSPECT, _OPERATE = Section.DEPLOY, Section.INSPECT, Section.OPERATE
 
 VERBS: dict[str, Verb] = {
+    "run": Verb(_DEPLOY, f"{_TEST}.run", "Run sessions to their verdicts."),
     "list": Verb(_INSPECT, f"{_TEST}.show", "List sessions with their verdicts.", "list_"),
     "status": Verb(_INSPECT, f"{_TEST}.status", "Show a session and its components."),
     "cancel": Verb(_OPERATE, f"{_TEST}.cancel", "End sessions before their time."),
@@ -15,5 +16,5 @@ command = LazyGroup(
     name="test",
     verbs=VERBS,
     help="Run tests of several components on reserved machines, and inspect them.",
-    epilog="First steps: grange test list, then grange test status NAME --watch.",
+    epilog="First steps: grange test run FILE, then grange test list.",
 )

@@ -1,0 +1,74 @@
+"""A run as the verbs start it: display, runner, reports and exit code."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grange.cli import terminal
+from grange.cli.printers import documents
+from grange.cli.session import ApiSession
+from grange.cli.testruns import execution, run_report
+from grange.cli.testruns.log_files import RunLogFiles
+from grange.cli.testruns.queue_runner import EVERYTHING, Concurrency, QueueRunner
+from grange.cli.testruns.run_display import LiveDisplay, PlainDisplay
+from grange.cli.testruns.run_plan import PlannedSession
+from grange.cli.testruns.tracked_run import SessionRun
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """How sessions are run and what is written about them.
+
+    Attributes:
+        concurrency: how many at a time.
+        timeout_s: seconds after which they are cancelled; None: no limit.
+        junit: file or directory of JUnit XML.
+        artifacts: directory of logs and records.
+        output: format of the outcome on standard output; empty: text.
+    """
+
+    concurrency: Concurrency = EVERYTHING
+    timeout_s: float | None = None
+    junit: Path | None = None
+    artifacts: Path | None = None
+    output: str = ""
+
+
+async def launch(
+    opened: ApiSession, planned: Sequence[PlannedSession], settings: LaunchOptions
+) -> int:
+    """Run the sessions and report; the exit code.
+
+    Raises:
+        GrangeError: a directory or file cannot be written.
+    """
+    env = opened.env
+    runs = [SessionRun(item) for item in planned]
+    files = RunLogFiles(settings.artifacts)
+    display: LiveDisplay | PlainDisplay
+    if env.interactive:
+        display = LiveDisplay(env, runs)
+    else:
+        display = PlainDisplay(env, many=len(runs) > 1, logs=not settings.output)
+
+    async def execute(run: SessionRun) -> None:
+        await execution.execute(opened, run, display, files)
+
+    runner = QueueRunner(opened, runs, settings.concurrency, execute)
+    with env.interrupts(runner.interrupt):
+        async with display.shown():
+            await runner.run(settings.timeout_s)
+    code = runner.exit_code
+    if settings.output:
+        terminal.write(documents.report(settings.output, run_report.document(runs, code)))
+    else:
+        terminal.echo("\n".join(run_report.summary(runs, env, settings.artifacts)))
+    if settings.junit is not None:
+        suites = run_report.suites(runner.queues, settings.artifacts)
+        for path in run_report.write_junit(settings.junit, suites):
+            terminal.echo(f"wrote {path}", err=True)
+    if runner.left:
+        names = " ".join(run.name for run in runner.left)
+        text = f"Left while they are cancelled: {names}; `grange test cancel {names} --now` skips"
+        terminal.echo(f"{text} the collection of logs", err=True)
+    return code

@@ -1,0 +1,32 @@
+"""Options that the verbs have in common that run sessions."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def reports(function: C) -> C:
+    """Give a verb ``junit``, ``artifacts`` and ``keep``."""
+    for option in (
+        click.option(
+            "--keep",
+            is_flag=True,
+            help="Do not let sessions be deleted when their evidence expires.",
+        ),
+        click.option(
+            "--artifacts",
+            type=click.Path(path_type=Path, file_okay=False),
+            help="Directory for the logs of all containers, as they are written, and records.",
+        ),
+        click.option(
+            "--junit",
+            type=click.Path(path_type=Path),
+            help="Write JUnit XML: FILE.xml, or a directory with a file for each queue.",
+        ),
+    ):
+        function = option(function)
+    return function

@@ -1,0 +1,253 @@
+"""``grange test run``: sessions from manifests to verdicts, reports and exit codes."""
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import click
+import pytest
+from tests.support.controller_world import world
+from tests.unit.cli.session_player import Player, Script, refuse_first
+
+from grange.api.kinds import TESTSESSION
+from grange.api.meta import Document
+from grange.api.status import Forbidden, ServiceUnavailable
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.cli.testruns import execution, launch, queue_runner, run_plan
+from grange.cli.testruns.launch import LaunchOptions
+from grange.cli.testruns.log_files import RunLogFiles
+from grange.cli.testruns.queue_runner import Concurrency, QueueRunner
+from grange.cli.testruns.run_display import PlainDisplay
+from grange.cli.testruns.run_plan import PlannedSession, PlanSettings
+from grange.cli.testruns.tracked_run import SessionRun
+
+
+@pytest.fixture
+async def there(clock: Clock, rng: Stream, log: Logger) -> AsyncGenerator[Player, None]:
+    async with world(clock, rng, log, hands=False, kind=Player) as made:
+        assert isinstance(made, Player)
+        made.nursery.start(made.play())
+        yield made
+
+
+def manifest(name: str, pool: str = "", **spec: Any) -> Document:
+    meta: Document = {"name": name}
+    if pool:
+        meta["annotations"] = {"pool": pool}
+    return {
+        "apiVersion": "grange.dev/v1alpha1",
+        "kind": "TestSession",
+        "metadata": meta,
+        "spec": {"driver": {"command": ["true"]}, **spec},
+    }
+
+
+def planned(*manifests: Document, **settings: Any) -> list[PlannedSession]:
+    return run_plan.plan(manifests, PlanSettings(run="abcde", **settings))
+
+
+async def run(there: Player, *manifests: Document, **how: Any) -> int:
+    settings = {key: how.pop(key) for key in ("fail_fast", "name") if key in how}
+    plan = planned(*manifests, **settings)
+    return await launch.launch(there.connect(), plan, LaunchOptions(**how))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"), [("Passed", 0), ("Failed", 1), ("Error", 2), ("Cancelled", 130)]
+)
+async def test_exit_code_and_verdict(
+    there: Player, capsys: pytest.CaptureFixture[str], verdict: str, code: int
+) -> None:
+    there.scripts["qps"] = Script(verdict, log=b"first\nlast 100 %\n")
+    assert await run(there, manifest("qps")) == code
+    out = capsys.readouterr().out
+    assert "[driver] last 100 %\n" in out
+    assert f"{verdict.upper()} ts/qps-abcde" in out
+    assert ("  | last 100 %\n" in out) is (code > 0)
+
+
+async def test_logs_and_record_are_written_as_they_come(there: Player, tmp_path: Path) -> None:
+    there.scripts["qps"] = Script("Failed", log=b"one\ntwo")
+    assert await run(there, manifest("qps"), artifacts=tmp_path / "logs") == 1
+    directory = tmp_path / "logs" / "qps-abcde"
+    assert (directory / "logs" / "qps-abcde-driver" / "main.log").read_bytes() == b"one\ntwo"
+    record = json.loads((directory / "session.json").read_text())
+    assert record["verdict"] == "Failed"
+    (kept,) = record["components"][0]["logs"]
+    assert kept["path"] == "logs/qps-abcde-driver/main.log"
+
+
+async def test_disk_that_cannot_be_written_ends_no_test(
+    there: Player, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "qps-abcde").write_text("a file where the directory would be")
+    assert await run(there, manifest("qps"), artifacts=tmp_path) == 0
+    assert capsys.readouterr().err.count("not written") == 1
+
+
+async def test_junit_tells_failures_from_errors(there: Player, tmp_path: Path) -> None:
+    there.scripts |= {"bad": Script("Failed"), "broken": Script("Error")}
+    sessions = [manifest(name, pool="p") for name in ("good", "bad", "broken")]
+    how = {"concurrency": Concurrency(queues={"p": 1}), "junit": tmp_path / "reports"}
+    assert await run(there, *sessions, **how) == 2
+    suite = ET.parse(tmp_path / "reports" / "p.xml").getroot()[0]  # noqa: S314  our own
+    assert suite.get("name") == "p"
+    found = {case.get("name"): [item.tag for item in case] for case in suite}
+    assert "failure" not in found["good"]
+    assert "failure" in found["bad"]
+    assert "error" in found["broken"]
+
+
+async def test_session_that_was_refused_is_an_error(
+    there: Player, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there.gate = refuse_first(9, "POST", Forbidden("not yours"))
+    assert await run(there, manifest("qps"), junit=tmp_path / "r.xml") == 2
+    assert "ERROR qps: not yours" in capsys.readouterr().out
+    assert ET.parse(tmp_path / "r.xml").getroot().get("errors") == "1"  # noqa: S314  our own
+
+
+async def test_creation_without_an_answer_is_repeated_once_done(there: Player) -> None:
+    there.answer_gate = refuse_first(1, "POST", ServiceUnavailable("lost"))
+    assert await run(there, manifest("qps")) == 0
+    assert [item.metadata.name for item in (await there.client.list(TESTSESSION)).items] == [
+        "qps-abcde"
+    ]
+
+
+async def test_name_that_is_taken_is_never_adopted(there: Player) -> None:
+    await there.client.create(TESTSESSION, manifest("qps"), "default")
+    assert await run(there, manifest("qps"), name="qps") == 2
+
+
+async def test_session_that_is_deleted_while_it_runs_is_an_error(
+    there: Player, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there.scripts["qps"] = Script(runs_s=100.0)
+
+    async def delete() -> None:
+        while "qps-abcde" not in there.running:
+            await there.clock.sleep(0.1)
+        await there.client.delete(TESTSESSION, "qps-abcde", "default")
+
+    there.nursery.start(delete())
+    assert await run(there, manifest("qps")) == 2
+    assert "it was deleted while running" in capsys.readouterr().out
+
+
+async def test_log_that_breaks_off_is_continued_without_repetition(
+    there: Player, tmp_path: Path
+) -> None:
+    there.breaks = 2
+    there.scripts["qps"] = Script(log=b"a\nb\nlonger line\nend\n", runs_s=5.0)
+    assert await run(there, manifest("qps"), artifacts=tmp_path) == 0
+    kept = tmp_path / "qps-abcde" / "logs" / "qps-abcde-driver" / "main.log"
+    assert kept.read_bytes() == b"a\nb\nlonger line\nend\n"
+    assert there.breaks == 0
+
+
+# --- queues -----------------------------------------------------------------------------------
+
+
+async def test_queues_run_side_by_side_each_in_order(there: Player) -> None:
+    slow = Script(runs_s=2.0)
+    there.scripts = dict.fromkeys(("a1", "a2", "a3", "b1", "b2", "b3"), slow)
+    sessions = [manifest(name, pool=name[0]) for name in there.scripts]
+    started = there.clock.monotonic()
+    assert await run(there, *sessions, concurrency=Concurrency(queues={"a": 1, "b": 2})) == 0
+    assert there.most == 3
+    assert [name for name in there.order if name.startswith("a")] == ["a1", "a2", "a3"]
+    assert 6.0 <= there.clock.monotonic() - started < 8.0
+
+
+async def test_common_concurrency_is_a_sliding_window(there: Player) -> None:
+    there.scripts = {"long": Script(runs_s=10.0)}
+    names = ["long", *(f"short{at}" for at in range(5))]
+    started = there.clock.monotonic()
+    assert await run(there, *map(manifest, names), concurrency=Concurrency(total=2)) == 0
+    assert there.most == 2
+    assert there.clock.monotonic() - started < 12.0
+
+
+async def test_fail_fast_skips_and_cancels_the_others(
+    there: Player, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there.scripts = {"bad": Script("Failed"), "long": Script(runs_s=1000.0)}
+    how = {"concurrency": Concurrency(total=2), "junit": tmp_path / "r.xml"}
+    sessions = map(manifest, ("bad", "long", "later"))
+    assert await run(there, *sessions, fail_fast=True, **how) == 1
+    assert there.order == ["bad", "long"]
+    out = capsys.readouterr().out
+    assert "1 failed, 1 cancelled, 1 skipped" in out
+    assert ET.parse(tmp_path / "r.xml").getroot().get("skipped") == "2"  # noqa: S314  our own
+
+
+async def test_timeout_cancels_and_counts_as_infrastructure(there: Player, tmp_path: Path) -> None:
+    there.scripts = {"long": Script(runs_s=1000.0)}
+    assert await run(there, manifest("long"), timeout_s=30.0, junit=tmp_path / "r.xml") == 2
+    assert there.running == {}
+    assert ET.parse(tmp_path / "r.xml").getroot().get("errors") == "1"  # noqa: S314  our own
+
+
+def runner(there: Player, *names: str) -> tuple[QueueRunner, list[SessionRun]]:
+    connected = there.connect()
+    runs = [SessionRun(item) for item in planned(*map(manifest, names))]
+    display = PlainDisplay(connected.env, many=True, logs=False)
+
+    async def execute(one: SessionRun) -> None:
+        await execution.execute(connected, one, display, RunLogFiles(None))
+
+    return QueueRunner(connected, runs, Concurrency(total=2), execute), runs
+
+
+async def test_interruption_cancels_and_waits_for_the_end(there: Player) -> None:
+    there.scripts = {name: Script(runs_s=1000.0) for name in ("a", "b", "c")}
+    made, runs = runner(there, "a", "b", "c")
+    async with Nursery("test") as nursery:
+        nursery.start(made.run())
+        await there.until(lambda: _running(there, 2))
+        made.interrupt()
+    assert made.exit_code == 130
+    assert [one.verdict for one in runs] == ["Cancelled"] * 3
+    assert there.running == {}
+    assert made.left == []
+    assert there.order == ["a", "b"]
+
+
+async def test_second_interruption_leaves_at_once(there: Player) -> None:
+    there.scripts = {"a": Script(runs_s=1000.0)}
+    made, _ = runner(there, "a")
+    async with Nursery("test") as nursery:
+        nursery.start(made.run())
+        await there.until(lambda: _running(there, 1))
+        made.interrupt()
+        made.interrupt()
+    assert made.exit_code == 130
+    assert [one.name for one in made.left] == ["a-abcde"]
+
+
+async def _running(there: Player, count: int) -> bool:
+    return len(there.running) == count
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("0",), ("-1",), ("a=0",), ("a",), ("=1",), ("1", "2"), ("1", "a=1"), ("a=1", "a=2")],
+)
+def test_malformed_concurrency_is_refused(options: tuple[str, ...]) -> None:
+    with pytest.raises(click.UsageError):
+        queue_runner.parse_concurrency(options)
+
+
+def test_every_queue_needs_a_concurrency() -> None:
+    runs = [SessionRun(item) for item in planned(manifest("a", pool="p"), manifest("b"))]
+    with pytest.raises(click.UsageError, match="b: its queue ''"):
+        queue_runner.queued(runs, Concurrency(queues={"p": 1}))
+    with pytest.raises(click.UsageError, match="no session is in this queue"):
+        queue_runner.queued(runs[:1], Concurrency(queues={"p": 1, "q": 1}))
+    assert queue_runner.queued(runs, Concurrency(total=3)) == {"": runs}
