@@ -1,6 +1,6 @@
 """Figures of tests over time, in one SQLite file. Everything here blocks.
 
-It is a file of its own: the store keeps objects by revision and is compacted, figures are kept by test
+It is a separate file: the store keeps objects by revision and is compacted, figures are kept by test
 and stay for long.
 """
 
