@@ -110,7 +110,7 @@ class MetricSeries:
             return []
         with self._opened() as file:
             rows = file.execute(
-                f"SELECT {_COLUMNS} FROM points WHERE namespace = ? AND test = ? "  # noqa: S608
+                f"SELECT {_COLUMNS} FROM points WHERE namespace = ? AND test = ? "  # noqa: S608  constants
                 "AND metric = ? AND (? = '' OR verdict = ?) ORDER BY time DESC, uid DESC LIMIT ?",
                 (namespace, test, metric, verdict, verdict, count),
             ).fetchall()
