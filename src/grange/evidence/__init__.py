@@ -5,5 +5,5 @@ Owns: the record of a session, the directory that logs and artifacts are kept in
 Never: reads or writes the API, decides a verdict, or runs anything.
 Flow: TestSession document, logs and artifacts → ``SessionRecord`` → directory, series → reports.
 Concurrency: none; what blocks on the disk is called through an ``Offload``.
-Start reading at: ``session_record``, then ``directory``.
+Start reading at: ``session_record``, then ``evidence_directory``.
 """

@@ -1,9 +1,11 @@
 """kubectl's JSONPath dialect; the expected outputs are those of kubectl's documentation."""
 
-import click
+from typing import Any
+
 import pytest
 
-from grange.cli.printers import jsonpath
+from grange.api import jsonpath
+from grange.api.jsonpath import JsonPathError
 
 DOCUMENT = {
     "kind": "List",
@@ -68,6 +70,30 @@ def test_template_gives_what_kubectl_prints(template: str, expected: str) -> Non
 @pytest.mark.parametrize(
     "template", ["{.kind", "{range .items[*]}no end", "{end}", "{.items[?(@.a==)]}", "{.a!b}"]
 )
-def test_malformed_template_is_refused_with_a_usage_error(template: str) -> None:
-    with pytest.raises(click.UsageError, match="jsonpath"):
+def test_malformed_template_is_refused(template: str) -> None:
+    with pytest.raises(JsonPathError, match="jsonpath"):
         jsonpath.evaluate(template, DOCUMENT)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("{.kind}", ["List"]),
+        (".items[*].status.capacity.cpu", ["4", "8"]),
+        ("kind", ["List"]),
+        ("{.absent}", []),
+        (" { .kind } ", ["List"]),
+    ],
+)
+def test_expression_selects_values(expression: str, expected: list[Any]) -> None:
+    found = jsonpath.select(expression, DOCUMENT)
+    assert [item if isinstance(item, str) else str(item) for item in found] == expected
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["{.kind}{.items}", "{range .items[*]}{end}", "{'text'}", "{.kind", "{.a!b}", ".a!b"],
+)
+def test_selection_takes_one_path(expression: str) -> None:
+    with pytest.raises(JsonPathError, match="jsonpath"):
+        jsonpath.select(expression, DOCUMENT)
