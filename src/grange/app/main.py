@@ -75,6 +75,7 @@ def environment() -> Environment:
         run=run,
         account=service_account(os.environ),
         interrupts=interrupts,
+        variables=dict(os.environ),
     )
 
 

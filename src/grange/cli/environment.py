@@ -1,8 +1,8 @@
 """The environment of a verb: clock, kubeconfigs and terminal; ``app`` reads it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from grange.base.clock import Clock
@@ -41,6 +41,7 @@ class Environment:
         account: the service account of the pod that this process runs in; None outside of a cluster.
         interrupts: calls back on each request to end the program (Ctrl-C) while a block runs,
             instead of ending it.
+        variables: the environment variables of programs that a verb runs.
     """
 
     clock: Clock
@@ -54,6 +55,7 @@ class Environment:
     connect: Callable[[Access, Clock], Transport] = over_http
     account: ServiceAccountAccess | None = None
     interrupts: Callable[[Callable[[], None]], AbstractContextManager[None]] = uninterrupted
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def access(self, file: Path | None = None, context: str = "") -> Access:
         """How to reach the cluster that is meant.

@@ -23,6 +23,7 @@ VERBS: dict[str, Verb] = {
     "delete": Verb(_DEPLOY, f"{_VERBS}.delete", "Delete objects."),
     "job": Verb(_DEPLOY, f"{_VERBS}.job.group", "Work with jobs of every kind."),
     "rc": Verb(_DEPLOY, f"{_VERBS}.rc.group", "Work with ReplicationControllers."),
+    "lease": Verb(_DEPLOY, f"{_VERBS}.lease.group", "Lease whole machines of pools."),
     "test": Verb(_DEPLOY, f"{_VERBS}.test.group", "Run and inspect test sessions."),
     "get": Verb(_INSPECT, f"{_VERBS}.get", "List objects, or show some."),
     "describe": Verb(_INSPECT, f"{_VERBS}.describe", "Show an object with conditions and events."),

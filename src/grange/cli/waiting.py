@@ -65,7 +65,12 @@ async def wait_gone(
 
 
 async def wait_all(
-    session: ApiSession, targets: Sequence[WaitTarget], check: readiness.Check, *, timeout_s: float
+    session: ApiSession,
+    targets: Sequence[WaitTarget],
+    check: readiness.Check,
+    *,
+    timeout_s: float,
+    next_step: bool = True,
 ) -> int:
     """Wait until the check holds for all; the exit code.
 
@@ -74,14 +79,26 @@ async def wait_all(
         targets: kind, name and namespace of each object.
         check: the state of a document (None when the object does not exist).
         timeout_s: seconds after which to give up.
+        next_step: print what to do when time runs out; objects may be deleted then.
     """
     return await _wait(
-        session, targets, lambda subject: check(subject.document), timeout_s=timeout_s, pods=False
+        session,
+        targets,
+        lambda subject: check(subject.document),
+        timeout_s=timeout_s,
+        pods=False,
+        next_step=next_step,
     )
 
 
 async def _wait(
-    session: ApiSession, targets: Sequence[WaitTarget], look: Look, *, timeout_s: float, pods: bool
+    session: ApiSession,
+    targets: Sequence[WaitTarget],
+    look: Look,
+    *,
+    timeout_s: float,
+    pods: bool,
+    next_step: bool = True,
 ) -> int:
     progress = Progress(session.env)
     labels = [_label(kind, name) for kind, name, _ in targets]
@@ -105,7 +122,8 @@ async def _wait(
                 label, text = found or (label, "")
             if text not in waiting[0].state.text:
                 terminal.echo(f"  {label}: {text}", err=True)
-            terminal.echo(f"next: grange describe {label}", err=True)
+            if next_step:
+                terminal.echo(f"next: grange describe {label}", err=True)
         return 1
     failed = [row for row in progress.rows.values() if row.state.failed]
     for row in failed:

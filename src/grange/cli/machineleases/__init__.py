@@ -1,0 +1,1 @@
+"""What the verbs of ``grange lease`` make of leases, nodes and the policy."""
