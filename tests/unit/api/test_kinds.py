@@ -702,6 +702,16 @@ def test_replicas_are_required_without_asking_the_schema() -> None:
         ({"minMember": 1, "queue": "A_b"}, "spec.queue", "A_b"),
         ({"minMember": 1, "topology": {"key": ""}}, "spec.topology.key", "name a label of nodes"),
         ({"minMember": 1, "topology": {"key": "a b"}}, "spec.topology.key", "a b"),
+        (
+            {"minMember": 1, "minParts": [{"matchLabels": {}, "minMember": 1}]},
+            "spec.minParts[0].matchLabels",
+            "name labels",
+        ),
+        (
+            {"minMember": 1, "minParts": [{"matchLabels": {"a": "b c"}, "minMember": 1}]},
+            "spec.minParts[0].matchLabels",
+            "b c",
+        ),
     ],
 )
 def test_groups_that_could_never_run_are_refused(spec: Document, field: str, message: str) -> None:
@@ -719,6 +729,8 @@ def test_rolling_update_schema_requires_members_and_mode() -> None:
     topology = {"key": "rack", "mode": "Perhaps"}
     wrong = schema.check(make(PODGROUP, spec={"minMember": 1, "topology": topology}), PODGROUP)
     assert [cause.field for cause in wrong] == ["spec.topology.mode"]
+    wrong = schema.check(make(PODGROUP, spec={"minMember": 1, "admission": "Perhaps"}), PODGROUP)
+    assert [cause.field for cause in wrong] == ["spec.admission"]
 
 
 def test_a_group_stays_in_its_queue() -> None:

@@ -216,6 +216,25 @@ def test_gated_group_states_what_its_quorum_requests() -> None:
     assert "minResources" not in document(job(worker))["spec"]
 
 
+def test_group_of_an_elastic_job_has_part_of_each_role() -> None:
+    server = role("PS", 1, template=asking(cpu="4"))
+    worker = role("Worker", 8, min_replicas=3, template=asking(cpu="1"))
+    label = LABELS.role
+    parts = [
+        {"matchLabels": {label: "ps"}, "minMember": 1},
+        {"matchLabels": {label: "worker"}, "minMember": 3},
+    ]
+    spec = document(job(server, worker, queue="a"))["spec"]
+    assert (spec["minMember"], spec["minParts"]) == (4, parts)
+    assert spec["minResources"] == {"cpu": "7"}
+    assert "minParts" not in document(job(server, role("Worker", 8)))["spec"]
+    fewer = replace(worker, min_replicas=2)
+    assert gang_patch(job(server, fewer), LABELS, stored(job(server, worker))) == {
+        "spec": {"minMember": 3, "minParts": [parts[0], {**parts[1], "minMember": 2}]}
+    }
+    assert gang_patch(job(server, worker), LABELS, stored(job(server, worker))) is None
+
+
 def test_budget_is_met_when_enough_are_healthy() -> None:
     given = job(backend=GangBackend.DISRUPTION_BUDGET)
     counts = [(0, 0, False), (4, 3, False), (4, 4, True)]

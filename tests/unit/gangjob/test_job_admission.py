@@ -129,3 +129,22 @@ async def test_job_without_a_queue_has_its_pods_at_once(world: JobWorld) -> None
     await world.add_job("free", roles={"worker": {"replicas": 5, "template": asking("1")}})
     await world.reaches("Queued", "free")
     assert len(await pods_of(world, "free")) == 5
+
+
+async def test_restarting_job_that_waits_for_quota_is_queued_too(world: JobWorld) -> None:
+    """Both are true: it is not whole, and its pods wait. The phase is the greater of the two."""
+    restarts = {"maxRestarts": 1, "restartStrategy": "BlockingRecreate"}
+    await add(world, "one", 3, failurePolicy=restarts)
+    await world.reaches("Running", "one")
+    await add(world, "two", 3)
+    await world.reaches("Queued", "two")
+    await world.finish("one-worker-0", exit_code=1)
+    await world.reaches("Running", "two")
+    await world.clock.sleep(2.0)
+    status = await world.status("one")
+    found = await queued(world, "one")
+    assert (status.phase, found.status, found.reason) == ("Restarting", "True", "OverQuota")
+    assert conditions.is_true(status.conditions, "Restarting")
+    await end(world, "two")
+    await world.reaches("Running", "one")
+    assert (await queued(world, "one")).status == "False"

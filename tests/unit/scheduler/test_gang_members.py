@@ -155,6 +155,6 @@ def test_who_is_on_its_way_out_is_there_no_more() -> None:
     assert not one.started  # one of two that somebody bound is not a gang that was placed
     book.delete_pod(pod("a"))
     book.update_pod(ended(going(pod("b", nodeName="n"))))
-    assert (one.num_terminating, one.num_placed, one.num_counted) == (0, 1, 2)
+    assert (one.tally.num_terminating, one.num_placed, one.num_counted) == (0, 1, 2)
     book.clear()
-    assert one.num_terminating == 0
+    assert one.tally.num_terminating == 0

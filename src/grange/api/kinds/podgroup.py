@@ -2,7 +2,7 @@
 
 Pods join a group of their namespace by the label ``scheduling.x-k8s.io/pod-group``. ``minMember``,
 ``minResources`` and ``scheduleTimeoutSeconds`` mean what they mean there; ``queue``, ``topology``,
-``priorityClassName`` and ``admission`` are ours.
+``minParts``, ``priorityClassName`` and ``admission`` are ours.
 """
 
 from typing import Any
@@ -53,11 +53,24 @@ class Topology(View, frozen=True):
     mode: str = REQUIRED
 
 
+class PodGroupPart(View, frozen=True):
+    """Members with labels in common, of which a number is needed.
+
+    Attributes:
+        match_labels: all of them; a member belongs to the first part that it matches.
+        min_member: so many have to be in the quorum.
+    """
+
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    min_member: int = 0
+
+
 class PodGroupSpec(View, frozen=True):
     """What is wanted.
 
     Attributes:
         min_member: so many members are placed together, or none.
+        min_parts: so many of each part are among those that are placed together.
         min_resources: what the nodes must have free before it is tried at all.
         schedule_timeout_seconds: after so long without success other gangs go first, and it
             starts again; None waits forever.
@@ -69,6 +82,7 @@ class PodGroupSpec(View, frozen=True):
     """
 
     min_member: int = 1
+    min_parts: tuple[PodGroupPart, ...] = ()
     min_resources: dict[str, int | float | str] = msgspec.field(default_factory=dict)
     schedule_timeout_seconds: int | None = None
     queue: str = ""
@@ -103,6 +117,8 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     members = spec.get("minMember")
     if members is None:
         faults.required("spec.minMember", "set how many members are placed together")
+    for number, part in enumerate(spec.get("minParts") or ()):
+        _check_part(part, f"spec.minParts[{number}]", faults)
     check_amounts(spec.get("minResources") or {}, "spec.minResources", faults)
     timeout = spec.get("scheduleTimeoutSeconds")
     if timeout is not None and timeout < 1:
@@ -123,10 +139,16 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     topology = spec.get("topology")
     if topology is not None:
         _check_topology(topology, faults)
-    admission = spec.get("admission", IMMEDIATE)
-    if admission not in ADMISSIONS:
-        faults.not_supported("spec.admission", admission, ADMISSIONS)
     return faults.causes
+
+
+def _check_part(part: dict[str, Any], path: str, faults: Faults) -> None:
+    labels = part.get("matchLabels") or {}
+    if not labels:
+        faults.required(f"{path}.matchLabels", "name labels that the members of the part have")
+    for key, value in labels.items():
+        faults.named(f"{path}.matchLabels", key, names.check_qualified_name(key))
+        faults.named(f"{path}.matchLabels", value, names.check_label_value(value))
 
 
 def _check_topology(topology: dict[str, Any], faults: Faults) -> None:
@@ -158,6 +180,18 @@ DEFINITIONS: dict[str, Document] = {
             ),
         },
     },
+    f"{_NAME}Part": {
+        "type": "object",
+        "required": ["matchLabels", "minMember"],
+        "properties": {
+            "matchLabels": {
+                "type": "object",
+                "description": "Labels of the members; each belongs to the first part it matches.",
+                "additionalProperties": {"type": "string"},
+            },
+            "minMember": schema_builder.whole("So many have to be in the quorum.", minimum=1),
+        },
+    },
     **schema_builder.definitions(
         _NAME,
         _GROUP,
@@ -166,6 +200,10 @@ DEFINITIONS: dict[str, Document] = {
         spec={
             "minMember": schema_builder.whole(
                 "So many members are placed together, or none.", minimum=1
+            ),
+            "minParts": schema_builder.several(
+                schema_builder.reference(f"{_NAME}Part", "Members with labels in common."),
+                "So many of each part are among those that are placed together.",
             ),
             "minResources": schema_builder.amounts("What must be free before it is tried at all."),
             "scheduleTimeoutSeconds": schema_builder.whole(

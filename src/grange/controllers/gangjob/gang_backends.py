@@ -22,6 +22,7 @@ from grange.controllers.gangjob.model import GangBackend, GangState, JobModel, J
 Amounts = dict[str, int | float | str]
 
 _NO_PRIORITIES: Mapping[str, int] = {}
+_NO_PARTS: Mapping[str, int] = {}
 _DEFAULT_QUEUE = "default"  # Volcano's; it refuses groups without a queue
 _NOT_ADMITTED = frozenset({"", "Pending"})
 _PLACED = frozenset({podgroup.SCHEDULED, podgroup.RUNNING, podgroup.FINISHED})
@@ -74,7 +75,28 @@ def role_quorum(role: JobRole) -> int:
     return role.replicas
 
 
-def min_resources(model: JobModel, priorities: Mapping[str, int] = _NO_PRIORITIES) -> Amounts:
+def quorum_parts(model: JobModel) -> dict[str, int]:
+    """By role, in lower case, how many of its members belong to the quorum, where that matters.
+
+    A quorum of fewer than all could be made up of workers alone, unless each role has its own part.
+    """
+    policy = model.scheduling
+    together = [role for role in model.roles if not role.depends_on]
+    every = policy.min_available is None and any(
+        role_quorum(role) < role.replicas for role in together
+    )
+    return {
+        role.name.lower(): role_quorum(role) if every else role.min_available or 0
+        for role in together
+        if every or role.min_available is not None
+    }
+
+
+def min_resources(
+    model: JobModel,
+    priorities: Mapping[str, int] = _NO_PRIORITIES,
+    parts: Mapping[str, int] = _NO_PARTS,
+) -> Amounts:
     """What the quorum asks for: the containers' requests, of the most important roles first.
 
     A limit stands in for a request that is left out. Init containers do not count.
@@ -82,6 +104,7 @@ def min_resources(model: JobModel, priorities: Mapping[str, int] = _NO_PRIORITIE
     Args:
         model: the job.
         priorities: values of the PriorityClasses by name.
+        parts: so many of some roles are in the quorum in any case.
 
     Raises:
         quantity.QuantityError: an amount is no quantity.
@@ -93,11 +116,13 @@ def min_resources(model: JobModel, priorities: Mapping[str, int] = _NO_PRIORITIE
         return priorities.get((role.template.get("spec") or {}).get("priorityClassName") or "", 0)
 
     total: dict[str, Fraction] = {}
-    missing = quorum(model)
+    spare = max(0, quorum(model) - sum(parts.values()))
     together = [role for role in model.roles if not role.depends_on]
     for role in sorted(together, key=priority, reverse=True):
-        count = min(missing, role.replicas)
-        missing -= count
+        part = parts.get(role.name.lower(), 0)
+        more = min(spare, role.replicas - part)
+        spare -= more
+        count = part + more
         for container in (role.template.get("spec") or {}).get("containers") or []:
             resources = container.get("resources") or {}
             asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
@@ -125,11 +150,18 @@ def _group_name(model: JobModel) -> str:
 def _grange_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, int]) -> Document:
     policy = model.scheduling
     spec = _plugins_spec(model, labels, priorities)
+    parts = quorum_parts(model)
     if _is_gated(model):
         spec["admission"] = podgroup.GATED
+        spec["minResources"] = min_resources(model, priorities, parts)
     else:
         # Grange's scheduler tries the whole gang against the nodes: a sum adds nothing to that.
         spec["minResources"] = dict(policy.min_resources)
+    spec["minParts"] = [
+        {"matchLabels": {labels.role: role}, "minMember": count}
+        for role, count in parts.items()
+        if count
+    ]
     spec["queue"] = policy.queue
     spec["priorityClassName"] = policy.priority_class
     if policy.topology_key:
@@ -154,19 +186,9 @@ def _plugins_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, i
 
 def _volcano_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, int]) -> Document:
     policy = model.scheduling
-    together = [role for role in model.roles if not role.depends_on]
-    # A quorum of fewer than all could be made up of workers alone, unless each role has its own part.
-    every = policy.min_available is None and any(
-        role_quorum(role) < role.replicas for role in together
-    )
-    parts = {
-        role.name.lower(): role_quorum(role) if every else role.min_available
-        for role in together
-        if every or role.min_available is not None
-    }
     spec: Document = {
         "minMember": max(1, quorum(model)),
-        "minTaskMember": parts,
+        "minTaskMember": quorum_parts(model),
         "minResources": min_resources(model, priorities),
         "queue": policy.queue or _DEFAULT_QUEUE,
         "priorityClassName": policy.priority_class,
@@ -246,7 +268,7 @@ BACKENDS: dict[GangBackend, GangObjects] = {
         absent=_grange_absent,
         scheduler="grange",
         labels=lambda group: {GROUP_LABEL: group},
-        updated=("minMember", "minResources", "scheduleTimeoutSeconds", "topology"),
+        updated=("minMember", "minParts", "minResources", "scheduleTimeoutSeconds", "topology"),
     ),
     GangBackend.SCHEDULER_PLUGINS: GangObjects(
         PODGROUP,

@@ -31,6 +31,7 @@ from grange.scheduler.gangs.pod_groups import Gang, PodGroups
 from grange.scheduler.gangs.pod_overrides import past_reservations, within_domains
 from grange.scheduler.gangs.preemption import GangPreemption
 from grange.scheduler.gangs.queue_policies import QueuePolicy
+from grange.scheduler.gangs.quorum import Quorum
 from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank, amounts
 from grange.scheduler.gangs.reservation import Reservation, choose
 from grange.scheduler.gangs.topology_options import preemption_options, topology_options
@@ -132,15 +133,15 @@ class Coscheduling:
             self.groups.update_pod(pod)
         if gang.group is None:
             return self._park(gang, queued, NO_GROUP, f"pod group {gang.key} does not exist", now)
-        if gang.started or gang.num_counted >= gang.min_member:
+        if gang.started or not gang.num_missing:
             if self._held_back(gang):
                 self._queue.mark_unschedulable(queued, _ASLEEP, now)
                 return Unschedulable(queued, self._diagnosis(HELD_BACK, _ASLEEP))
             return self._single(queued, gang.queue, now)
-        if gang.num_present < gang.min_member:
-            message = f"waits for minMember: {gang.num_present} of {gang.min_member} pods exist"
+        shortage = gang.shortage
+        if shortage:
             of_pod = f"waits until {gang.min_member} pods of pod group {gang.key} exist"
-            return self._park(gang, queued, TOO_FEW, message, now, of_pod=of_pod)
+            return self._park(gang, queued, TOO_FEW, shortage, now, of_pod=of_pod)
         return self._try(gang, queued, now)
 
     def assume(self, assumed: Assumed) -> None:
@@ -229,9 +230,9 @@ class Coscheduling:
         borrowers = self._preemption.borrowers(queue, amount)
         if not borrowers or not self._refreshed():
             return None
-        found = self._preemption.preempt([(queued, queued.info)], 1, [queued.info], borrowers).get(
-            queued.uid
-        )
+        found = self._preemption.preempt(
+            [(queued, queued.info)], Quorum(1, [queued.uid]), [queued.info], borrowers
+        ).get(queued.uid)
         if found is not None:
             self._cycle.nominate(queued.info, found)
         return found
@@ -247,8 +248,8 @@ class Coscheduling:
 
     def _try(self, gang: Gang, leader: QueuedPod, now: float) -> Outcome:
         candidates = self._candidates(gang)
-        need = gang.min_member - gang.num_counted
-        if len(candidates) < need:
+        need = gang.num_missing
+        if not gang.quorum([queued.uid for queued in candidates]).is_reachable:
             message = f"waits for minMember: {len(candidates)} of {need} pods may be scheduled"
             of_pod = f"waits until {need} more pods of pod group {gang.key} may be scheduled"
             return self._park(gang, leader, TOO_FEW, message, now, of_pod=of_pod)
@@ -264,7 +265,10 @@ class Coscheduling:
         return self._place_all(attempt, now)
 
     def _candidates(self, gang: Gang) -> list[QueuedPod]:
-        """The members that may be placed now, the most important first, then the oldest."""
+        """The members that may be placed now, the most important first, then the oldest.
+
+        Of a gang with parts those come first that make up its quorum.
+        """
         found = [self._queue.find(pod.metadata.uid) for pod in gang.waiting()]
         free = [item for item in found if item is not None and not item.gate]
         free = [item for item in free if not item.info.pod.metadata.deletion_timestamp]
@@ -275,7 +279,15 @@ class Coscheduling:
                 item.info.pod.metadata.name,
             )
         )
-        return free
+        if not gang.part_tallies:
+            return free
+        quorum = gang.quorum([item.uid for item in free])
+        needed = {}
+        for item in free:
+            if quorum.takes(item.uid):
+                quorum.tried(item.uid, placed=True)
+                needed[item.uid] = item
+        return [*needed.values(), *(item for item in free if item.uid not in needed)]
 
     def _place_all(self, attempt: GangAttempt, now: float) -> Outcome:
         gang, need = attempt.gang, attempt.need
@@ -392,7 +404,7 @@ class Coscheduling:
         for domains in options.domains:
             overridden = within_domains(pods, options.key, domains)
             members = [*zip(attempt.candidates, overridden, strict=True)]
-            found = self._preemption.preempt(members, attempt.need, attempt.pods, going)
+            found = self._preemption.preempt(members, attempt.quorum(), attempt.pods, going)
             for queued in attempt.candidates:
                 if queued.uid in found:
                     self._cycle.nominate(queued.info, found[queued.uid])
@@ -475,7 +487,7 @@ class Coscheduling:
         """Nodes that would hold what the gang still needs; None when no nodes would."""
         if gang.is_gated and not gang.members:
             self.admission.overtaken(gang)
-        candidates = self._candidates(gang)[: gang.min_member - gang.num_counted]
+        candidates = self._candidates(gang)[: gang.num_missing]
         if not candidates or gang.group is None:
             return None
         self._refreshed()  # pods were placed or forgotten since; one to be repaired serves as it is

@@ -10,8 +10,9 @@ from grange.api.kinds.queue import QUEUE_LABEL, Queue
 from grange.api.pod_requests import effective_spec
 from grange.api.quantity import QuantityError
 from grange.scheduler.gangs.gang_admission import GangAdmission
-from grange.scheduler.gangs.pod_groups import Gang, MemberState, PodGroups
+from grange.scheduler.gangs.pod_groups import Gang, PodGroups
 from grange.scheduler.gangs.pod_overrides import reserved, unreserved
+from grange.scheduler.gangs.quorum import MemberState
 from grange.scheduler.gangs.quotas import Grant, Quotas, amounts, total
 from grange.scheduler.gangs.wait_line import WaitLine
 from grange.scheduler.queue import SchedulingQueue
@@ -117,7 +118,7 @@ class GangEventHandlers:
                 gang.started or not gang.counts[MemberState.WAITING]
             ):
                 self.stop_waiting(gang, now)  # bound by another
-            if not pod.spec.node_name and gang.reason and gang.num_present == gang.min_member:
+            if not pod.spec.node_name and gang.reason and gang.is_completed_by(pod):
                 self._wake(gang, now)
 
     def delete_pod(self, pod: Pod, now: float) -> None:
@@ -236,7 +237,7 @@ class GangEventHandlers:
 
     def _one_less(self, gang: Gang, now: float) -> None:
         self._changed(gang)
-        if not gang.counts[MemberState.WAITING] or gang.num_present < gang.min_member:
+        if not gang.counts[MemberState.WAITING] or gang.shortage:
             self.stop_waiting(gang, now)
         if not gang.members:
             self._admission.emptied(gang, now)

@@ -32,7 +32,7 @@ NO_ROOM = "NoRoom"
 NOT_CREATED = "PodsNotCreated"
 
 _AGAIN = Exponential(initial_s=60.0, cap_s=1800.0)
-_INTERVAL_S = 0.2  # between two passes: each looks at all that wait
+_PAUSE_S, _PAUSE_MAX_S = 0.001, 0.2  # after a pass, for each that waits, and at most
 _POSITIONS_MAX = 10  # each admission changes the status of so many that wait behind
 
 
@@ -192,8 +192,8 @@ class GangAdmission:
                 self._expire(known, now)
             self._is_due = True
         if self._is_due and now >= self._not_before:
-            self._is_due, self._not_before = False, now + _INTERVAL_S
-            self._pass(now)
+            self._is_due = False
+            self._not_before = now + min(_PAUSE_MAX_S, _PAUSE_S * self._pass(now))
 
     def next_deadline(self, now: float) -> float | None:
         """When ``tick`` may next have something to do."""
@@ -204,11 +204,15 @@ class GangAdmission:
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _pass(self, now: float) -> None:
-        """Decide about all that wait, in order; pods that wait in the same line come in between."""
+    def _pass(self, now: float) -> int:
+        """Decide about all that wait, in order; pods that wait in the same line come in between.
+
+        Returns:
+            How many waited.
+        """
         waiting = [item for item in self._gated.values() if item.may_be_tried(now)]
         if not waiting:
-            return
+            return 0
         for gated in waiting:
             self._rank(gated.gang, now)
         found = _Pass(self._reclaimed())
@@ -224,6 +228,7 @@ class GangAdmission:
             if not self.quotas.refusal(queue, together, rank):
                 # It was activated already; what it turns out to need is known at the next pass.
                 found.ahead[queue], self._is_due = together, True
+        return len(waiting)
 
     def _rank(self, gang: Gang, now: float) -> None:
         if gang.waiting_since is None:

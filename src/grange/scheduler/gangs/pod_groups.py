@@ -3,9 +3,9 @@
 Fed by the informers and by the scheduling loop; decides nothing.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.podgroup import (
@@ -17,18 +17,9 @@ from grange.api.kinds.podgroup import (
     PodGroup,
 )
 from grange.api.meta import ObjectKey
+from grange.scheduler.gangs.quorum import NO_PART, MemberState, MemberTally, Quorum
 
 _HELD = (GROUP_SCHEDULED, GROUP_RUNNING)
-
-
-class MemberState(Enum):
-    """The state of a member."""
-
-    WAITING = "waiting"
-    ASSUMED = "assumed"
-    BOUND = "bound"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
 
 
 ON_NODES = (MemberState.ASSUMED, MemberState.BOUND)
@@ -36,10 +27,15 @@ ON_NODES = (MemberState.ASSUMED, MemberState.BOUND)
 
 @dataclass(slots=True)
 class GangMember:
-    """A pod of a group."""
+    """A pod of a group.
+
+    Attributes:
+        part: number of the first part of the group that it belongs to.
+    """
 
     pod: Pod
     state: MemberState
+    part: int = NO_PART
 
     @property
     def is_terminating(self) -> bool:
@@ -64,8 +60,8 @@ class Gang:
         rank: its place in line, by the queue policy; the smaller comes first.
         timeouts: how often its timeout was over.
         is_infeasible: not even all nodes together, empty, would hold it.
-        counts: members by state.
-        num_terminating: how many of those with a node are being deleted.
+        tally: of all members.
+        part_tallies: of each part of the group.
         admitted: its pods may be created; without meaning where the group is not gated.
     """
 
@@ -81,8 +77,8 @@ class Gang:
     message: str = ""
     timeouts: int = 0
     is_infeasible: bool = False
-    counts: dict[MemberState, int] = field(default_factory=lambda: dict.fromkeys(MemberState, 0))
-    num_terminating: int = 0
+    tally: MemberTally = field(default_factory=MemberTally)
+    part_tallies: list[MemberTally] = field(default_factory=list)
     admitted: bool = False
 
     def waiting(self) -> list[Pod]:
@@ -95,51 +91,128 @@ class Gang:
         if member is None:
             member = self.members[uid] = GangMember(pod, state)
         else:
-            self.counts[member.state] -= 1
-            self.num_terminating -= member.is_terminating
+            self._count(member, -1)
             member.pod, member.state = pod, state
-        self.counts[state] += 1
-        self.num_terminating += member.is_terminating
+        if self.part_tallies:
+            member.part = self._part(pod)
+        self._count(member, 1)
 
     def drop(self, uid: str) -> None:
         """Remove a member; a pod that is none is fine."""
         member = self.members.pop(uid, None)
         if member is not None:
-            self.counts[member.state] -= 1
-            self.num_terminating -= member.is_terminating
+            self._count(member, -1)
+
+    def clear(self) -> None:
+        """Remove all members."""
+        self.members.clear()
+        self.recount()
+
+    def recount(self) -> None:
+        """Count all members once more: the parts of the group are others."""
+        parts = () if self.group is None else self.group.spec.min_parts
+        self.tally, self.part_tallies = MemberTally(), [MemberTally() for _ in parts]
+        for member in self.members.values():
+            member.part = self._part(member.pod)
+            self._count(member, 1)
+
+    def _count(self, member: GangMember, by: int) -> None:
+        terminating = member.is_terminating
+        self.tally.add(member.state, by, terminating=terminating)
+        if member.part != NO_PART:
+            self.part_tallies[member.part].add(member.state, by, terminating=terminating)
+
+    def _part(self, pod: Pod) -> int:
+        labels = pod.metadata.labels
+        parts = () if self.group is None else self.group.spec.min_parts
+        for number, part in enumerate(parts):
+            if all(labels.get(key) == value for key, value in part.match_labels.items()):
+                return number
+        return NO_PART
+
+    @property
+    def counts(self) -> Mapping[MemberState, int]:
+        """Members by state."""
+        return self.tally.counts
 
     @property
     def num_present(self) -> int:
         """How many members there are, without those that failed or are being deleted."""
-        return len(self.members) - self.counts[MemberState.FAILED] - self.num_terminating
+        return self.tally.num_present
 
     @property
     def num_placed(self) -> int:
         """How many have a node, have not ended and are not being deleted."""
-        return (
-            self.counts[MemberState.ASSUMED] + self.counts[MemberState.BOUND] - self.num_terminating
-        )
+        return self.tally.num_placed
 
     @property
     def min_member(self) -> int:
         """The quorum; 1 while the group is not known."""
-        return 1 if self.group is None else self.group.spec.min_member
+        if self.group is None:
+            return 1
+        parts = self.group.spec.min_parts
+        return max(self.group.spec.min_member, sum(part.min_member for part in parts))
 
     @property
     def num_counted(self) -> int:
         """How many members count towards it already: with a node, or successfully ended."""
-        return self.num_placed + self.counts[MemberState.SUCCEEDED]
+        return self.tally.num_counted
+
+    @property
+    def num_missing(self) -> int:
+        """How many more have to be placed for the quorum and its parts."""
+        of_parts = sum(self._missing_parts().values())
+        return max(0, self.min_member - self.num_counted, of_parts)
+
+    def _missing_parts(self, without: Mapping[int, int] | None = None) -> dict[int, int]:
+        without = without or {}
+        parts = () if self.group is None else self.group.spec.min_parts
+        found = {
+            number: part.min_member - self.part_tallies[number].num_counted + without.get(number, 0)
+            for number, part in enumerate(parts)
+        }
+        return {number: count for number, count in found.items() if count > 0}
+
+    def quorum(self, candidates: Sequence[str]) -> Quorum:
+        """What is missing, to be found among these members."""
+        missing = self._missing_parts()
+        part_of = {uid: self.members[uid].part for uid in candidates} if missing else {}
+        return Quorum(self.num_missing, candidates, missing, part_of)
+
+    def is_whole_without(self, going: Iterable[str]) -> bool:
+        """Whether the quorum is left when these members with a node are gone."""
+        lost = Counter(self.members[uid].part for uid in going if uid in self.members)
+        left = self.num_counted - lost.total()
+        return left >= self.min_member and not self._missing_parts(lost)
+
+    @property
+    def shortage(self) -> str:
+        """Which pods of the quorum do not exist; empty for none."""
+        if self.num_present < self.min_member:
+            return f"waits for minMember: {self.num_present} of {self.min_member} pods exist"
+        parts = () if self.group is None else self.group.spec.min_parts
+        for part, tally in zip(parts, self.part_tallies, strict=True):
+            if tally.num_present < part.min_member:
+                labels = ",".join(f"{key}={value}" for key, value in part.match_labels.items())
+                count = f"{tally.num_present} of {part.min_member}"
+                return f"waits for minParts: {count} pods with {labels} exist"
+        return ""
+
+    def is_completed_by(self, pod: Pod) -> bool:
+        """Whether the quorum exists, and did not before this member existed."""
+        if self.shortage:
+            return False
+        parts = () if self.group is None else self.group.spec.min_parts
+        part = self._part(pod)
+        last = part != NO_PART and self.part_tallies[part].num_present == parts[part].min_member
+        return last or self.num_present == self.min_member
 
     @property
     def started(self) -> bool:
         """Whether it was placed as a gang and members are there: then others come one by one."""
         if not self.num_placed or self.group is None:
             return False
-        return (
-            self.was_placed
-            or self.num_counted >= self.min_member
-            or self.group.status.phase in _HELD
-        )
+        return self.was_placed or not self.num_missing or self.group.status.phase in _HELD
 
     @property
     def is_gated(self) -> bool:
@@ -196,7 +269,9 @@ class PodGroups:
         gang = self._gangs.get(group.key)
         if gang is None:
             gang = self._gangs[group.key] = Gang(group.key)
-        gang.group = group
+        before, gang.group = gang.group, group
+        if before is None or before.spec.min_parts != group.spec.min_parts:
+            gang.recount()
         return gang
 
     def delete_group(self, key: ObjectKey) -> Gang | None:
@@ -204,6 +279,7 @@ class PodGroups:
         gang = self._gangs.get(key)
         if gang is not None:
             gang.group = None
+            gang.recount()
             self._prune(gang)
         return gang
 
@@ -274,9 +350,7 @@ class PodGroups:
     def clear(self) -> None:
         """Forget the members, before they are all added again; groups and how they wait are kept."""
         for gang in self._gangs.values():
-            gang.members.clear()
-            gang.counts = dict.fromkeys(MemberState, 0)
-            gang.num_terminating = 0
+            gang.clear()
         self._keys.clear()
 
     def _known(self, pod: Pod) -> Gang | None:

@@ -28,7 +28,8 @@ from grange.client.client import Client
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 from grange.scheduler.gangs import quotas
 from grange.scheduler.gangs.coscheduling import Coscheduling
-from grange.scheduler.gangs.pod_groups import Gang, MemberState
+from grange.scheduler.gangs.pod_groups import Gang
+from grange.scheduler.gangs.quorum import MemberState
 
 ADMITTING = "Admitting"
 """The condition of a queue: nothing waits for it."""
@@ -46,9 +47,9 @@ def phase_of(gang: Gang, running: int) -> str:
         return podgroup.FINISHED
     if failed and failed + succeeded + running >= quorum and not counts[MemberState.WAITING]:
         return podgroup.FAILED
-    if gang.num_counted >= quorum or gang.started:
+    if not gang.num_missing or gang.started:
         return podgroup.RUNNING if running + succeeded >= quorum else podgroup.SCHEDULED
-    return podgroup.SCHEDULING if gang.num_present >= quorum else podgroup.PENDING
+    return podgroup.PENDING if gang.shortage else podgroup.SCHEDULING
 
 
 def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
@@ -67,7 +68,7 @@ def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
             type=SCHEDULED_CONDITION, status="True", reason="Placed", message=message
         )
     else:
-        missing = f"{gang.num_present} of {gang.min_member} pods exist"
+        missing = gang.shortage.removeprefix("waits for minMember: ")
         reason = gang.reason or ("NotEnoughMembers" if phase == podgroup.PENDING else "Waiting")
         message = gang.message or (missing if phase == podgroup.PENDING else "waits for its turn")
         if gang.timeouts:

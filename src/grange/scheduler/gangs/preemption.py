@@ -23,6 +23,7 @@ from grange.scheduler.cycle import Cycle
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import SUCCESS, CycleState, PostFilterResult
 from grange.scheduler.gangs.pod_groups import ON_NODES, Gang, PodGroups
+from grange.scheduler.gangs.quorum import Quorum
 from grange.scheduler.gangs.quotas import Amounts, Quotas, total
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.candidates import importance
@@ -75,7 +76,7 @@ class GangPreemption:
         found = {info.uid: info for info in victims}
         going = self._by_gang((*gone, *victims))
         for gang in self._by_gang(victims):
-            if gang.num_counted - going[gang] < gang.min_member:
+            if not gang.is_whole_without(going[gang]):
                 for info in self._on_nodes(gang):
                     if info.pod.spec.priority < priority:
                         found.setdefault(info.uid, info)
@@ -84,7 +85,7 @@ class GangPreemption:
     def preempt(
         self,
         members: Members,
-        need: int,
+        quorum: Quorum,
         nominated: Sequence[PodInfo],
         going: Sequence[PodInfo] = (),
     ) -> dict[str, PostFilterResult]:
@@ -92,7 +93,7 @@ class GangPreemption:
 
         Args:
             members: the candidates.
-            need: how many of them must have a node.
+            quorum: which of them must have a node.
             nominated: members of the gang that wait; their nominations are withdrawn, unless victims
                 of theirs are still terminating.
             going: pods that have to go in any case; without them too few could be admitted.
@@ -104,7 +105,7 @@ class GangPreemption:
                 # One whose node is gone uses quota, and no node.
                 if victim.pod.spec.node_name in self._cycle.snapshot.node_info_map:
                     self._cycle.snapshot.take_out(victim)
-            found = self._try(members, need, going)
+            found = self._try(members, quorum, going)
             if going and found:
                 first = next(iter(found))
                 victims = (*going, *found[first].victims)
@@ -117,25 +118,24 @@ class GangPreemption:
             snapshot.put_back_all()
 
     def _try(
-        self, members: Members, need: int, going: Sequence[PodInfo]
+        self, members: Members, quorum: Quorum, going: Sequence[PodInfo]
     ) -> dict[str, PostFilterResult]:
         snapshot = self._cycle.snapshot
         found: dict[str, PostFilterResult] = {}
-        spare = len(members) - need
         preempts = bool(going)
         gone = [*going]
         for queued, overridden in members:
-            if len(found) == need:
+            if quorum.is_met or not quorum.is_reachable:
                 break
+            if not quorum.takes(queued.uid):
+                continue
             state = CycleState()
             node = self._cycle.decide_on_snapshot(overridden, state)
             result = PostFilterResult(SUCCESS)
             if isinstance(node, Diagnosis):
                 asked = None if node.pre_filter else self._cycle.find_preemption(overridden, state)
                 if asked is None or not asked.nominated:
-                    spare -= 1
-                    if spare < 0:
-                        return {}
+                    quorum.tried(queued.uid, placed=False)
                     continue
                 preempts, node, result = True, asked.nominated, asked
             victims = self.gang_victims(result.victims, overridden.pod.spec.priority, gone)
@@ -144,7 +144,8 @@ class GangPreemption:
                 snapshot.take_out(victim)
             snapshot.assume_pod(self._cycle.info_on(queued.info, node))
             found[queued.uid] = PostFilterResult(SUCCESS, node, victims, result.cleared)
-        return found if preempts and len(found) == need else {}
+            quorum.tried(queued.uid, placed=True)
+        return found if preempts and quorum.is_met else {}
 
     def room(self, priority: int, names: Iterable[str]) -> dict[str, int]:
         """Of each resource, what nodes that take pods have free with all pods of lower priority gone."""
@@ -201,14 +202,14 @@ class GangPreemption:
             self._withdrawn(removed)
         return bool(evicting)
 
-    def _by_gang(self, pods: Iterable[PodInfo]) -> dict[Gang, int]:
-        found: dict[Gang, int] = {}
+    def _by_gang(self, pods: Iterable[PodInfo]) -> dict[Gang, list[str]]:
+        found: dict[Gang, list[str]] = {}
         for info in pods:
             gang = self._groups.of(info.pod) if info.pod.metadata.labels else None
             if info.pod.metadata.deletion_timestamp:
                 continue  # its gang does not count it
             if gang is not None and gang.group is not None:
-                found[gang] = found.get(gang, 0) + 1
+                found.setdefault(gang, []).append(info.uid)
         return found
 
     def _on_nodes(self, gang: Gang) -> list[PodInfo]:

@@ -15,6 +15,7 @@ from grange.scheduler.cycle import Assumed, Cycle
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import CycleState
 from grange.scheduler.gangs.pod_groups import Gang
+from grange.scheduler.gangs.quorum import Quorum
 from grange.scheduler.gangs.quotas import amounts, total
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queued_pods import QueuedPod
@@ -27,7 +28,7 @@ class GangAttempt:
     Attributes:
         gang: the gang.
         leader: the member that came to the head of the queue.
-        candidates: the members that may be placed, in order.
+        candidates: the members that may be placed, in order; those that are needed come first.
         need: how many of them must be placed.
     """
 
@@ -35,6 +36,10 @@ class GangAttempt:
     leader: QueuedPod
     candidates: Sequence[QueuedPod]
     need: int
+
+    def quorum(self) -> Quorum:
+        """What is needed, to be found among the candidates."""
+        return self.gang.quorum([queued.uid for queued in self.candidates])
 
     @cached_property
     def pods(self) -> list[PodInfo]:
@@ -77,12 +82,13 @@ class Transaction:
             attempt: the candidates.
             overridden: what is decided instead of each candidate's own pod.
         """
-        spare = len(attempt.candidates) - attempt.need
+        quorum = attempt.quorum()
         for queued, info in zip(attempt.candidates, overridden, strict=True):
-            if len(self.assumed) == attempt.need or spare < 0 or self.failed:
+            if quorum.is_met or not quorum.is_reachable or self.failed:
                 break
-            spare -= not self.place(queued, info)
-        return len(self.assumed) == attempt.need and not self.failed
+            if quorum.takes(queued.uid):
+                quorum.tried(queued.uid, placed=self.place(queued, info))
+        return quorum.is_met and not self.failed
 
     def place(self, queued: QueuedPod, overridden: PodInfo) -> bool:
         """Place one member; whether it has a node. Rolls back before it raises."""
