@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +19,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound, Timeout
 from grange.app.controlplane import ControlPlane
+from grange.app.node_pools import PoolSize
 from grange.app.settings import ListenAddress, Settings
 from grange.base.clock import LoopClock
 from grange.base.errors import GrangeError
@@ -283,6 +284,7 @@ def cluster(
     data_dir: Path | None = None,
     disable: Sequence[str] = (),
     environment: dict[str, str] | None = None,
+    pools: Mapping[str, int] | None = None,
 ) -> Iterator[Cluster]:
     """A real API server, scheduler, controllers and agents, for as long as the block lasts.
 
@@ -293,18 +295,23 @@ def cluster(
         data_dir: where to keep things; a temporary directory by default, removed at the end.
         disable: roles not to run: scheduler, controllers, agent.
         environment: what pods find in their environment besides their own; PATH by default.
+        pools: how many nodes each pool of whole machines has, for test sessions and leases; there
+            are as many nodes as they need.
 
     Raises:
         GrangeError: it could not start; the message has the reason.
     """
     import os
 
+    sizes = tuple(PoolSize(name, count) for name, count in (pools or {}).items())
+    nodes = max(nodes, sum(size.nodes for size in sizes))
     directory = data_dir or Path(tempfile.mkdtemp(prefix="grange-test-"))
     thread = _Thread(
         Settings(
             data_dir=directory,
             listen=ListenAddress(port=0),
             nodes=nodes,
+            pools=sizes,
             disable=frozenset(disable),
             environment=environment or {"PATH": os.environ.get("PATH", os.defpath)},
         )

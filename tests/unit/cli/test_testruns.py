@@ -11,20 +11,23 @@ import pytest
 from tests.support.controller_world import world
 from tests.unit.cli.session_player import Player, Script, refuse_first
 
-from grange.api.kinds import TESTSESSION
+from grange.api.kinds import POD, TESTSESSION
 from grange.api.meta import Document
 from grange.api.status import Forbidden, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.cli.testruns import execution, launch, queue_runner, run_plan
+from grange.cli import testsession_lookup
+from grange.cli.testruns import execution, launch, queue_runner, run_plan, session_writes
+from grange.cli.testruns.component_logs import ComponentLogs
 from grange.cli.testruns.launch import LaunchOptions
 from grange.cli.testruns.log_files import RunLogFiles
 from grange.cli.testruns.queue_runner import Concurrency, QueueRunner
 from grange.cli.testruns.run_display import PlainDisplay
 from grange.cli.testruns.run_plan import PlannedSession, PlanSettings
 from grange.cli.testruns.tracked_run import SessionRun
+from grange.cli.verbs.test import logs as logs_verb
 
 
 @pytest.fixture
@@ -251,3 +254,46 @@ def test_every_queue_needs_a_concurrency() -> None:
     with pytest.raises(click.UsageError, match="no session is in this queue"):
         queue_runner.queued(runs[:1], Concurrency(queues={"p": 1, "q": 1}))
     assert queue_runner.queued(runs, Concurrency(total=3)) == {"": runs}
+
+
+# --- sessions that were run -------------------------------------------------------------------
+
+
+async def test_rerun_is_a_fresh_session_of_the_same_test(there: Player) -> None:
+    first = planned(manifest("qps", cancel="Collect"), values={"spec.scenario": 7})
+    await launch.launch(there.connect(), first, LaunchOptions())
+    found = await testsession_lookup.find(there.connect(), "qps-abcde")
+    (again,) = run_plan.plan(run_plan.fresh([found]), PlanSettings(run="vwxyz"))
+    assert (again.name, again.test) == ("qps-vwxyz", "qps")
+    assert again.parameters == {"spec.scenario": 7}
+    assert again.document["spec"]["scenario"] == 7
+    assert "cancel" not in again.document["spec"]
+    assert "status" not in again.document
+    assert await launch.launch(there.connect(), [again], LaunchOptions()) == 0
+    both = run_plan.plan(run_plan.fresh([found, found]), PlanSettings(run="12345"))
+    assert [item.name for item in both] == ["qps-12345", "qps-r2-12345"]
+
+
+async def test_logs_are_followed_to_the_end_of_the_session(
+    there: Player, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there.scripts["qps"] = Script("Failed", log=b"one\ntwo")
+    (item,) = planned(manifest("qps"))
+    created = await session_writes.create(there.connect(), item.document)
+    sink = logs_verb.Prefixed(color=False).write
+    logs = ComponentLogs(there.connect(), created, sink)
+    assert await logs_verb.follow_to_end(there.connect(), created, logs) == 1
+    assert capsys.readouterr().out == "[driver] one\n[driver] two\n"
+
+
+async def test_logs_of_pods_that_are_gone_are_no_silence(
+    there: Player, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (item,) = planned(manifest("qps"))
+    await launch.launch(there.connect(), [item], LaunchOptions())
+    await there.client.delete(POD, "qps-abcde-driver", "default")
+    found = await testsession_lookup.find(there.connect(), "qps-abcde")
+    capsys.readouterr()
+    logs = ComponentLogs(there.connect(), found, lambda source, lines: None)
+    assert await logs_verb.print_once(there.connect(), found, logs) == 1
+    assert "its pods are gone" in capsys.readouterr().err

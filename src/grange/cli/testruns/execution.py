@@ -3,19 +3,14 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from grange.api.kinds import TESTSESSION
 from grange.api.meta import Document
 from grange.base.errors import GrangeError
-from grange.base.tasks import Nursery
-from grange.cli import testsession_lookup, testsession_view
+from grange.cli import testsession_view
 from grange.cli.session import ApiSession
-from grange.cli.testruns import session_writes
+from grange.cli.testruns import following, session_writes
 from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog
 from grange.cli.testruns.log_files import RunLogFiles
 from grange.cli.testruns.tracked_run import SessionRun
-from grange.cli.watched_object import WatchedObject
-
-_LOGS_END_S = 5.0  # pods are gone by then; a stream that is still open has no end to come
 
 
 class RunObserver(Protocol):
@@ -57,40 +52,20 @@ async def _follow(
         files.write(run, source, lines)
         observer.output(run, source, lines)
 
-    meta = created["metadata"]
-    logs = ComponentLogs(opened, created, keep)
-    subject = WatchedObject(opened, TESTSESSION, meta["name"], meta["namespace"], pods=False)
-    readers = Nursery("logs")
-    async with Nursery("session") as nursery:
-        for watch in subject.watches:
-            nursery.start(watch())
-        async with readers:
-            pods = nursery.start(logs.follow(readers))
-            while True:
-                await subject.changed(None)
-                if subject.is_known and _see(run, subject, meta["uid"], observer):
-                    break
-            pods.cancel()
-            for pod in await testsession_lookup.pods_of(opened, created):
-                logs.start(readers, pod)
-            nursery.start(_end(opened, readers))
-        nursery.cancel()
+    def see(found: Document | None) -> bool:
+        if found is None:
+            _lose(run)
+            return True
+        run.document = found
+        observer.updated(run)
+        return testsession_view.is_finished(testsession_view.view(found))
+
+    await following.follow(opened, created, ComponentLogs(opened, created, keep), see)
 
 
-def _see(run: SessionRun, subject: WatchedObject, uid: str, observer: RunObserver) -> bool:
-    """Take over what was seen last; whether nothing more is to come."""
-    found = subject.document
-    if found is None or found["metadata"]["uid"] != uid:
-        session = run.session
-        if session is not None and not testsession_view.verdict(session):
-            phase = testsession_view.phase(session).lower()
-            run.error = f"{testsession_view.label(session)}: it was deleted while {phase}"
-        return True
-    run.document = found
-    observer.updated(run)
-    return testsession_view.is_finished(testsession_view.view(found))
-
-
-async def _end(opened: ApiSession, readers: Nursery) -> None:
-    await opened.env.clock.sleep(_LOGS_END_S)
-    readers.cancel()
+def _lose(run: SessionRun) -> None:
+    """Note that the session is gone, unless its verdict is known."""
+    session = run.session
+    if session is not None and not testsession_view.verdict(session):
+        phase = testsession_view.phase(session).lower()
+        run.error = f"{testsession_view.label(session)}: it was deleted while {phase}"

@@ -25,6 +25,7 @@ PARAMETERS_ANNOTATION = "grange.dev/test-parameters"
 QUEUE_ANNOTATION = "pool"
 """Annotation of a manifest: the queue of the runner that it belongs to."""
 
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _SUFFIX = 6  # a dash and the suffix
 _USUAL_TTL_S = 7 * 24 * 3600
 _LEAST_TTL_S = 3600  # those who wait for the session have seen its end by then
@@ -112,6 +113,36 @@ def plan(documents: Sequence[Document], settings: PlanSettings) -> list[PlannedS
     return planned
 
 
+def fresh(documents: Sequence[Document]) -> list[Document]:
+    """Manifests of sessions as they were read, to run them again."""
+    found = []
+    counts: Counter[str] = Counter()
+    for document in documents:
+        meta, spec = document["metadata"], codec.clone(document["spec"])
+        labels, notes = dict(meta.get("labels") or {}), dict(meta.get("annotations") or {})
+        base = str(meta["name"]).removesuffix(f"-{labels.pop(RUN_LABEL, '')}")
+        if prefix := str(meta.get("generateName") or ""):
+            base = prefix.rstrip("-")
+        counts[base] += 1
+        spec.pop("cancel", None)
+        notes.pop(_APPLIED, None)
+        made = {"name": base if counts[base] == 1 else f"{base}-r{counts[base]}"}
+        found.append(
+            {
+                "apiVersion": TESTSESSION.api_version,
+                "kind": TESTSESSION.kind,
+                "metadata": {
+                    **made,
+                    "namespace": meta.get("namespace") or "",
+                    "labels": labels,
+                    "annotations": notes,
+                },
+                "spec": spec,
+            }
+        )
+    return found
+
+
 def _cells(
     document: Document, group: int, settings: PlanSettings
 ) -> tuple[list[PlannedSession], set[str]]:
@@ -173,7 +204,7 @@ def _session(
     meta["labels"] = {**(meta.get("labels") or {}), RUN_LABEL: settings.run}
     notes = {**(meta.get("annotations") or {})}
     notes.pop(cell_matrix.ANNOTATION, None)
-    shown = {**settings.values, **cell}
+    shown = {**_known(notes), **settings.values, **cell}
     if shown:
         notes[PARAMETERS_ANNOTATION] = msgspec.json.encode(shown).decode()
     meta["annotations"] = notes
@@ -188,6 +219,14 @@ def _session(
         group=-1 if settings.fail_fast else group,
         fail_fast=settings.fail_fast or matrix.fail_fast,
     )
+
+
+def _known(notes: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of the session that is run again; empty for a manifest."""
+    try:
+        return msgspec.json.decode(str(notes.get(PARAMETERS_ANNOTATION) or "{}"), type=dict)
+    except msgspec.MsgspecError:  # it is written by anyone who may write sessions
+        return {}
 
 
 def fitted(text: str, room: int) -> str:

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 
+from grange.api.kinds import MACHINELEASE, TESTSESSION
 from grange.cli import job_view
-from grange.cli.why import jobs, pods, replicationcontrollers
+from grange.cli.why import jobs, machineleases, pods, replicationcontrollers, testsessions
 from grange.cli.why.answer import Ask
 
 TABLE: Mapping[str, Ask] = {
     "pods": pods.ask,
     **{kind.qualified: jobs.ask for kind in job_view.KINDS},
+    MACHINELEASE.qualified: machineleases.ask,
+    TESTSESSION.qualified: testsessions.ask,
     "replicationcontrollers.grange.dev": replicationcontrollers.ask,
 }

@@ -9,6 +9,8 @@ VERBS: dict[str, Verb] = {
     "run": Verb(_DEPLOY, f"{_TEST}.run", "Run sessions to their verdicts."),
     "list": Verb(_INSPECT, f"{_TEST}.show", "List sessions with their verdicts.", "list_"),
     "status": Verb(_INSPECT, f"{_TEST}.status", "Show a session and its components."),
+    "logs": Verb(_INSPECT, f"{_TEST}.logs", "Print the logs of a session's components."),
+    "rerun": Verb(_DEPLOY, f"{_TEST}.rerun", "Run sessions again as new ones."),
     "cancel": Verb(_OPERATE, f"{_TEST}.cancel", "End sessions before their time."),
 }
 

@@ -1,0 +1,131 @@
+"""Explains a test session from the outside in: its lease, then the components that are not ready."""
+
+from grange.api import explanation
+from grange.api.kinds import MACHINELEASE, NODE
+from grange.api.kinds.machinelease import (
+    DIRTY,
+    HOLDER_ANNOTATION,
+    MACHINE_LEASE,
+    POOL_LABEL,
+    QUEUED,
+    STATE_ANNOTATION,
+    MachineLease,
+)
+from grange.api.kinds.testsession import TestSession
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.status import ApiError, NotFound
+from grange.cli import failures, readiness, testsession_view
+from grange.cli.printers import table
+from grange.cli.session import ApiSession
+from grange.cli.why import generic, owned_pods
+from grange.cli.why.answer import WhyAnswer
+
+_BEFORE = 5  # leases that are first in the queue, as far as they are shown
+
+
+async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
+    """Its phase, what its lease waits for, and why components are not ready or failed."""
+    document = await opened.document(kind, name)
+    document = {"kind": kind.kind, **document}
+    shown = testsession_view.view(document)
+    lines = [f"{kind.singular}/{name}: {readiness.ready(document).text}"]
+    answers: owned_pods.Answers = []
+    if not testsession_view.is_finished(shown):
+        lines += await _lease(opened, shown)
+        causes, answers = await owned_pods.explain(opened, document)
+        lines += causes
+    lines += component_lines(shown)
+    now = opened.env.clock.now().timestamp()
+    lines += generic.warning_lines(await failures.latest_warnings(opened, document), now)
+    if len(lines) == 1:
+        lines.append("Nothing waits.")
+    items = [explanation.document(found) for _, found in answers]
+    whole: Document = {"apiVersion": "v1", "kind": "List", "items": [document, *items]}
+    return WhyAnswer(whole, lines)
+
+
+def component_lines(session: TestSession) -> list[str]:
+    """The components that explain a bad end, or that are not ready yet."""
+    found = testsession_view.failing(session)
+    rows = [[item.name, item.node or "<none>", item.health, item.message] for item in found]
+    return ["", "Components:", *("  " + line for line in table.render(rows))] if rows else []
+
+
+async def lease_lines(opened: ApiSession, name: str, namespace: str) -> list[str]:
+    """What a lease waits for: its position, the pools with their holders, and who is before it."""
+    try:
+        document = await opened.document(MACHINELEASE, name, namespace)
+    except NotFound:
+        return ["", f"Lease ml/{name}: it does not exist yet"]
+    text = readiness.ready({"kind": MACHINELEASE.kind, **document}).text
+    lines = ["", f"Lease ml/{name}: {text}"]
+    lease = await opened.client.get(MACHINELEASE, name, namespace)
+    if (lease.status.phase or QUEUED) != QUEUED:
+        return lines
+    if lease.status.position:
+        waiting = f"  position {lease.status.position} in the queue"
+        if lease.status.expected_start:
+            waiting += f", expected to start at {lease.status.expected_start}"
+        lines.append(waiting)
+    for request in lease.spec.machines:
+        lines += await _pool_lines(opened, request.pool, request.count)
+    return [*lines, *await _earlier(opened, lease)]
+
+
+async def _lease(opened: ApiSession, session: TestSession) -> list[str]:
+    if not session.status.lease:
+        return []
+    try:
+        return await lease_lines(opened, session.status.lease, session.metadata.namespace)
+    except ApiError as error:  # the user may not read leases or nodes
+        return ["", f"Lease ml/{session.status.lease}: {error.message}"]
+
+
+async def _pool_lines(opened: ApiSession, pool: str, count: int) -> list[str]:
+    nodes = await opened.listed(NODE, "", selector=f"{POOL_LABEL}={pool}")
+    holders: dict[str, int] = {}
+    free, unusable, dirty = 0, 0, 0
+    for node in nodes:
+        meta = node["metadata"]
+        notes = meta.get("annotations") or {}
+        if MACHINE_LEASE in (meta.get("labels") or {}):
+            if notes.get(STATE_ANNOTATION) == DIRTY:
+                dirty += 1
+            holder = str(notes.get(HOLDER_ANNOTATION) or "unknown")
+            holders[holder] = holders.get(holder, 0) + 1
+        elif _is_usable(node):
+            free += 1
+        else:
+            unusable += 1
+    lines = [f"  pool {pool}: {count} wanted, {free} of {len(nodes)} free"]
+    lines += [f"    {number} held by {holder}" for holder, number in holders.items()]
+    if dirty:
+        lines.append(f"    {dirty} of these are released and not clean yet")
+    if unusable:
+        lines.append(f"    {unusable} cordoned or not ready")
+    return lines
+
+
+def _is_usable(node: Document) -> bool:
+    cordoned = (node.get("spec") or {}).get("unschedulable")
+    return readiness.is_ready(node) and not cordoned
+
+
+async def _earlier(opened: ApiSession, lease: MachineLease) -> list[str]:
+    """Who is before it in the queue, the first ones."""
+    found = [
+        item
+        for item in (await opened.client.list(MACHINELEASE)).items
+        if 0 < item.status.position < lease.status.position
+    ]
+    found.sort(key=lambda item: item.status.position)
+    lines = []
+    for item in found[:_BEFORE]:
+        asked = ", ".join(f"{need.count} of {need.pool}" for need in item.spec.machines)
+        holder = item.spec.holder
+        who = f"{holder.kind} {holder.name}".strip() or f"ml/{item.metadata.name}"
+        lines.append(f"    {item.status.position}. {item.metadata.namespace}: {who} ({asked})")
+    if len(found) > _BEFORE:
+        lines.append(f"    and {len(found) - _BEFORE} more")
+    return ["  before it:", *lines] if lines else []

@@ -1,0 +1,100 @@
+"""``grange why`` about test sessions and leases: queue, pools with their holders, components."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from tests.support.controller_world import World, world
+from tests.unit.cli.sessions import session
+
+from grange.api.kinds import MACHINELEASE, NODE, TESTSESSION
+from grange.api.kinds.machinelease import HOLDER_ANNOTATION, MACHINE_LEASE, STATE_ANNOTATION
+from grange.api.meta import Document
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.cli.why import TABLE
+
+
+@pytest.fixture
+async def there(clock: Clock, rng: Stream, log: Logger) -> AsyncGenerator[World, None]:
+    async with world(clock, rng, log, hands=False) as made:
+        yield made
+
+
+async def lease(there: World, name: str, **status: Any) -> None:
+    spec: Document = {
+        "machines": [{"pool": "workers", "count": 2}],
+        "holder": {"kind": "TestSession", "name": name.removesuffix("-0")},
+    }
+    await there.client.create(MACHINELEASE, {"metadata": {"name": name}, "spec": spec}, "default")
+    patch = {"status": status}
+    await there.client.patch(MACHINELEASE, name, "default", patch=patch, subresource="status")
+
+
+async def add_session(there: World, name: str, **status: Any) -> None:
+    document: Document = {"metadata": {"name": name}, "spec": {"driver": {"command": ["true"]}}}
+    await there.client.create(TESTSESSION, document, "default")
+    patch = {"status": status}
+    await there.client.patch(TESTSESSION, name, "default", patch=patch, subresource="status")
+
+
+async def hold(there: World, node: str, holder: str, state: str = "Leased") -> None:
+    notes = {HOLDER_ANNOTATION: holder, STATE_ANNOTATION: state}
+    patch = {"metadata": {"labels": {MACHINE_LEASE: "uid"}, "annotations": notes}}
+    await there.client.patch(NODE, node, patch=patch)
+
+
+async def why(there: World, kind: Any, name: str) -> list[str]:
+    answer = await TABLE[kind.qualified](session(there), kind, name)
+    return [" ".join(line.split()) for line in answer.lines]
+
+
+async def test_waiting_session_names_pools_and_holders(there: World) -> None:
+    for at in range(4):
+        await there.add_node(f"n{at}", labels={"pool": "workers"}, ready=at != 3)
+    await hold(there, "n0", "TestSession default/old")
+    await hold(there, "n1", "TestSession default/older", "Dirty")
+    await lease(there, "first-0", phase="Queued", position=1)
+    await lease(there, "qps-0", phase="Queued", position=2, message="1 of 2 workers free")
+    await add_session(there, "qps", phase="Queued", lease="qps-0", position=2)
+    assert await why(there, TESTSESSION, "qps") == [
+        "testsession/qps: queued: position 2",
+        "",
+        "Lease ml/qps-0: queued: 1 of 2 workers free",
+        "position 2 in the queue",
+        "pool workers: 2 wanted, 1 of 4 free",
+        "1 held by TestSession default/old",
+        "1 held by TestSession default/older",
+        "1 of these are released and not clean yet",
+        "1 cordoned or not ready",
+        "before it:",
+        "1. default: TestSession first (2 of workers)",
+    ]
+    assert (await why(there, MACHINELEASE, "qps-0"))[0].startswith("Lease ml/qps-0: queued")
+
+
+async def test_granted_lease_explains_no_pools(there: World) -> None:
+    await lease(there, "qps-0", phase="Granted")
+    found = [{"name": "server", "health": "NotReady", "message": "image does not exist"}]
+    await add_session(there, "qps", phase="Provisioning", lease="qps-0", components=found)
+    lines = await why(there, TESTSESSION, "qps")
+    assert lines[2:4] == ["Lease ml/qps-0: granted", ""]
+    assert "server <none> NotReady image does not exist" in lines
+
+
+async def test_lease_that_does_not_exist_yet_is_no_error(there: World) -> None:
+    await add_session(there, "qps", phase="Queued", lease="qps-0")
+    assert "Lease ml/qps-0: it does not exist yet" in await why(there, TESTSESSION, "qps")
+
+
+async def test_ended_session_shows_what_failed(there: World) -> None:
+    components = [{"name": "driver", "node": "n1", "health": "Failed", "message": "exit code 3"}]
+    status: Document = {"phase": "Failed", "verdict": "Failed", "reason": "TestFailed"}
+    await add_session(there, "qps", components=components, lease="qps-0", **status)
+    assert await why(there, TESTSESSION, "qps") == [
+        "testsession/qps: failed: TestFailed",
+        "",
+        "Components:",
+        "driver n1 Failed exit code 3",
+    ]
