@@ -60,7 +60,7 @@ async def evict(world: World, draw: Stream, seconds: float, granted: list[str]) 
             granted.append(name)
 
 
-@pytest.mark.seeds(4)
+@pytest.mark.seeds(2)
 @pytest.mark.parametrize("budget", [{"minAvailable": MINIMUM}, {}], ids=["budget", "none"])
 @pytest.mark.parametrize("placement", ["OnePerNode", "Packed"])
 async def test_rollouts_and_evictions_keep_both_minimums(

@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 
-import pytest
 from tests.support.farm_fixtures import NAMESPACE, Hand, OneWriter, create, join
 
 from grange.api.kinds import LEASE, REPLICATIONCONTROLLER
@@ -45,12 +44,10 @@ def members(world: World, rng: Stream, names: str, selectors: dict[str, str]) ->
     ]
 
 
-@pytest.mark.seeds(8)
 async def test_farm_survives_an_unlucky_week(seed: int, log: Logger) -> None:
     await survive(seed, log, "abc")
 
 
-@pytest.mark.seeds(8)
 async def test_farm_of_stubborn_and_picky_members_survives_it(seed: int, log: Logger) -> None:
     """Passes that write when they are cancelled; two kinds of objects, and who wants which."""
     await survive(seed, log, "abcd", stubborn=True, selectors={"b": "tier=x", "c": "tier=x"})

@@ -38,7 +38,7 @@ async def updated(world: World, version: int) -> int:
     return sum(pod.metadata.labels["version"] == str(version) for pod in live)
 
 
-@pytest.mark.seeds(5)
+@pytest.mark.seeds(3)
 async def test_outage_in_a_rollout_ends_with_the_server(seed: int, log: Logger) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)
     judge = MinimumIsKept(clock)

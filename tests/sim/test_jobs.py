@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import pytest
 from tests.sim.job_judges import LABELS, TERMINAL, IndexesRunOnce, JobsAreCounted
 from tests.sim.test_farm import skewed
 from tests.sim.test_replication import BAD_NETWORK, crashes
@@ -276,7 +275,6 @@ def _owner(jobs: Mapping[str, GangJob], item: Resource) -> GangJob | None:
     return None if reference is None else jobs.get(reference.uid)
 
 
-@pytest.mark.seeds(8)
 async def test_jobs_survive_an_unlucky_week(seed: int, log: Logger, records: Records) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)
     counted = JobsAreCounted()

@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 
 import msgspec
-import pytest
 from tests.sim.lateness import late_writes
 from tests.sim.test_farm import skewed
 from tests.sim.test_replication import BAD_NETWORK, crashes
@@ -189,7 +188,6 @@ def wishes(world: World, draw: Stream) -> list[Disturbance]:
     return [relabel, relabel, relabel, drain, lose_owner, lose_owner]
 
 
-@pytest.mark.seeds(8)
 async def test_members_move_and_roll_services_and_none_is_ever_short(
     seed: int, log: Logger, records: Records
 ) -> None:

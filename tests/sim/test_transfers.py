@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
-import pytest
 from tests.sim.lateness import late_writes
 from tests.sim.test_replication import BAD_NETWORK, crashes, kept, service
 
@@ -78,7 +77,6 @@ async def nothing_lost(world: World, pool: SimulatedPool) -> bool:
     return {name for name, holder in (await pool.holders()).items() if holder} <= used
 
 
-@pytest.mark.seeds(8)
 async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
     seed: int, log: Logger, records: Records
 ) -> None:
