@@ -257,6 +257,12 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
         ),
         Figure("jobs_rest_percent", "10,000 finished jobs at rest, of one core", "%", 1.0),
     ),
+    "sessions": (
+        Figure("decision_ms", "CPU of a decision, 1,000 leases wait for 10 pools of 50", "ms", 1.0),
+        Figure("decision_p99_ms", "the same, p99", "ms"),
+        Figure("outlook_ms", "CPU to find position, reason and start of all that wait", "ms"),
+        Figure("busy_percent", "machines that are granted meanwhile", "%", 95, at_most=False),
+    ),
     "api": (
         Figure("check_us", "schema check of a 1.4 KB pod", "µs"),
         Figure("create_path_us", "decode, defaults, checks and encoding of it", "µs"),

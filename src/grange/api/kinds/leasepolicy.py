@@ -28,11 +28,12 @@ class LeasePolicySpec(View, frozen=True):
         order: ``Backfill``: a later lease goes first if that does not delay the first blocked one
             beyond its estimate. ``StrictFIFO``: none goes before a blocked one of its pools.
             ``FirstFit``: whatever fits goes.
-        aging_seconds: a lease that waits for so long lets nothing go before it any more.
+        aging_seconds: a lease that waits for so long goes before others of its priority, and lets
+            nothing go before it that could delay it.
         paused: nothing more is granted.
         draining_pools: of these nothing more is granted.
         max_granted: leases that are granted at a time; None: no limit.
-        namespace_weights: shares of namespaces that wait for the same pools; 1 where not named.
+        namespace_weights: shares of the granted machines that namespaces get; 1 where not named.
         semaphores: named limits: how many leases that name one may be granted at a time.
         default_pools: pool of a component of a TestSession that names none, by role.
     """
@@ -101,7 +102,8 @@ LEASEPOLICY = KindInfo(
                 default=BACKFILL,
             ),
             "agingSeconds": schema_builder.whole(
-                "A lease that waits for so long lets nothing go before it any more.",
+                "A lease that waits for so long goes before others of its priority, and lets nothing "
+                "go before it that could delay it.",
                 default=600,
                 **{schema_builder.RULED: {"minimum": 0}},
             ),
@@ -117,7 +119,7 @@ LEASEPOLICY = KindInfo(
             ),
             "namespaceWeights": {
                 "type": "object",
-                "description": "Shares of namespaces that wait for the same pools; 1 by default.",
+                "description": "Shares of the granted machines that namespaces get; 1 by default.",
                 "additionalProperties": _COUNTS,
             },
             "semaphores": {

@@ -1,0 +1,183 @@
+"""Whether a waiting lease may be granted now, given those before it in the queue.
+
+The first lease of a pool that does not fit is protected: later leases may use machines of the pool
+only if they are expected to end before it can start, or use what it will leave over. That is EASY
+backfilling (D. Lifka, The ANL/IBM SP scheduling system, 1995) for several pools. Where the end of a
+grant is unknown so is the start of who waits for it, and nothing can be held back for it; once that
+lease has waited for long, nothing passes it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Protocol
+
+from grange.api.kinds.leasepolicy import BACKFILL, STRICT, LeasePolicySpec
+from grange.placement.lease_model import (
+    BLOCKED_BY_HEAD,
+    POOL_AVAILABILITY,
+    POOL_CAPACITY,
+    POOL_DRAINING,
+    POOL_UNKNOWN,
+    SEMAPHORE,
+    Blocked,
+    LeaseRequest,
+    MachineCounts,
+    is_aged,
+)
+
+
+class LeaseLine(Protocol):
+    """The queue, as far as it decides who is protected."""
+
+    def first(
+        self, pool: str, before: LeaseRequest, where: Callable[[LeaseRequest], bool]
+    ) -> LeaseRequest | None:
+        """The first request for the pool that comes before another one and that is so."""
+
+
+class LeasePlanner:
+    """One walk over the queue: judges leases and counts what it lets through.
+
+    Args:
+        policy: the rules.
+        pools: machines by pool.
+        semaphores: how many grants take each.
+        ends: of a pool, when grants are expected to end and how many machines each has.
+        line: the queue without what was let through.
+        now: seconds.
+
+    Attributes:
+        free: machines that are left, by pool.
+    """
+
+    def __init__(
+        self,
+        policy: LeasePolicySpec,
+        pools: Mapping[str, MachineCounts],
+        semaphores: Mapping[str, int],
+        ends: Callable[[str], Sequence[tuple[float, int]]],
+        line: LeaseLine,
+        now: float,
+    ) -> None:
+        self.free: dict[str, int] = {
+            name: 0 if name in policy.draining_pools else counts.free
+            for name, counts in pools.items()
+        }
+        self._policy = policy
+        self._pools = pools
+        self._semaphores = dict(semaphores)
+        self._ends = ends
+        self._line = line
+        self._now = now
+        self._taken: dict[str, list[tuple[float, int]]] = {}
+        # Whom leases of a pool must not delay, from when on, and what it leaves over then.
+        self._protected: dict[str, tuple[LeaseRequest, float, float]] = {}
+
+    def judge(self, request: LeaseRequest) -> Blocked | None:
+        """Why the lease is not granted; None if it is, and then its machines are taken.
+
+        Those before it must have been judged, as far as they fit.
+        """
+        blocked = self._lacks(request) or self._passes(request)
+        if blocked is None:
+            self._take(request)
+        return blocked
+
+    def fits(self, request: LeaseRequest) -> bool:
+        """Whether so many machines are free."""
+        free = self.free
+        return all(count <= free.get(pool, 0) for pool, count in request.need)
+
+    def _lacks(self, request: LeaseRequest) -> Blocked | None:
+        """What the lease waits for, if it is not another waiting lease."""
+        if self.fits(request) and not request.semaphores:
+            return None
+        if (blocked := self._held_back(request)) is not None:
+            return blocked
+        for pool, count in sorted(request.need):
+            if count > self.free[pool]:
+                return Blocked(POOL_AVAILABILITY, pool)
+        return None
+
+    def _held_back(self, request: LeaseRequest) -> Blocked | None:
+        """What the lease waits for, if machines that are in use would not help it."""
+        need, pools = request.need, self._pools
+        for pool, _ in need:
+            if pool not in pools:
+                return Blocked(POOL_UNKNOWN, pool)
+        for pool, count in sorted(need):
+            if count > pools[pool].usable:
+                return Blocked(POOL_CAPACITY, pool)
+        for pool, _ in need:
+            if pool in self._policy.draining_pools:
+                return Blocked(POOL_DRAINING, pool)
+        for name in request.semaphores:
+            limit = self._policy.semaphores.get(name)
+            if limit is not None and self._semaphores.get(name, 0) >= limit:
+                return Blocked(SEMAPHORE, name)
+        return None
+
+    def _passes(self, request: LeaseRequest) -> Blocked | None:
+        """The earlier lease that this one would delay."""
+        end = self._end(request)
+        for pool, count in request.need:
+            found = self._protected.get(pool)
+            if found is None:
+                head = self._line.first(pool, request, self._is_protected)
+                if head is None:
+                    continue
+                start = self._start(head)
+                found = head, start, self._left(pool, head, start)
+                self._protected[pool] = found
+            head, start, left = found
+            if end > start and count > left:
+                return Blocked(BLOCKED_BY_HEAD, pool, head.uid)
+        return None
+
+    def _is_protected(self, request: LeaseRequest) -> bool:
+        blocked = self._held_back(request)
+        if self._policy.order == STRICT:
+            return blocked is None or blocked.reason == SEMAPHORE
+        return blocked is None and not self.fits(request)
+
+    def _take(self, request: LeaseRequest) -> None:
+        self._protected.clear()
+        end = self._end(request)
+        for pool, count in request.need:
+            self.free[pool] -= count
+            self._taken.setdefault(pool, []).append((end, count))
+        for name in request.semaphores:
+            self._semaphores[name] = self._semaphores.get(name, 0) + 1
+
+    def _end(self, request: LeaseRequest) -> float:
+        return inf if request.expected_s is None else self._now + request.expected_s
+
+    def _start(self, head: LeaseRequest) -> float:
+        """When a protected lease can start, after which nothing may have its machines."""
+        if self._policy.order == STRICT:
+            return -inf
+        aged = is_aged(head, self._policy, self._now)
+        if self._policy.order != BACKFILL:
+            return -inf if aged else inf
+        start = max(self._free_from(pool, count) for pool, count in head.need)
+        return -inf if aged and start == inf else start
+
+    def _left(self, pool: str, head: LeaseRequest, start: float) -> int:
+        """How many machines of a pool the protected lease leaves over when it starts."""
+        if start == -inf:
+            return 0
+        released = sum(count for end, count in self._all_ends(pool) if end <= start)
+        return self.free[pool] + released - dict(head.need)[pool]
+
+    def _free_from(self, pool: str, count: int) -> float:
+        free = self.free[pool]
+        if free >= count:
+            return self._now
+        for end, released in sorted(self._all_ends(pool)):
+            free += released
+            if free >= count:
+                return end
+        return inf
+
+    def _all_ends(self, pool: str) -> list[tuple[float, int]]:
+        return [*self._ends(pool), *self._taken.get(pool, [])]

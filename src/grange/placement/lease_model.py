@@ -1,0 +1,107 @@
+"""What decides about machine leases: requests, grants, machines, and why a request is blocked."""
+
+from dataclasses import dataclass
+from math import inf
+
+from grange.api.kinds.leasepolicy import LeasePolicySpec
+
+POOL_UNKNOWN = "PoolUnknown"
+POOL_CAPACITY = "PoolCapacity"
+POOL_AVAILABILITY = "PoolAvailability"
+POOL_DRAINING = "PoolDraining"
+SEMAPHORE = "Semaphore"
+PAUSED = "Paused"
+CONCURRENCY = "Concurrency"
+BLOCKED_BY_HEAD = "BlockedByHead"
+
+_OVERDUE_SHARE = 0.1  # what has lasted longer than expected lasts so much longer still
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRequest:
+    """A lease that waits.
+
+    Attributes:
+        uid: of the lease.
+        namespace: whose share counts.
+        need: machines by pool, in the order of the lease; each pool once.
+        priority: higher ones go first.
+        created: when, in seconds.
+        semaphores: limits of which it takes one each.
+        expected_s: how long it will have the machines; None where nothing is known.
+        holder: for whom, for people.
+    """
+
+    uid: str
+    namespace: str
+    need: tuple[tuple[str, int], ...]
+    priority: int = 0
+    created: float = 0.0
+    semaphores: tuple[str, ...] = ()
+    expected_s: float | None = None
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGrant:
+    """A lease that has machines.
+
+    Attributes:
+        uid: of the lease.
+        namespace: whose share counts.
+        held: machines by pool.
+        semaphores: limits of which it has taken one each.
+        started: when it was granted, in seconds.
+        expected_s: how long it was expected to last; None where nothing is known.
+        holder: for whom, for people.
+    """
+
+    uid: str
+    namespace: str
+    held: tuple[tuple[str, int], ...]
+    semaphores: tuple[str, ...] = ()
+    started: float = 0.0
+    expected_s: float | None = None
+    holder: str = ""
+
+    def end(self, now: float) -> float:
+        """When it is expected to end; infinite where nothing is known."""
+        if self.expected_s is None:
+            return inf
+        end = self.started + self.expected_s
+        return end if end > now else now + _OVERDUE_SHARE * (now - self.started)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCounts:
+    """Machines of a pool.
+
+    Attributes:
+        free: can be granted now.
+        usable: ready and not cordoned, whoever has them.
+        total: all that bear the pool's label.
+    """
+
+    free: int
+    usable: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Why a lease is not granted.
+
+    Attributes:
+        reason: one word.
+        what: the pool or semaphore that it waits for.
+        by: uid of the lease that it must not pass.
+    """
+
+    reason: str
+    what: str = ""
+    by: str = ""
+
+
+def is_aged(request: LeaseRequest, policy: LeasePolicySpec, now: float) -> bool:
+    """Whether a lease has waited for so long that nothing that could delay it may pass it."""
+    return now - request.created >= policy.aging_seconds

@@ -1,0 +1,155 @@
+"""What the queue shows of a lease that waits: its place, why it waits, and when it may start.
+
+The expected start is that of a queue in which nobody passes anybody: backfilling makes it earlier,
+leases that last longer than expected make it later.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import inf
+
+from grange.placement import lease_model as model
+from grange.placement.lease_model import Blocked, LeaseRequest
+from grange.placement.lease_queue import LeaseQueue
+
+_HOLDERS = 3
+_CLAIMING = Blocked("")
+_NO_ESTIMATE = frozenset(
+    {
+        model.PAUSED,
+        model.POOL_DRAINING,
+        model.POOL_UNKNOWN,
+        model.POOL_CAPACITY,
+        model.SEMAPHORE,
+        model.CONCURRENCY,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOutlook:
+    """How a lease waits.
+
+    Attributes:
+        request: of the lease.
+        position: in the queue, from 1.
+        reason: one word; empty if it is about to be granted.
+        message: the same for people.
+        expected_start: seconds; None where nothing can be estimated.
+    """
+
+    request: LeaseRequest
+    position: int
+    reason: str
+    message: str
+    expected_start: float | None
+
+
+def outlooks(queue: LeaseQueue, now: float) -> Iterator[LeaseOutlook]:
+    """All leases that wait, in the order of the queue."""
+    reasons: dict[str, Blocked] = {}
+    decision = queue.decide(now, whole=True)
+    granted = {request.uid for request in decision.granted}
+    for uid, blocked in decision.blocked.items():
+        for like in queue.classmates(uid):
+            if like not in granted:
+                reasons[like] = blocked
+    starts = _Starts(queue, now)
+    holders: dict[str, str] = {}
+    for position, request in enumerate(queue.in_order(now), start=1):
+        why = reasons.get(request.uid, _CLAIMING)
+        start = None if why.reason in _NO_ESTIMATE else starts.start(request)
+        text = message(queue, request, why, holders)
+        yield LeaseOutlook(request, position, why.reason, text, start)
+
+
+def message(
+    queue: LeaseQueue, request: LeaseRequest, blocked: Blocked, holders: dict[str, str]
+) -> str:
+    """Why a request waits, with pool, asked, free, capacity and holders where these matter.
+
+    Args:
+        queue: where.
+        request: which.
+        blocked: why.
+        holders: who has the machines of pools, as text; filled as needed.
+    """
+    what, asked = blocked.what, dict(request.need).get(blocked.what, 0)
+    counts = queue.pools.get(what)
+    text = "machines are being claimed"
+    match blocked.reason:
+        case model.POOL_AVAILABILITY if counts is not None:
+            if what not in holders:
+                holders[what] = _held_by(queue, what)
+            text = (
+                f"pool {what} has {counts.free} of {counts.usable} machines free and {asked} "
+                f"are requested{holders[what]}"
+            )
+        case model.POOL_CAPACITY if counts is not None:
+            text = (
+                f"pool {what} has {counts.usable} usable machines ({counts.total} in all) and "
+                f"{asked} are requested; uncordon or repair nodes"
+            )
+        case model.POOL_UNKNOWN:
+            text = unknown_pool(what)
+        case model.POOL_DRAINING:
+            text = f"pool {what} is being drained by the LeasePolicy"
+        case model.SEMAPHORE:
+            limit, taken = queue.policy.semaphores.get(what, 0), queue.semaphores.get(what, 0)
+            text = f"semaphore {what} is taken {taken} of {limit} times"
+        case model.CONCURRENCY:
+            text = f"{len(queue.granted)} leases are granted, as many as maxGranted allows"
+        case model.PAUSED:
+            text = "the queue is paused by the LeasePolicy"
+        case model.BLOCKED_BY_HEAD:
+            ahead = queue.waiting.get(blocked.by)
+            who = (ahead.holder or ahead.uid) if ahead is not None else "an earlier lease"
+            text = f"machines of pool {what} are kept for {who}, which is before it in the queue"
+    return text
+
+
+def unknown_pool(pool: str) -> str:
+    """That no machine is in a pool."""
+    return f'no machine has the label pool="{pool}"; label nodes or name another pool'
+
+
+def _held_by(queue: LeaseQueue, pool: str) -> str:
+    held = [f"{grant.holder or grant.uid} ({count})" for grant, count in queue.holders(pool)]
+    if not held:
+        return ""
+    more = f" and {len(held) - _HOLDERS} more" if len(held) > _HOLDERS else ""
+    return f"; held by {', '.join(held[:_HOLDERS])}{more}"
+
+
+class _Starts:
+    """When machines of pools are expected to be free, as requests take them in turn."""
+
+    def __init__(self, queue: LeaseQueue, now: float) -> None:
+        self._queue, self._now = queue, now
+        self._machines: dict[str, list[float]] = {}
+
+    def start(self, request: LeaseRequest) -> float | None:
+        """The request is next: when it is expected to start; None where nothing is known."""
+        taken = {pool: self._take(pool, count) for pool, count in request.need}
+        start = max((times[-1] for times in taken.values()), default=self._now)
+        duration = inf if request.expected_s is None else request.expected_s
+        for pool, times in taken.items():
+            for _ in times:
+                heappush(self._machines[pool], start + duration)
+        return start if start < inf else None
+
+    def _take(self, pool: str, count: int) -> list[float]:
+        """The times when the next machines are free; infinite for those that are missing."""
+        machines = self._machines.get(pool)
+        if machines is None:
+            machines = self._machines[pool] = self._known(pool)
+        return [heappop(machines) if machines else inf for _ in range(count)]
+
+    def _known(self, pool: str) -> list[float]:
+        counts = self._queue.pools.get(pool)
+        free = counts.free if counts is not None else 0
+        times = [self._now] * free
+        for end, held in self._queue.ends(pool, self._now):
+            times += [end] * held
+        return sorted(times)

@@ -1,0 +1,414 @@
+"""The queue of machine leases: who waits, who has machines, and who is granted next.
+
+Theory of operation. The queue is sorted by priority, then leases that have waited for long, then the
+weighted share of all granted machines that their namespace has, then age. Waiting leases that are
+alike in everything that decides (namespace, priority, machines, semaphores, expected duration) are one
+class: when the oldest of a class is blocked, so are the others. Classes are kept by the pool of which
+they need most machines, and a decision looks only at those that this pool has enough free machines
+for: its cost does not depend on how many leases wait for busy pools.
+
+Pure: callers report what is (``put``, ``hold``, ``set_pool``), ask, and report what they did.
+"""
+
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from heapq import heappop, heappush
+from math import inf
+from typing import TypeVar
+
+from grange.api.kinds.leasepolicy import LeasePolicySpec
+from grange.placement.lease_backfill import LeasePlanner
+from grange.placement.lease_model import (
+    CONCURRENCY,
+    PAUSED,
+    Blocked,
+    LeaseGrant,
+    LeaseRequest,
+    MachineCounts,
+)
+
+OrderKey = tuple[int, int, float, float, int]
+_Alike = tuple[str, int, tuple[tuple[str, int], ...], tuple[str, ...], float | None]
+_Place = tuple[int, float, int, str]
+_Shares = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseDecision:
+    """What a walk over the queue found.
+
+    Attributes:
+        granted: requests to grant now, in order.
+        blocked: why others wait, by uid of the oldest request of each class that was looked at.
+    """
+
+    granted: tuple[LeaseRequest, ...]
+    blocked: Mapping[str, Blocked]
+
+
+class LeaseQueue:
+    """Waiting and granted leases, pools and policy.
+
+    Attributes:
+        policy: the rules; may be replaced at any time.
+        judged: how many classes were looked at since the start.
+    """
+
+    def __init__(self, policy: LeasePolicySpec | None = None) -> None:
+        self.policy = policy or LeasePolicySpec()
+        self.judged = 0
+        self._waiting: dict[str, LeaseRequest] = {}
+        self._numbers: dict[str, int] = {}
+        self._count = 0
+        self._classes: dict[_Alike, list[_Place]] = {}
+        self._by_need: defaultdict[str, defaultdict[int, dict[_Alike, None]]] = defaultdict(
+            lambda: defaultdict(dict)
+        )
+        self._lines: defaultdict[str, list[_Place]] = defaultdict(list)
+        self._pool_lines: defaultdict[str, defaultdict[str, list[_Place]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        self._sizes: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self._granted: dict[str, LeaseGrant] = {}
+        self._holders: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self._shares: Counter[str] = Counter()
+        self._semaphores: Counter[str] = Counter()
+        self._pools: dict[str, MachineCounts] = {}
+
+    # --- what is ------------------------------------------------------------------------------
+
+    def put(self, request: LeaseRequest) -> None:
+        """A lease waits, or does so with other values; one that had a place keeps it."""
+        known = self._waiting.get(request.uid)
+        if known == request:
+            return
+        if known is not None:
+            self._drop(known)
+        if request.uid not in self._numbers:
+            self._count += 1
+            self._numbers[request.uid] = self._count
+        self._waiting[request.uid] = request
+        alike, place = _alike(request), self._place(request)
+        insort(self._classes.setdefault(alike, []), place)
+        insort(self._lines[request.namespace], place)
+        pool, most = _most(request)
+        self._by_need[pool][most][alike] = None
+        for pool, count in request.need:
+            insort(self._pool_lines[pool][request.namespace], place)
+            self._sizes[pool][count] += 1
+
+    def remove(self, uid: str) -> None:
+        """A lease does not wait any more, and has no machines."""
+        self.release(uid)
+        if (known := self._waiting.pop(uid, None)) is not None:
+            self._drop(known)
+        self._numbers.pop(uid, None)
+
+    def hold(self, grant: LeaseGrant) -> None:
+        """A lease has machines, or is being given them: it does not wait."""
+        if self._granted.get(grant.uid) == grant:
+            return
+        self.release(grant.uid)
+        if (known := self._waiting.pop(grant.uid, None)) is not None:
+            self._drop(known)
+        self._granted[grant.uid] = grant
+        self._count_grant(grant, 1)
+
+    def release(self, uid: str) -> None:
+        """A lease has no machines any more."""
+        if (grant := self._granted.pop(uid, None)) is not None:
+            self._count_grant(grant, -1)
+
+    def set_pool(self, name: str, counts: MachineCounts | None) -> bool:
+        """A pool has so many machines, or is gone; whether that changes anything."""
+        if self._pools.get(name) == counts:
+            return False
+        if counts is None:
+            self._pools.pop(name, None)
+        else:
+            self._pools[name] = counts
+        return True
+
+    # --- what is asked ------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> Mapping[str, LeaseRequest]:
+        """Requests that wait, by uid."""
+        return self._waiting
+
+    @property
+    def granted(self) -> Mapping[str, LeaseGrant]:
+        """Grants, by uid."""
+        return self._granted
+
+    @property
+    def pools(self) -> Mapping[str, MachineCounts]:
+        """Pools by name."""
+        return self._pools
+
+    @property
+    def semaphores(self) -> Mapping[str, int]:
+        """How many grants take each semaphore."""
+        return self._semaphores
+
+    def holders(self, pool: str) -> list[tuple[LeaseGrant, int]]:
+        """Who has how many machines of a pool, most first."""
+        found = [(self._granted[uid], count) for uid, count in self._holders[pool].items()]
+        return sorted(found, key=lambda item: (-item[1], item[0].holder, item[0].uid))
+
+    def ends(self, pool: str, now: float) -> list[tuple[float, int]]:
+        """When the grants of a pool are expected to end, and how many machines each has."""
+        held = self._holders.get(pool) or {}
+        return [(self._granted[uid].end(now), count) for uid, count in held.items()]
+
+    def queue_length(self) -> dict[str, int]:
+        """Requests that wait, by pool."""
+        return {pool: sizes.total() for pool, sizes in self._sizes.items()}
+
+    def impossible(self) -> list[tuple[LeaseRequest, str, int | None]]:
+        """Requests that no machine of a pool could ever be granted to: request, pool and its size.
+
+        The size is None where the pool is unknown. Unknown pools come first, in the order of the
+        request, then those that are too small, by name.
+        """
+        found: dict[str, tuple[LeaseRequest, str, int | None]] = {}
+        for pool, sizes in self._sizes.items():
+            counts = self._pools.get(pool)
+            total = counts.total if counts is not None else 0
+            if not sizes or max(sizes) <= total:
+                continue
+            for line in self._pool_lines[pool].values():
+                for *_, uid in line:
+                    if dict(self._waiting[uid].need)[pool] > total:
+                        found.setdefault(uid, self._fault(self._waiting[uid]))
+        return [found[uid] for uid in sorted(found, key=self._numbers.__getitem__)]
+
+    def decide(self, now: float, *, whole: bool = False) -> LeaseDecision:
+        """Who is granted now; nothing is changed.
+
+        Args:
+            now: seconds of the wall clock, as in requests and grants.
+            whole: look at every class, for the reason why it waits.
+        """
+        policy = self.policy
+        room = inf if policy.max_granted is None else policy.max_granted - len(self._granted)
+        if policy.paused or room <= 0:
+            why = Blocked(PAUSED if policy.paused else CONCURRENCY)
+            blocked = dict.fromkeys((line[0][3] for line in self._classes.values()), why)
+            return LeaseDecision((), blocked if whole else {})
+        walk = _Walk(self, now)
+        ends = partial(self.ends, now=now)
+        planner = LeasePlanner(policy, self._pools, self._semaphores, ends, walk, now)
+        granted: list[LeaseRequest] = []
+        reasons: dict[str, Blocked] = {}
+        needs = self._fitting(planner)
+        for alike in [*self._classes] if whole else self._candidates(planner, needs):
+            walk.push(alike, 0)
+        for request in walk:
+            if not whole and (room <= 0 or not needs):
+                break
+            self.judged += 1
+            why_not = Blocked(CONCURRENCY) if room <= 0 else planner.judge(request)
+            if why_not is not None:
+                reasons[request.uid] = why_not
+                continue
+            granted.append(request)
+            room -= 1
+            walk.grant(request)
+            needs = [(pool, most) for pool, most in needs if most <= planner.free[pool]]
+        return LeaseDecision(tuple(granted), reasons)
+
+    def share(self, namespace: str, shares: _Shares) -> float:
+        """The weighted share of a namespace, given how many machines each has."""
+        weight = max(1, self.policy.namespace_weights.get(namespace, 1))
+        return shares.get(namespace, 0) / weight
+
+    def in_order(self, now: float) -> Iterator[LeaseRequest]:
+        """All that wait, in the order in which they would be granted if every one fitted.
+
+        Shares count what those before would have then.
+        """
+        shares, youngest = self._shares.copy(), now - self.policy.aging_seconds
+        heads: list[tuple[OrderKey, str, int]] = []
+
+        def enter(namespace: str, index: int) -> None:
+            line = self._lines[namespace]
+            if index < len(line):
+                key = _key(line[index], self.share(namespace, shares), youngest)
+                heappush(heads, (key, namespace, index))
+
+        for namespace in self._lines:
+            enter(namespace, 0)
+        while heads:
+            _, namespace, index = heappop(heads)
+            request = self._waiting[self._lines[namespace][index][3]]
+            shares[namespace] += sum(count for _, count in request.need)
+            enter(namespace, index + 1)
+            yield request
+
+    def classmates(self, uid: str) -> list[str]:
+        """The requests that are alike, this one among them, oldest first."""
+        return [place[3] for place in self._classes[_alike(self._waiting[uid])]]
+
+    # --- details ------------------------------------------------------------------------------
+
+    def _fault(self, request: LeaseRequest) -> tuple[LeaseRequest, str, int | None]:
+        for pool, _ in request.need:
+            if pool not in self._pools:
+                return request, pool, None
+        for pool, count in sorted(request.need):
+            if count > self._pools[pool].total:
+                return request, pool, self._pools[pool].total
+        raise AssertionError(f"{request.uid} is possible")
+
+    def _fitting(self, planner: LeasePlanner) -> list[tuple[str, int]]:
+        """Pools and how many machines of them, of requests that need most machines there."""
+        return [
+            (pool, most)
+            for pool, sizes in self._by_need.items()
+            for most in sizes
+            if most <= planner.free.get(pool, 0)
+        ]
+
+    def _candidates(
+        self, planner: LeasePlanner, needs: Iterable[tuple[str, int]]
+    ) -> Iterator[_Alike]:
+        """Classes whose machines are free."""
+        free = planner.free
+        for where, most in needs:
+            for alike in self._by_need[where][most]:
+                if len(alike[2]) == 1 or all(
+                    count <= free.get(pool, 0) for pool, count in alike[2]
+                ):
+                    yield alike
+
+    def _place(self, request: LeaseRequest) -> _Place:
+        return -request.priority, request.created, self._numbers[request.uid], request.uid
+
+    def _drop(self, request: LeaseRequest) -> None:
+        alike, place = _alike(request), self._place(request)
+        for pool, count in request.need:
+            sizes, lines = self._sizes[pool], self._pool_lines[pool]
+            _take_out(lines, request.namespace, place)
+            sizes[count] -= 1
+            if not sizes[count]:
+                del sizes[count]
+        _take_out(self._lines, request.namespace, place)
+        if _take_out(self._classes, alike, place):
+            pool, most = _most(request)
+            del self._by_need[pool][most][alike]
+            if not self._by_need[pool][most]:
+                del self._by_need[pool][most]
+
+    def _count_grant(self, grant: LeaseGrant, sign: int) -> None:
+        for pool, count in grant.held:
+            self._shares[grant.namespace] += sign * count
+            if sign > 0:
+                self._holders[pool][grant.uid] = count
+            else:
+                self._holders[pool].pop(grant.uid, None)
+        for name in grant.semaphores:
+            self._semaphores[name] += sign
+
+
+class _Walk:
+    """Some classes in the order of the queue: the oldest of each, and the next of one that is granted.
+
+    Shares only grow during a walk, so a key that is out of date is too small and comes up early.
+    """
+
+    def __init__(self, queue: LeaseQueue, now: float) -> None:
+        self._queue = queue
+        self._youngest = now - queue.policy.aging_seconds
+        self._held = queue._shares.copy()
+        self._shares: dict[str, float] = {}
+        self._heads: list[tuple[OrderKey, float, _Alike, int]] = []
+        self._granted: set[str] = set()
+        self._at: tuple[_Alike, int] | None = None
+
+    def __iter__(self) -> Iterator[LeaseRequest]:
+        while self._heads:
+            _, share, alike, index = heappop(self._heads)
+            if share != self._shares[alike[0]]:
+                self.push(alike, index)
+                continue
+            self._at = alike, index
+            yield self._queue._waiting[self._queue._classes[alike][index][3]]
+
+    def push(self, alike: _Alike, index: int) -> None:
+        """Have a member of a class come up in its turn."""
+        line = self._queue._classes[alike]
+        if index < len(line):
+            share = self._share(alike[0])
+            heappush(self._heads, (_key(line[index], share, self._youngest), share, alike, index))
+
+    def grant(self, request: LeaseRequest) -> None:
+        """The request that came up last is granted: its class goes on with its next one."""
+        self._granted.add(request.uid)
+        self._held[request.namespace] += sum(count for _, count in request.need)
+        self._shares.pop(request.namespace)
+        self._share(request.namespace)
+        if self._at is not None:
+            self.push(self._at[0], self._at[1] + 1)
+
+    def first(
+        self, pool: str, before: LeaseRequest, where: Callable[[LeaseRequest], bool]
+    ) -> LeaseRequest | None:
+        """The first request for the pool that comes before another one and that is so."""
+        best, least = None, self._key(self._queue._place(before), before.namespace)
+        for namespace, line in self._queue._pool_lines[pool].items():
+            for place in line:
+                if place[3] in self._granted:
+                    continue
+                if (key := self._key(place, namespace)) >= least:
+                    break
+                if where(request := self._queue._waiting[place[3]]):
+                    best, least = request, key
+                    break
+        return best
+
+    def _key(self, place: _Place, namespace: str) -> OrderKey:
+        return _key(place, self._share(namespace), self._youngest)
+
+    def _share(self, namespace: str) -> float:
+        if (share := self._shares.get(namespace)) is None:
+            share = self._shares[namespace] = self._queue.share(namespace, self._held)
+        return share
+
+
+def _key(place: _Place, share: float, youngest: float) -> OrderKey:
+    """What the queue is sorted by; those that were created before ``youngest`` waited for long."""
+    priority, created, number, _ = place
+    if created <= youngest:
+        return priority, 0, 0.0, created, number
+    return priority, 1, share, created, number
+
+
+def _most(request: LeaseRequest) -> tuple[str, int]:
+    """The pool of which most machines are needed, and how many."""
+    return max(request.need, key=lambda item: item[1])
+
+
+K = TypeVar("K")
+
+
+def _take_out(lines: dict[K, list[_Place]], key: K, place: _Place) -> bool:
+    """Remove a place from a line; whether the line was its last and is gone."""
+    line = lines[key]
+    del line[bisect_left(line, place)]
+    if not line:
+        del lines[key]
+    return not line
+
+
+def _alike(request: LeaseRequest) -> _Alike:
+    return (
+        request.namespace,
+        request.priority,
+        request.need,
+        request.semaphores,
+        request.expected_s,
+    )
