@@ -252,12 +252,12 @@ DEFINITIONS: dict[str, Document] = {
 
 def _requests(document: Document, now: float) -> cells.Cell:
     requests = (document.get("spec") or {}).get("machines") or []
-    return ",".join(f"{item.get('pool')}={item.get('count', 1)}" for item in requests) or None
+    return ",".join(f"{item.get('pool')}={item.get('count', 1)}" for item in requests) or cells.NONE
 
 
 def _holder(document: Document, now: float) -> cells.Cell:
     holder = (document.get("spec") or {}).get("holder") or {}
-    return f"{holder.get('kind', '')}/{holder['name']}" if holder.get("name") else None
+    return f"{holder.get('kind', '')}/{holder['name']}" if holder.get("name") else cells.NONE
 
 
 MACHINELEASE = KindInfo(
