@@ -142,7 +142,7 @@ LEASEPOLICY = KindInfo(
         Column("Order", cells.text("spec.order", BACKFILL), description="Who goes first."),
         Column(
             "Paused",
-            cells.text("spec.paused"),
+            cells.boolean("spec.paused"),
             type="boolean",
             description="Whether nothing is granted.",
         ),
