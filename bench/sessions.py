@@ -11,7 +11,7 @@ import time
 from heapq import heappop, heappush
 
 from grange.base.rng import Stream
-from grange.placement.lease_model import LeaseGrant, LeaseRequest, MachineCounts
+from grange.placement.lease_model import GrantedLease, MachineCounts, WaitingLease
 from grange.placement.lease_outlook import outlooks
 from grange.placement.lease_queue import LeaseQueue
 
@@ -38,7 +38,7 @@ class Cluster:
         self._made += 1
         namespace = f"n{self._made % NAMESPACES}"
         duration = self._draw.uniform(10.0, 600.0)
-        request = LeaseRequest(f"s{self._made}", namespace, need, 0, self.now, (), duration)
+        request = WaitingLease(f"s{self._made}", namespace, need, 0, self.now, (), duration)
         self.queue.put(request)
 
     def end(self) -> str:
@@ -55,7 +55,7 @@ class Cluster:
         granted = queue.decide(self.now).granted
         for one in granted:
             self._change(one.need, -1)
-            queue.hold(LeaseGrant(one.uid, one.namespace, one.need, (), self.now, one.expected_s))
+            queue.hold(GrantedLease(one.uid, one.namespace, one.need, (), self.now, one.expected_s))
             heappush(self._ends, (self.now + (one.expected_s or 0.0), one.uid))
         return len(granted)
 

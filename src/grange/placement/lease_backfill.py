@@ -20,8 +20,8 @@ from grange.placement.lease_model import (
     POOL_UNKNOWN,
     SEMAPHORE,
     Blocked,
-    LeaseRequest,
     MachineCounts,
+    WaitingLease,
     is_aged,
 )
 
@@ -30,8 +30,8 @@ class LeaseLine(Protocol):
     """The queue, as far as it decides who is protected."""
 
     def first(
-        self, pool: str, before: LeaseRequest, where: Callable[[LeaseRequest], bool]
-    ) -> LeaseRequest | None:
+        self, pool: str, before: WaitingLease, where: Callable[[WaitingLease], bool]
+    ) -> WaitingLease | None:
         """The first request for the pool that comes before another one and that is so."""
 
 
@@ -71,9 +71,9 @@ class LeasePlanner:
         self._now = now
         self._taken: dict[str, list[tuple[float, int]]] = {}
         # Whom leases of a pool must not delay, from when on, and what it leaves over then.
-        self._protected: dict[str, tuple[LeaseRequest, float, float]] = {}
+        self._protected: dict[str, tuple[WaitingLease, float, float]] = {}
 
-    def judge(self, request: LeaseRequest) -> Blocked | None:
+    def judge(self, request: WaitingLease) -> Blocked | None:
         """Why the lease is not granted; None if it is, and then its machines are taken.
 
         Those before it must have been judged, as far as they fit.
@@ -83,12 +83,12 @@ class LeasePlanner:
             self._take(request)
         return blocked
 
-    def fits(self, request: LeaseRequest) -> bool:
+    def fits(self, request: WaitingLease) -> bool:
         """Whether so many machines are free."""
         free = self.free
         return all(count <= free.get(pool, 0) for pool, count in request.need)
 
-    def _lacks(self, request: LeaseRequest) -> Blocked | None:
+    def _lacks(self, request: WaitingLease) -> Blocked | None:
         """What the lease waits for, if it is not another waiting lease."""
         if self.fits(request) and not request.semaphores:
             return None
@@ -99,7 +99,7 @@ class LeasePlanner:
                 return Blocked(POOL_AVAILABILITY, pool)
         return None
 
-    def _held_back(self, request: LeaseRequest) -> Blocked | None:
+    def _held_back(self, request: WaitingLease) -> Blocked | None:
         """What the lease waits for, if machines that are in use would not help it."""
         need, pools = request.need, self._pools
         for pool, _ in need:
@@ -117,7 +117,7 @@ class LeasePlanner:
                 return Blocked(SEMAPHORE, name)
         return None
 
-    def _passes(self, request: LeaseRequest) -> Blocked | None:
+    def _passes(self, request: WaitingLease) -> Blocked | None:
         """The earlier lease that this one would delay."""
         end = self._end(request)
         for pool, count in request.need:
@@ -134,13 +134,13 @@ class LeasePlanner:
                 return Blocked(BLOCKED_BY_HEAD, pool, head.uid)
         return None
 
-    def _is_protected(self, request: LeaseRequest) -> bool:
+    def _is_protected(self, request: WaitingLease) -> bool:
         blocked = self._held_back(request)
         if self._policy.order == STRICT:
             return blocked is None or blocked.reason == SEMAPHORE
         return blocked is None and not self.fits(request)
 
-    def _take(self, request: LeaseRequest) -> None:
+    def _take(self, request: WaitingLease) -> None:
         self._protected.clear()
         end = self._end(request)
         for pool, count in request.need:
@@ -149,10 +149,10 @@ class LeasePlanner:
         for name in request.semaphores:
             self._semaphores[name] = self._semaphores.get(name, 0) + 1
 
-    def _end(self, request: LeaseRequest) -> float:
+    def _end(self, request: WaitingLease) -> float:
         return inf if request.expected_s is None else self._now + request.expected_s
 
-    def _start(self, head: LeaseRequest) -> float:
+    def _start(self, head: WaitingLease) -> float:
         """When a protected lease can start, after which nothing may have its machines."""
         if self._policy.order == STRICT:
             return -inf
@@ -162,7 +162,7 @@ class LeasePlanner:
         start = max(self._free_from(pool, count) for pool, count in head.need)
         return -inf if aged and start == inf else start
 
-    def _left(self, pool: str, head: LeaseRequest, start: float) -> int:
+    def _left(self, pool: str, head: WaitingLease, start: float) -> int:
         """How many machines of a pool the protected lease leaves over when it starts."""
         if start == -inf:
             return 0

@@ -18,7 +18,7 @@ _OVERDUE_SHARE = 0.1  # what has lasted longer than expected lasts so much longe
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseRequest:
+class WaitingLease:
     """A lease that waits.
 
     Attributes:
@@ -43,7 +43,7 @@ class LeaseRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseGrant:
+class GrantedLease:
     """A lease that has machines.
 
     Attributes:
@@ -102,6 +102,6 @@ class Blocked:
     by: str = ""
 
 
-def is_aged(request: LeaseRequest, policy: LeasePolicySpec, now: float) -> bool:
+def is_aged(request: WaitingLease, policy: LeasePolicySpec, now: float) -> bool:
     """Whether a lease has waited for so long that nothing that could delay it may pass it."""
     return now - request.created >= policy.aging_seconds

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from grange.placement import lease_model as model
-from grange.placement.lease_model import Blocked, LeaseRequest
+from grange.placement.lease_model import Blocked, WaitingLease
 from grange.placement.lease_queue import LeaseQueue
 
 _HOLDERS = 3
@@ -39,7 +39,7 @@ class LeaseOutlook:
         expected_start: seconds; None where nothing can be estimated.
     """
 
-    request: LeaseRequest
+    request: WaitingLease
     position: int
     reason: str
     message: str
@@ -65,7 +65,7 @@ def outlooks(queue: LeaseQueue, now: float) -> Iterator[LeaseOutlook]:
 
 
 def message(
-    queue: LeaseQueue, request: LeaseRequest, blocked: Blocked, holders: dict[str, str]
+    queue: LeaseQueue, request: WaitingLease, blocked: Blocked, holders: dict[str, str]
 ) -> str:
     """Why a request waits, with pool, asked, free, capacity and holders where these matter.
 
@@ -129,7 +129,7 @@ class _Starts:
         self._queue, self._now = queue, now
         self._machines: dict[str, list[float]] = {}
 
-    def start(self, request: LeaseRequest) -> float | None:
+    def start(self, request: WaitingLease) -> float | None:
         """The request is next: when it is expected to start; None where nothing is known."""
         taken = {pool: self._take(pool, count) for pool, count in request.need}
         start = max((times[-1] for times in taken.values()), default=self._now)

@@ -25,9 +25,9 @@ from grange.placement.lease_model import (
     CONCURRENCY,
     PAUSED,
     Blocked,
-    LeaseGrant,
-    LeaseRequest,
+    GrantedLease,
     MachineCounts,
+    WaitingLease,
 )
 
 OrderKey = tuple[int, int, float, float, int]
@@ -45,7 +45,7 @@ class LeaseDecision:
         blocked: why others wait, by uid of the oldest request of each class that was looked at.
     """
 
-    granted: tuple[LeaseRequest, ...]
+    granted: tuple[WaitingLease, ...]
     blocked: Mapping[str, Blocked]
 
 
@@ -60,7 +60,7 @@ class LeaseQueue:
     def __init__(self, policy: LeasePolicySpec | None = None) -> None:
         self.policy = policy or LeasePolicySpec()
         self.judged = 0
-        self._waiting: dict[str, LeaseRequest] = {}
+        self._waiting: dict[str, WaitingLease] = {}
         self._numbers: dict[str, int] = {}
         self._count = 0
         self._classes: dict[_Alike, list[_Place]] = {}
@@ -72,7 +72,7 @@ class LeaseQueue:
             lambda: defaultdict(list)
         )
         self._sizes: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        self._granted: dict[str, LeaseGrant] = {}
+        self._granted: dict[str, GrantedLease] = {}
         self._holders: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._shares: Counter[str] = Counter()
         self._semaphores: Counter[str] = Counter()
@@ -80,7 +80,7 @@ class LeaseQueue:
 
     # --- what is ------------------------------------------------------------------------------
 
-    def put(self, request: LeaseRequest) -> None:
+    def put(self, request: WaitingLease) -> None:
         """A lease waits, or does so with other values; one that had a place keeps it."""
         known = self._waiting.get(request.uid)
         if known == request:
@@ -107,7 +107,7 @@ class LeaseQueue:
             self._drop(known)
         self._numbers.pop(uid, None)
 
-    def hold(self, grant: LeaseGrant) -> None:
+    def hold(self, grant: GrantedLease) -> None:
         """A lease has machines, or is being given them: it does not wait."""
         if self._granted.get(grant.uid) == grant:
             return
@@ -135,12 +135,12 @@ class LeaseQueue:
     # --- what is asked ------------------------------------------------------------------------
 
     @property
-    def waiting(self) -> Mapping[str, LeaseRequest]:
+    def waiting(self) -> Mapping[str, WaitingLease]:
         """Requests that wait, by uid."""
         return self._waiting
 
     @property
-    def granted(self) -> Mapping[str, LeaseGrant]:
+    def granted(self) -> Mapping[str, GrantedLease]:
         """Grants, by uid."""
         return self._granted
 
@@ -154,7 +154,7 @@ class LeaseQueue:
         """How many grants take each semaphore."""
         return self._semaphores
 
-    def holders(self, pool: str) -> list[tuple[LeaseGrant, int]]:
+    def holders(self, pool: str) -> list[tuple[GrantedLease, int]]:
         """Who has how many machines of a pool, most first."""
         found = [(self._granted[uid], count) for uid, count in self._holders[pool].items()]
         return sorted(found, key=lambda item: (-item[1], item[0].holder, item[0].uid))
@@ -168,13 +168,13 @@ class LeaseQueue:
         """Requests that wait, by pool."""
         return {pool: sizes.total() for pool, sizes in self._sizes.items()}
 
-    def impossible(self) -> list[tuple[LeaseRequest, str, int | None]]:
+    def impossible(self) -> list[tuple[WaitingLease, str, int | None]]:
         """Requests that no machine of a pool could ever be granted to: request, pool and its size.
 
         The size is None where the pool is unknown. Unknown pools come first, in the order of the
         request, then those that are too small, by name.
         """
-        found: dict[str, tuple[LeaseRequest, str, int | None]] = {}
+        found: dict[str, tuple[WaitingLease, str, int | None]] = {}
         for pool, sizes in self._sizes.items():
             counts = self._pools.get(pool)
             total = counts.total if counts is not None else 0
@@ -202,7 +202,7 @@ class LeaseQueue:
         walk = _Walk(self, now)
         ends = partial(self.ends, now=now)
         planner = LeasePlanner(policy, self._pools, self._semaphores, ends, walk, now)
-        granted: list[LeaseRequest] = []
+        granted: list[WaitingLease] = []
         reasons: dict[str, Blocked] = {}
         needs = self._fitting(planner)
         for alike in [*self._classes] if whole else self._candidates(planner, needs):
@@ -226,7 +226,7 @@ class LeaseQueue:
         weight = max(1, self.policy.namespace_weights.get(namespace, 1))
         return shares.get(namespace, 0) / weight
 
-    def in_order(self, now: float) -> Iterator[LeaseRequest]:
+    def in_order(self, now: float) -> Iterator[WaitingLease]:
         """All that wait, in the order in which they would be granted if every one fitted.
 
         Shares count what those before would have then.
@@ -255,7 +255,7 @@ class LeaseQueue:
 
     # --- details ------------------------------------------------------------------------------
 
-    def _fault(self, request: LeaseRequest) -> tuple[LeaseRequest, str, int | None]:
+    def _fault(self, request: WaitingLease) -> tuple[WaitingLease, str, int | None]:
         for pool, _ in request.need:
             if pool not in self._pools:
                 return request, pool, None
@@ -285,10 +285,10 @@ class LeaseQueue:
                 ):
                     yield alike
 
-    def _place(self, request: LeaseRequest) -> _Place:
+    def _place(self, request: WaitingLease) -> _Place:
         return -request.priority, request.created, self._numbers[request.uid], request.uid
 
-    def _drop(self, request: LeaseRequest) -> None:
+    def _drop(self, request: WaitingLease) -> None:
         alike, place = _alike(request), self._place(request)
         for pool, count in request.need:
             sizes, lines = self._sizes[pool], self._pool_lines[pool]
@@ -303,7 +303,7 @@ class LeaseQueue:
             if not self._by_need[pool][most]:
                 del self._by_need[pool][most]
 
-    def _count_grant(self, grant: LeaseGrant, sign: int) -> None:
+    def _count_grant(self, grant: GrantedLease, sign: int) -> None:
         for pool, count in grant.held:
             self._shares[grant.namespace] += sign * count
             if sign > 0:
@@ -329,7 +329,7 @@ class _Walk:
         self._granted: set[str] = set()
         self._at: tuple[_Alike, int] | None = None
 
-    def __iter__(self) -> Iterator[LeaseRequest]:
+    def __iter__(self) -> Iterator[WaitingLease]:
         while self._heads:
             _, share, alike, index = heappop(self._heads)
             if share != self._shares[alike[0]]:
@@ -345,7 +345,7 @@ class _Walk:
             share = self._share(alike[0])
             heappush(self._heads, (_key(line[index], share, self._youngest), share, alike, index))
 
-    def grant(self, request: LeaseRequest) -> None:
+    def grant(self, request: WaitingLease) -> None:
         """The request that came up last is granted: its class goes on with its next one."""
         self._granted.add(request.uid)
         self._held[request.namespace] += sum(count for _, count in request.need)
@@ -355,8 +355,8 @@ class _Walk:
             self.push(self._at[0], self._at[1] + 1)
 
     def first(
-        self, pool: str, before: LeaseRequest, where: Callable[[LeaseRequest], bool]
-    ) -> LeaseRequest | None:
+        self, pool: str, before: WaitingLease, where: Callable[[WaitingLease], bool]
+    ) -> WaitingLease | None:
         """The first request for the pool that comes before another one and that is so."""
         best, least = None, self._key(self._queue._place(before), before.namespace)
         for namespace, line in self._queue._pool_lines[pool].items():
@@ -387,7 +387,7 @@ def _key(place: _Place, share: float, youngest: float) -> OrderKey:
     return priority, 1, share, created, number
 
 
-def _most(request: LeaseRequest) -> tuple[str, int]:
+def _most(request: WaitingLease) -> tuple[str, int]:
     """The pool of which most machines are needed, and how many."""
     return max(request.need, key=lambda item: item[1])
 
@@ -404,7 +404,7 @@ def _take_out(lines: dict[K, list[_Place]], key: K, place: _Place) -> bool:
     return not line
 
 
-def _alike(request: LeaseRequest) -> _Alike:
+def _alike(request: WaitingLease) -> _Alike:
     return (
         request.namespace,
         request.priority,

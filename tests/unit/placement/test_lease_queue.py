@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from grange.api.kinds.leasepolicy import BACKFILL, FIRST_FIT, STRICT, LeasePolicySpec
-from grange.placement.lease_model import LeaseGrant, LeaseRequest, MachineCounts
+from grange.placement.lease_model import GrantedLease, MachineCounts, WaitingLease
 from grange.placement.lease_outlook import LeaseOutlook, outlooks
 from grange.placement.lease_queue import LeaseQueue
 
@@ -15,10 +15,10 @@ ENDLESS = 10**6
 
 def request(
     uid: str, need: int | dict[str, int], namespace: str = "ns", **fields: Any
-) -> LeaseRequest:
+) -> WaitingLease:
     machines = {"w": need} if isinstance(need, int) else need
     fields.setdefault("created", NOW)
-    return LeaseRequest(uid, namespace, tuple(machines.items()), **fields)
+    return WaitingLease(uid, namespace, tuple(machines.items()), **fields)
 
 
 class Queue(LeaseQueue):
@@ -30,7 +30,7 @@ class Queue(LeaseQueue):
         for name, count in machines.items():
             self.set_pool(name, MachineCounts(count, count, count))
 
-    def add(self, *requests: LeaseRequest) -> None:
+    def add(self, *requests: WaitingLease) -> None:
         for one in requests:
             self.put(one)
 
@@ -41,10 +41,10 @@ class Queue(LeaseQueue):
             self.begin(one, now)
         return [one.uid for one in granted]
 
-    def begin(self, one: LeaseRequest, now: float = NOW) -> None:
+    def begin(self, one: WaitingLease, now: float = NOW) -> None:
         self._change(one.need, -1)
         self.hold(
-            LeaseGrant(
+            GrantedLease(
                 one.uid, one.namespace, one.need, one.semaphores, now, one.expected_s, one.holder
             )
         )
@@ -136,7 +136,7 @@ def test_the_share_counts_machines_of_all_pools() -> None:
 def test_a_lease_that_waited_for_long_goes_before_shares() -> None:
     queue = Queue(1, aging_seconds=100)
     queue.add(request("old", 1, "a", created=NOW - 100), request("new", 1, "b"))
-    queue.hold(LeaseGrant("mine", "a", (("w", 3),)))
+    queue.hold(GrantedLease("mine", "a", (("w", 3),)))
     assert queue.grant() == ["old"]
 
 

@@ -9,7 +9,7 @@ from tests.unit.placement.test_lease_queue import NOW, Queue
 
 from grange.api.kinds.leasepolicy import BACKFILL, FIRST_FIT, STRICT, LeasePolicySpec
 from grange.base.rng import Stream
-from grange.placement.lease_model import LeaseGrant, LeaseRequest, MachineCounts
+from grange.placement.lease_model import GrantedLease, MachineCounts, WaitingLease
 from grange.placement.lease_outlook import outlooks
 from grange.placement.lease_queue import LeaseQueue
 
@@ -29,7 +29,7 @@ POLICIES = st.builds(
 )
 REQUESTS = st.lists(
     st.builds(
-        LeaseRequest,
+        WaitingLease,
         uid=st.just(""),
         namespace=NAMESPACES,
         need=NEEDS.map(lambda need: tuple(need.items())),
@@ -42,7 +42,7 @@ REQUESTS = st.lists(
 ).map(lambda found: [replace(one, uid=f"w{number}") for number, one in enumerate(found)])
 GRANTS = st.lists(
     st.builds(
-        LeaseGrant,
+        GrantedLease,
         uid=st.just(""),
         namespace=NAMESPACES,
         held=NEEDS.map(lambda need: tuple(need.items())),
@@ -62,8 +62,8 @@ class Reference:
         self,
         policy: LeasePolicySpec,
         free: dict[str, int],
-        waiting: list[LeaseRequest],
-        grants: list[LeaseGrant],
+        waiting: list[WaitingLease],
+        grants: list[GrantedLease],
     ) -> None:
         self.policy, self.free = policy, dict(free)
         self.waiting = waiting
@@ -72,17 +72,17 @@ class Reference:
             pool: free[pool] + sum(dict(g.held).get(pool, 0) for g in grants) for pool in free
         }
 
-    def age(self, one: LeaseRequest) -> tuple[float, ...]:
+    def age(self, one: WaitingLease) -> tuple[float, ...]:
         old = NOW - one.created >= self.policy.aging_seconds
         return -one.priority, not old, one.created, self.waiting.index(one)
 
-    def order(self, one: LeaseRequest) -> tuple[float, ...]:
+    def order(self, one: WaitingLease) -> tuple[float, ...]:
         priority, young, *age = self.age(one)
         weight = self.policy.namespace_weights.get(one.namespace, 1)
         held = sum(sum(m.values()) for of, m, _, _ in self.running if of == one.namespace)
         return (priority, young, held / weight * young, *age)
 
-    def head(self) -> LeaseRequest:
+    def head(self) -> WaitingLease:
         return min(self.waiting, key=self.order)
 
     def free_at(self, pool: str, when: float) -> int:
@@ -90,12 +90,12 @@ class Reference:
             machines.get(pool, 0) for _, machines, end, _ in self.running if end <= when
         )
 
-    def start(self, one: LeaseRequest) -> float:
+    def start(self, one: WaitingLease) -> float:
         times = {NOW, *(end for _, _, end, _ in self.running)}
         fitting = (when for when in times if all(self.free_at(p, when) >= n for p, n in one.need))
         return min(fitting, default=inf)
 
-    def held_back(self, one: LeaseRequest) -> str:
+    def held_back(self, one: WaitingLease) -> str:
         if any(count > self.usable[pool] for pool, count in one.need):
             return "usable"
         if any(pool in self.policy.draining_pools for pool, _ in one.need):
@@ -104,7 +104,7 @@ class Reference:
         limit = self.policy.semaphores.get("s", inf)
         return "semaphore" if "s" in one.semaphores and taken >= limit else ""
 
-    def fits(self, one: LeaseRequest) -> bool:
+    def fits(self, one: WaitingLease) -> bool:
         return all(count <= self.free[pool] for pool, count in one.need)
 
     def decide(self) -> list[str]:
@@ -130,7 +130,7 @@ class Reference:
             for pool, count in one.need:
                 self.free[pool] -= count
 
-    def delays(self, one: LeaseRequest, pool: str, earlier: list[LeaseRequest]) -> bool:
+    def delays(self, one: WaitingLease, pool: str, earlier: list[WaitingLease]) -> bool:
         earlier = [head for head in earlier if pool in dict(head.need)]
         if self.policy.order == STRICT:
             return any(self.held_back(head) in {"", "semaphore"} for head in earlier)
@@ -149,8 +149,8 @@ class Reference:
 def filled(
     policy: LeasePolicySpec,
     free: dict[str, int],
-    waiting: list[LeaseRequest],
-    grants: list[LeaseGrant],
+    waiting: list[WaitingLease],
+    grants: list[GrantedLease],
 ) -> LeaseQueue:
     queue = LeaseQueue(policy)
     usable = Reference(policy, free, waiting, grants).usable
@@ -167,8 +167,8 @@ def filled(
 def test_the_queue_decides_as_the_reference(
     policy: LeasePolicySpec,
     free: dict[str, int],
-    waiting: list[LeaseRequest],
-    grants: list[LeaseGrant],
+    waiting: list[WaitingLease],
+    grants: list[GrantedLease],
 ) -> None:
     queue = filled(policy, free, waiting, grants)
     wanted = Reference(policy, free, waiting, grants).decide()
@@ -187,7 +187,7 @@ def test_the_queue_decides_as_the_reference(
 
 @given(REQUESTS, GRANTS, st.data())
 def test_bookkeeping_is_undone_exactly(
-    waiting: list[LeaseRequest], grants: list[LeaseGrant], data: st.DataObject
+    waiting: list[WaitingLease], grants: list[GrantedLease], data: st.DataObject
 ) -> None:
     """A queue that things came to and left again decides as one to which they never came."""
     free = dict.fromkeys(POOLS, 3)
@@ -223,7 +223,7 @@ def test_a_blocked_head_starts_by_its_estimate(number: int) -> None:
             need = tuple((pool, draw.integer(1, 6)) for pool in pools)
             uid = f"{step}.{len(queue.waiting)}.{draw.integer(0, 10**9)}"
             duration = float(draw.integer(1, 30))
-            queue.put(LeaseRequest(uid, "ns", need, created=now, expected_s=duration))
+            queue.put(WaitingLease(uid, "ns", need, created=now, expected_s=duration))
         for one in queue.decide(now).granted:
             assert now <= promised.get(one.uid, inf), f"{one.uid} was delayed"
             queue.begin(one, now)
