@@ -1,7 +1,7 @@
 """The queue of machine leases: a decision when 1,000 leases wait for 10 pools of 50 machines.
 
-A decision is what follows the end of a lease: the queue is told that its machines are free, is asked
-who is next, and is told that they were granted. No two leases are alike: their durations differ.
+A decision is what follows the end of a lease: its machines are set free in the queue, which is asked
+who is next, and the grants are entered. No two leases are alike: their durations differ.
 
 Alone: ``python -m bench.sessions``.
 """

@@ -78,7 +78,7 @@ class MachineCounts:
 
     Attributes:
         free: can be granted now.
-        usable: ready and not cordoned, whoever has them.
+        usable: ready and not cordoned, leased or not.
         total: all that bear the pool's label.
     """
 

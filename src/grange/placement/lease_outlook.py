@@ -1,6 +1,6 @@
 """What the queue shows of a lease that waits: its place, why it waits, and when it may start.
 
-The expected start is that of a queue in which nobody passes anybody: backfilling makes it earlier,
+The expected start is that of a queue in which no lease passes another: backfilling makes it earlier,
 leases that last longer than expected make it later.
 """
 
