@@ -66,6 +66,11 @@ def find(root: Path, patterns: Sequence[str]) -> Iterator[FoundFile]:
         os.close(top)
 
 
+def is_match(path: str, pattern: str) -> bool:
+    """Whether a path matches a pattern."""
+    return _matches(path.split("/"), pattern.strip("/").split("/"))
+
+
 def open_beneath(root: Path, path: str) -> int:
     """A descriptor of a regular file below a directory; no step of the path may be a link.
 
