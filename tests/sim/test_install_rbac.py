@@ -18,6 +18,8 @@ from grange.api.kinds import (
     AUDITRECORD,
     GANGJOB,
     LEASE,
+    LEASEPOLICY,
+    MACHINELEASE,
     NODE,
     POD,
     PODDISRUPTIONBUDGET,
@@ -28,8 +30,10 @@ from grange.api.kinds import (
     REPLICATIONCONTROLLER,
     ROLLINGUPDATE,
     SERVICE,
+    TESTSESSION,
     TFJOB,
 )
+from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
@@ -426,6 +430,57 @@ async def run_kubeflow_jobs(
     await cluster.until(expired)
 
 
+async def run_sessions(cluster: Cluster) -> None:
+    """A session waits for a machine, changes its priority, runs, is cancelled and expires."""
+    client = cluster.client
+    cluster.server.troubled = True
+    policy = {"metadata": {"name": "default"}, "spec": {"defaultPools": {"server": "p"}}}
+    await client.create(LEASEPOLICY, policy)
+    web = {"image": "web", "command": ["serve"]}
+    spec = {"driver": web, "servers": [web], "ttlSecondsAfterFinished": 5}
+    await client.create(TESTSESSION, {"metadata": {"name": "qps"}, "spec": spec}, "default")
+
+    async def change(**fields: Any) -> None:
+        await client.patch(TESTSESSION, "qps", "default", patch={"spec": fields})
+
+    async def asked(priority: int) -> bool:
+        found = (await client.list(MACHINELEASE, "default")).items
+        return [lease.spec.priority for lease in found] == [priority]
+
+    async def running() -> bool:
+        return (await client.get(TESTSESSION, "qps", "default")).status.phase == "Running"
+
+    async def grant(name: str) -> None:
+        async def waits() -> bool:
+            found = (await client.list(MACHINELEASE, "default")).items
+            return [lease.metadata.name for lease in found] == [name]
+
+        await cluster.until(waits)
+        lease = await client.get(MACHINELEASE, name, "default")
+        node = (await client.list(NODE)).items[0].metadata.name
+        label = {"metadata": {"labels": {MACHINE_LEASE: lease.metadata.uid}}}
+        await client.patch(NODE, node, patch=label)
+        status = {"phase": "Granted", "machines": [{"pool": "p", "node": node}]}
+        await client.patch(
+            MACHINELEASE, name, "default", patch={"status": status}, subresource="status"
+        )
+
+    await cluster.until(partial(asked, 0))
+    await change(priority=7)
+    await cluster.until(partial(asked, 7))
+    await grant("qps-0")
+    await cluster.until(running)
+    await client.delete(POD, "qps-server", "default")  # so that there is another attempt
+    await grant("qps-1")
+    await cluster.until(running)
+    await change(cancel="Collect")
+
+    async def expired() -> bool:
+        return not (await client.list(TESTSESSION)).items
+
+    await cluster.until(expired)
+
+
 Story = Callable[[Cluster], Awaitable[None]]
 STORIES: Mapping[str, tuple[int, Story]] = {
     "replication": (MANY, replicate),
@@ -433,6 +488,7 @@ STORIES: Mapping[str, tuple[int, Story]] = {
     "scheduler": (3, schedule),
     "audit": (3, expire_records),
     "gangjob": (3, run_jobs),
+    "testsession": (3, run_sessions),
     "tfjob": (
         3,
         partial(run_kubeflow_jobs, kind=TFJOB, field="tfReplicaSpecs", container="tensorflow"),

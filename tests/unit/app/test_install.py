@@ -104,17 +104,11 @@ def test_kinds_that_no_client_would_look_at_are_left_out() -> None:
     """Others bring a PodGroup along; whoever uses only our controllers keeps theirs."""
     plan = InstallPlan(image=IMAGE, controllers=("replication", "rollingupdate"))
     kinds = {one["spec"]["names"]["kind"] for one in found("CustomResourceDefinition", plan)}
-    # No controller looks at these yet, so none that is left out would.
-    unseen = {"MachineLease", "LeasePolicy", "TestSession"}
-    assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord", *unseen}
+    assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord"}
     assert "podgroups" not in str(documents(plan))
-    assert InstallPlan(controllers=("scheduler",)).kinds == [
-        PODGROUP,
-        QUEUE,
-        MACHINELEASE,
-        LEASEPOLICY,
-        TESTSESSION,
-    ]
+    assert InstallPlan(controllers=("scheduler",)).kinds == [PODGROUP, QUEUE]
+    sessions = [MACHINELEASE, LEASEPOLICY, TESTSESSION]
+    assert InstallPlan(controllers=("testsession",)).kinds == sessions
     assert InstallPlan().kinds == crds.installable(BUILT_IN)
 
 

@@ -14,6 +14,8 @@ from grange.api.kinds import (
     EVENT,
     GANGJOB,
     LEASE,
+    LEASEPOLICY,
+    MACHINELEASE,
     NAMESPACE,
     NODE,
     POD,
@@ -25,6 +27,7 @@ from grange.api.kinds import (
     REPLICATIONCONTROLLER,
     ROLLINGUPDATE,
     SERVICE,
+    TESTSESSION,
     TFJOB,
 )
 from grange.api.kinds.lease import NODE_LEASES
@@ -69,6 +72,9 @@ _BLOCKING = (
     "clusters that guard owner references (OwnerReferencesPermissionEnforcement) require it of "
     "clients that create pods which block the deletion of their owner"
 )
+
+
+_UNANSWERED = "objects are read live where a write had no answer, or the cache may be behind"
 
 
 def _for_jobs(kind: AnyKind) -> tuple[Permission, ...]:
@@ -140,6 +146,19 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
     ),
     "tfjob": _for_jobs(TFJOB),
     "pytorchjob": _for_jobs(PYTORCHJOB),
+    "testsession": (
+        Permission(TESTSESSION, (*_FOLLOW, "patch", "delete")),
+        Permission(TESTSESSION, ("patch",), "status"),
+        Permission(TESTSESSION, ("update",), "finalizers", unseen=_BLOCKING),
+        Permission(MACHINELEASE, (*_FOLLOW, "create", "patch", "delete")),
+        Permission(MACHINELEASE, ("get",), unseen=_UNANSWERED),
+        Permission(LEASEPOLICY, _FOLLOW),
+        Permission(POD, (*_FOLLOW, "create", "delete")),
+        Permission(POD, ("get",), unseen=_UNANSWERED),
+        Permission(CONFIGMAP, ("create", "delete")),
+        Permission(NODE, _FOLLOW),
+        _EVENTS,
+    ),
     "audit": (Permission(AUDITRECORD, ("list", "delete")),),
     "scheduler": (
         Permission(POD, ("get", *_FOLLOW, "delete")),

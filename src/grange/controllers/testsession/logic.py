@@ -33,7 +33,10 @@ def decide(inputs: SessionInputs) -> SessionDecision:
             finished(draft)
             break
         _HANDLERS[phase](draft)
-        if (draft.phase, draft.status.attempt) == (phase, attempt):
+        if draft.status.attempt != attempt:  # what was observed is of the attempt that is over
+            draft.requeue(0.0)
+            break
+        if draft.phase is phase:
             break
     return draft.decision()
 

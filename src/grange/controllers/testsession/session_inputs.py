@@ -60,6 +60,7 @@ class SessionInputs:
         default_pools: of the LeasePolicy, by role.
         group: the others of its concurrency group.
         occupied: names of its pods or of its lease that other objects have, and whose these are.
+        gone: names of pods of this attempt that were there and are gone.
         refused: why pods cannot be created as they are, by name.
         machines: those of its leases that are there, by name of the node.
         evidence: what was collected in this attempt; None as long as that goes on.
@@ -77,6 +78,7 @@ class SessionInputs:
     default_pools: Mapping[str, str] = field(default_factory=dict)
     group: GroupMembers = field(default_factory=GroupMembers)
     occupied: Mapping[str, str] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
     refused: Mapping[str, str] = field(default_factory=dict)
     machines: frozenset[str] = frozenset()
     evidence: CollectedEvidence | None = None

@@ -91,7 +91,7 @@ def _has_ended(draft: SessionDraft, outcome: AttemptOutcome | None) -> bool:
 def _observe(draft: SessionDraft) -> AttemptOutcome | None:
     """Note the state of the components; the verdict, if there is one."""
     found, before = draft.found, draft.status.components
-    lost = lost_pods(draft.wanted, found, before)
+    lost = (*lost_pods(draft.wanted, found, before), *draft.inputs.gone - found.keys())
     draft.set(components=component_statuses(draft.wanted, found, before))
     for item in found.values():
         if (at := item.diagnosis.recheck_at) is not None:

@@ -14,6 +14,7 @@ from grange.controllers.testsession.session_draft import (
     SessionDraft,
 )
 from grange.controllers.testsession.session_end import (
+    AGAIN_S,
     check_provisioning_time,
     end_attempt,
     has_lost_machines,
@@ -143,4 +144,5 @@ def accepted(draft: SessionDraft) -> None:
     listed = ", ".join(f"{name} of {owner}" for name, owner in sorted(in_the_way.items())[:5])
     message = f"waits until the names of its pods are free: {listed}"
     draft.set(reason=SessionReason.NAME_TAKEN, message=message)
+    draft.requeue(AGAIN_S)  # pods of others do not wake the session
     check_provisioning_time(draft, message, keep=False)

@@ -1,0 +1,99 @@
+"""What the session controller knows of the world: sessions, pods, leases, the policy and nodes."""
+
+from collections.abc import Sequence
+from ipaddress import ip_network
+
+from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE, POD, TESTSESSION
+from grange.api.kinds.leasepolicy import POLICY_NAME, LeasePolicy
+from grange.api.kinds.machinelease import MachineLease
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.testsession import TestSession
+from grange.api.meta import ObjectKey, Resource, controller_of
+from grange.api.pod_addresses import LOOPBACK
+from grange.controllers.testsession.queueing import test_name
+from grange.reconcile.informer import InformerFactory
+
+_BY_OWNER = "testsession/owner-uid"
+_BY_GROUP = "testsession/group"
+_BY_TEST = "testsession/test"
+
+
+class SessionListers:
+    """Objects as the informers showed them last.
+
+    Args:
+        informers: where they come from.
+
+    Attributes:
+        sessions, pods, leases, policies, nodes: the informers.
+    """
+
+    def __init__(self, informers: InformerFactory) -> None:
+        self.sessions = informers.informer(TESTSESSION)
+        self.pods = informers.informer(POD)
+        self.leases = informers.informer(MACHINELEASE)
+        self.policies = informers.informer(LEASEPOLICY)
+        self.nodes = informers.informer(NODE)
+        self.pods.store.add_index(_BY_OWNER, _owner)
+        self.leases.store.add_index(_BY_OWNER, _owner)
+        self.sessions.store.add_index(_BY_GROUP, _group)
+        self.sessions.store.add_index(_BY_TEST, _test)
+
+    async def wait_synced(self) -> None:
+        """Wait until each informer has listed its collection."""
+        for informer in (self.sessions, self.pods, self.leases, self.policies, self.nodes):
+            await informer.synced.wait()
+
+    def pods_of(self, session: TestSession) -> list[Pod]:
+        """The pods that a session controls."""
+        return [*self.pods.store.by_index(_BY_OWNER, session.metadata.uid)]
+
+    def leases_of(self, session: TestSession) -> list[MachineLease]:
+        """The leases that a session controls."""
+        return [*self.leases.store.by_index(_BY_OWNER, session.metadata.uid)]
+
+    def group_of(self, session: TestSession) -> list[TestSession]:
+        """The sessions of the same concurrency group, oneself among them."""
+        found: list[TestSession] = []
+        for value in _group(session):
+            found += self.sessions.store.by_index(_BY_GROUP, value)
+        return found
+
+    def runs_of(self, session: TestSession) -> list[TestSession]:
+        """The sessions that run the same test, oneself among them."""
+        found: list[TestSession] = []
+        for value in _test(session):
+            found += self.sessions.store.by_index(_BY_TEST, value)
+        return found
+
+    def policy(self) -> LeasePolicy:
+        """The policy that has an effect, or the default."""
+        return self.policies.store.get(ObjectKey("", POLICY_NAME)) or LeasePolicy()
+
+    def mounts_are_links(self) -> bool:
+        """Whether pods are processes that share a file system: all nodes give loopback addresses."""
+        nodes = self.nodes.store.list()
+        return bool(nodes) and all(_gives_loopback_addresses(node) for node in nodes)
+
+
+def _gives_loopback_addresses(node: Node) -> bool:
+    try:
+        network = ip_network(node.spec.pod_cidr, strict=False)
+    except ValueError:
+        return False
+    return network.version == LOOPBACK.version and network.subnet_of(LOOPBACK)
+
+
+def _owner(obj: Resource) -> Sequence[str]:
+    reference = controller_of(obj.metadata)
+    return () if reference is None else (reference.uid,)
+
+
+def _group(session: TestSession) -> Sequence[str]:
+    own = session.spec.concurrency
+    return () if own is None else (f"{session.metadata.namespace}/{own.group}",)
+
+
+def _test(session: TestSession) -> Sequence[str]:
+    return (f"{session.metadata.namespace}/{test_name(session)}",)

@@ -1,0 +1,233 @@
+"""Every write of the session controller but the status: files, pods and leases.
+
+A deletion carries the UID of what was seen; a creation has a name that is the same in every try. A
+late write of a former owner is refused by that, or harmless: see docs/explanation/sessions.md.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+
+from grange.api.kinds import CONFIGMAP, MACHINELEASE, POD, TESTSESSION
+from grange.api.kinds.machinelease import MachineLease
+from grange.api.kinds.testsession import SESSION_LABEL, SESSION_UID_LABEL, TestSession
+from grange.api.meta import Document, preconditions
+from grange.api.scheme import AnyKind
+from grange.api.status import AlreadyExists, ApiError, BadRequest, Conflict, Invalid, NotFound
+from grange.base.tasks import Nursery
+from grange.client.client import Client
+from grange.controllers.testsession.component_pods import (
+    ComponentPod,
+    SessionContext,
+    WorkerAddress,
+    pod_document,
+)
+from grange.controllers.testsession.session_inputs import LeaseRequest, PodRemoval
+from grange.reconcile.expectations import Expectations
+from grange.reconcile.owners import is_controlled_by, owner_reference
+
+PODS, LEASES = "pods", "machineleases"
+TRACKED_KINDS: Mapping[str, AnyKind] = {PODS: POD, LEASES: MACHINELEASE}
+"""What expectations of sessions are about."""
+
+T = TypeVar("T")
+
+_AT_ONCE = 32  # requests of one session that are under way
+
+
+class SessionObjects:
+    """Creates and deletes what sessions own.
+
+    Args:
+        client: to the API.
+        expectations: what each session waits to see in the cache.
+    """
+
+    def __init__(self, client: Client, expectations: Expectations) -> None:
+        self._client = client
+        self._expectations = expectations
+
+    async def remove_files(self, session: TestSession, names: Iterable[str]) -> None:
+        """Delete ConfigMaps by name; returns when the server has none of them.
+
+        Raises:
+            ApiError: one may still be there.
+        """
+        for name in names:
+            with suppress(NotFound):
+                await self._client.delete(CONFIGMAP, name, session.metadata.namespace)
+
+    async def add_files(self, session: TestSession, documents: Iterable[Document]) -> None:
+        """Create ConfigMaps, where they are not there.
+
+        Raises:
+            ApiError: one is missing, so no pod should be created.
+        """
+        for document in documents:
+            with suppress(AlreadyExists):  # its name has the UID and the attempt: it is this one
+                await self._client.create(CONFIGMAP, document, session.metadata.namespace)
+
+    async def create_pods(
+        self,
+        context: SessionContext,
+        pods: Sequence[ComponentPod],
+        workers: Sequence[WorkerAddress],
+    ) -> dict[str, ApiError]:
+        """Create pods side by side; the errors by the pods' names."""
+        session, uid = context.session, context.session.metadata.uid
+        errors: dict[str, ApiError] = {}
+        self._expectations.expect_creations(uid, [pod.name for pod in pods], kind=PODS)
+        left = {pod.name for pod in pods}
+
+        async def create(pod: ComponentPod) -> None:
+            left.discard(pod.name)
+            try:
+                document = pod_document(context, pod, workers)
+                await self._client.create(POD, document, session.metadata.namespace)
+            except BaseException as error:
+                self._expectations.creation_failed(uid, pod.name, error, kind=PODS)
+                if not isinstance(error, ApiError):
+                    raise
+                if not isinstance(error, AlreadyExists):  # the cache shows whose it is
+                    errors[pod.name] = error
+
+        try:
+            await _side_by_side(pods, create)
+        finally:
+            for name in left:  # never sent
+                self._expectations.creation_observed(uid, name, kind=PODS)
+        return errors
+
+    async def delete_pods(self, session: TestSession, removals: Sequence[PodRemoval]) -> None:
+        """Delete pods as they were seen, side by side.
+
+        Raises:
+            ApiError: the first error, after all were tried.
+        """
+        uid = session.metadata.uid
+        by_uid = {item.pod.metadata.uid: item.pod.metadata.name for item in removals}
+        self._expectations.expect_deletions(uid, by_uid, kind=PODS)
+        left, errors = set(by_uid), list[ApiError]()
+
+        async def delete(item: PodRemoval) -> None:
+            meta = item.pod.metadata
+            left.discard(meta.uid)
+            grace = 0 if item.forced else None
+            try:
+                await self._client.delete(
+                    POD, meta.name, meta.namespace, uid=meta.uid, grace_period_s=grace
+                )
+            except (NotFound, Conflict):  # gone, or another pod has the name
+                self._expectations.deletion_observed(uid, meta.uid)
+            except BaseException as error:
+                self._expectations.deletion_failed(uid, meta.uid, error)
+                if not isinstance(error, ApiError):
+                    raise
+                errors.append(error)
+            else:
+                if item.pod.metadata.deletion_timestamp:  # its mark is there already
+                    self._expectations.deletion_observed(uid, meta.uid)
+
+        try:
+            await _side_by_side(removals, delete)
+        finally:
+            for pod_uid in left:  # never sent
+                self._expectations.deletion_observed(uid, pod_uid)
+        if errors:
+            raise errors[0]
+
+    async def is_free_of_pods(self, session: TestSession) -> bool:
+        """Whether the server has no pod of the session; it is asked, not the cache.
+
+        Raises:
+            ApiError: it cannot be asked.
+        """
+        meta = session.metadata
+        selector = f"{SESSION_UID_LABEL}={meta.uid}"
+        return not (await self._client.list(POD, meta.namespace, labels=selector, limit=1)).items
+
+    async def has_pod(self, session: TestSession, name: str) -> bool:
+        """Whether the server has the session's pod of this name; it is asked, not the cache.
+
+        Raises:
+            ApiError: it cannot be asked.
+        """
+        with suppress(NotFound):
+            live = await self._client.get(POD, name, session.metadata.namespace)
+            return is_controlled_by(live, session)
+        return False
+
+    async def release(self, lease: MachineLease) -> None:
+        """Delete a lease.
+
+        Raises:
+            ApiError: it may still be there.
+        """
+        meta = lease.metadata
+        with suppress(NotFound, Conflict):
+            await self._client.delete(MACHINELEASE, meta.name, meta.namespace, uid=meta.uid)
+
+    async def request(
+        self, session: TestSession, request: LeaseRequest, before: MachineLease | None
+    ) -> None:
+        """Create a lease, or give the one that is there its priority.
+
+        Raises:
+            ApiError: try again.
+        """
+        meta = session.metadata
+        if before is not None:
+            patch: Document = {
+                "metadata": preconditions(before.metadata),
+                "spec": {"priority": request.spec.priority},
+            }
+            with suppress(NotFound):
+                await self._client.patch(
+                    MACHINELEASE, before.metadata.name, meta.namespace, patch=patch
+                )
+            return
+        uid = meta.uid
+        self._expectations.expect_creations(uid, [request.name], kind=LEASES)
+        try:
+            document = _lease_document(session, request)
+            await self._client.create(MACHINELEASE, document, meta.namespace)
+        except BaseException as error:
+            self._expectations.creation_failed(uid, request.name, error, kind=LEASES)
+            if not isinstance(error, AlreadyExists):  # the cache shows whose it is
+                raise
+
+
+def is_refused(error: ApiError) -> bool:
+    """Whether a pod is not accepted as it is, so that trying again cannot help."""
+    return isinstance(error, (Invalid, BadRequest))
+
+
+def _lease_document(session: TestSession, request: LeaseRequest) -> Document:
+    meta = session.metadata
+    return {
+        "apiVersion": MACHINELEASE.api_version,
+        "kind": MACHINELEASE.kind,
+        "metadata": {
+            "name": request.name,
+            "namespace": meta.namespace,
+            "labels": {SESSION_LABEL: meta.name, SESSION_UID_LABEL: meta.uid},
+            "ownerReferences": [msgspec.to_builtins(owner_reference(TESTSESSION, session))],
+        },
+        "spec": msgspec.to_builtins(request.spec),
+    }
+
+
+async def _side_by_side(items: Iterable[T], act: Callable[[T], Awaitable[None]]) -> None:
+    """Act on all items, on so many at once."""
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def bounded(item: T) -> None:
+        async with limit:
+            await act(item)
+
+    async with Nursery("session writes") as nursery:
+        for item in items:
+            nursery.start(bounded(item))
