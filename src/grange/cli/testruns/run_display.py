@@ -109,12 +109,16 @@ class LiveDisplay:
 
     @contextlib.asynccontextmanager
     async def shown(self) -> AsyncIterator[None]:
-        """Draw until the block ends, and leave the last state there."""
+        """Draw until the block ends; of one session the last state stays there.
+
+        Of many the summary has it.
+        """
         from rich.console import Console
         from rich.live import Live
 
         console = Console(stderr=True, no_color=not self._env.color)
-        with Live(console=console, auto_refresh=False) as live:
+        many = len(self._runs) > 1
+        with Live(console=console, auto_refresh=False, transient=many) as live:
 
             def draw() -> None:
                 live.update(self._rendered(console.size.height), refresh=True)
@@ -132,7 +136,10 @@ class LiveDisplay:
                     finally:
                         nursery.cancel()
             finally:
+                live.vertical_overflow = "visible"
                 draw()
+        if not many:
+            terminal.echo(err=True)
 
     def _rendered(self, height: int) -> Any:
         from rich.text import Text
