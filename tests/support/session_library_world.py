@@ -1,15 +1,30 @@
 """An API server for tests of the library of sessions, and pods whose states the test sets."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
-from grange.api.kinds.testsession import COMPONENT_LABEL, SESSION_LABEL
-from grange.api.meta import Document
+from grange.api.kinds.testsession import (
+    COMPONENT_LABEL,
+    SESSION_LABEL,
+    SessionComponent,
+    TestSession,
+    TestSessionSpec,
+)
+from grange.api.meta import Document, ObjectMeta
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.controllers.testsession.library.controller_options import ControllerOptions
+from grange.controllers.testsession.library.session_controller import SessionController
+from grange.controllers.testsession.library.session_executor import ExecutionContext
+from grange.controllers.testsession.library.session_records import (
+    MemorySessionStore,
+    SessionEventKind,
+)
 from grange.sim.api_fixture import ApiFixture, opened
 from grange.sim.builders import create_node, pod_document
 
@@ -85,3 +100,90 @@ async def session_library_world(
 ) -> AsyncIterator[SessionLibraryWorld]:
     async with opened(SessionLibraryWorld(clock, rng, log)) as world:
         yield world
+
+
+class FakeExecutor:
+    """Runs sessions until the test ends them.
+
+    Attributes:
+        started: names, in order.
+        running: names of those that run now.
+        most: how many ran at once at most.
+        cleanup_s: how long a session that was cancelled goes on.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.started: list[str] = []
+        self.sessions: list[TestSession] = []
+        self.running: dict[str, asyncio.Future[dict[str, bytes]]] = {}
+        self.most = 0
+        self.cleanup_s = 0.0
+
+    async def execute(self, context: ExecutionContext, session: TestSession) -> dict[str, bytes]:
+        name = session.metadata.name
+        self.sessions.append(session)
+        self.started.append(name)
+        self.running[name] = asyncio.get_running_loop().create_future()
+        self.most = max(self.most, len(self.running))
+        context.record(SessionEventKind.PROVISION, "100%s")
+        try:
+            return await self.running[name]
+        finally:
+            if self.cleanup_s:
+                await self.clock.sleep(self.cleanup_s)
+            del self.running[name]
+
+    def finish(self, name: str, error: Exception | None = None) -> None:
+        if error is None:
+            self.running[name].set_result({"driver": b"out"})
+        else:
+            self.running[name].set_exception(error)
+
+
+def new_session(name: str, *, drivers: str = "drivers", workers: int = 0) -> TestSession:
+    """A session of a driver, and servers on machines of the pool workers."""
+    driver = SessionComponent(command=("bench",), pool=drivers)
+    server = SessionComponent(command=("serve",), pool="workers", count=workers)
+    spec = TestSessionSpec(driver=driver, servers=(server,) if workers else ())
+    return TestSession(metadata=ObjectMeta(name=name, namespace="default"), spec=spec)
+
+
+@dataclass
+class ControllerWorld:
+    """A controller of sessions, with a fake executor and a store."""
+
+    world: SessionLibraryWorld
+    controller: SessionController
+    executor: FakeExecutor
+    store: MemorySessionStore
+
+    def schedule(self, *sessions: TestSession) -> None:
+        for session in sessions:
+            self.store.store_session(session)
+            self.controller.schedule(session)
+
+    def events(self, name: str) -> list[str]:
+        return [event.kind.name for event in self.store.events(name)]
+
+    def last(self, name: str) -> str:
+        event = self.store.latest_event(name)
+        assert event is not None
+        return event.description
+
+
+@asynccontextmanager
+async def controller_world(
+    world: SessionLibraryWorld, options: ControllerOptions | None = None
+) -> AsyncIterator[ControllerWorld]:
+    executor, store = FakeExecutor(world.clock), MemorySessionStore()
+    async with SessionController(
+        world.new_client(),
+        store,
+        options,
+        executor=executor,
+        clock=world.clock,
+        rng=world.rng,
+        log=world.log,
+    ) as controller:
+        yield ControllerWorld(world, controller, executor, store)

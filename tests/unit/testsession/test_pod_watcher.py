@@ -22,12 +22,8 @@ from grange.controllers.testsession.library.library_errors import (
     ControllerStartError,
     SubscriptionError,
 )
-from grange.controllers.testsession.library.pod_watcher import (
-    PodSubscription,
-    PodWatchEvent,
-    Watcher,
-    WatcherOptions,
-)
+from grange.controllers.testsession.library.pod_subscription import PodSubscription, PodWatchEvent
+from grange.controllers.testsession.library.pod_watcher import Watcher, WatcherOptions
 
 PODS = "/api/v1/namespaces/default/pods"
 
