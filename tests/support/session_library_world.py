@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from grange.api import timestamps
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import (
     COMPONENT_LABEL,
     SESSION_LABEL,
     SessionComponent,
+    SessionRetries,
+    SessionTimeouts,
     TestSession,
     TestSessionSpec,
 )
@@ -18,7 +21,11 @@ from grange.api.meta import Document, ObjectMeta
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.base.tasks import Child
 from grange.controllers.testsession.library.controller_options import ControllerOptions
+from grange.controllers.testsession.library.library_errors import SessionFailedError
+from grange.controllers.testsession.library.pod_executor import PodExecutor
+from grange.controllers.testsession.library.pod_watcher import Watcher
 from grange.controllers.testsession.library.session_controller import SessionController
 from grange.controllers.testsession.library.session_executor import ExecutionContext
 from grange.controllers.testsession.library.session_records import (
@@ -33,7 +40,7 @@ IMAGE: Document = {"image": "i", "imageID": "i", "restartCount": 0}
 
 
 def ended(code: int) -> Document:
-    return {"terminated": {"exitCode": code, "finishedAt": "2026-03-01T12:00:01Z"}}
+    return {"terminated": {"exitCode": code}}
 
 
 class SessionLibraryWorld(ApiFixture):
@@ -76,6 +83,8 @@ class SessionLibraryWorld(ApiFixture):
         phase = "Running"
         if (end := state.get("terminated")) is not None:
             phase = "Failed" if end["exitCode"] else "Succeeded"
+            end = {"finishedAt": timestamps.rfc3339(self.clock.now()), **end}
+            state = {"terminated": end}
         status: Document = {
             "phase": phase,
             "containerStatuses": [
@@ -187,3 +196,102 @@ async def controller_world(
         log=world.log,
     ) as controller:
         yield ControllerWorld(world, controller, executor, store)
+
+
+RETRY_NEVER = SessionRetries(infrastructure=0)
+
+
+def cluster_session(
+    name: str,
+    *,
+    servers: int = 1,
+    clients: int = 1,
+    retries: SessionRetries = RETRY_NEVER,
+    timeouts: SessionTimeouts | None = None,
+) -> TestSession:
+    """A session for pods, without retries: servers and clients on machines of the pool workers."""
+    part = SessionComponent(command=("work",), pool="workers")
+    spec = TestSessionSpec(
+        driver=SessionComponent(command=("bench",), pool="drivers"),
+        servers=(part,) * servers,
+        clients=(part,) * clients,
+        retries=retries,
+        timeouts=timeouts or SessionTimeouts(),
+    )
+    return TestSession(metadata=ObjectMeta(name=name), spec=spec)
+
+
+@dataclass
+class Execution:
+    """A session that a PodExecutor runs.
+
+    Attributes:
+        done: how it ended, when it has.
+        events: what it recorded.
+    """
+
+    world: SessionLibraryWorld
+    task: Child[None] | None = None
+    result: dict[str, bytes] | None = None
+    error: Exception | None = None
+    events: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def is_done(self) -> bool:
+        return self.task is not None and self.task.done()
+
+    @property
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.events]
+
+    def failure(self) -> SessionFailedError:
+        assert isinstance(self.error, SessionFailedError), self.error
+        return self.error
+
+    async def run(
+        self, executor: PodExecutor, session: TestSession, timeout_s: float | None
+    ) -> None:
+        context = ExecutionContext(
+            lambda kind, text: self.events.append((kind.name, text)), timeout_s
+        )
+        try:
+            self.result = dict(await executor.execute(context, session))
+        except SessionFailedError as error:
+            self.error = error
+
+
+class ExecutorWorld(SessionLibraryWorld):
+    """A server, a watcher and an executor."""
+
+    watcher: Watcher
+    executor: PodExecutor
+
+    def execute(self, session: TestSession, timeout_s: float | None = None) -> Execution:
+        """Run a session until it has ended."""
+        execution = Execution(self)
+        execution.task = self.nursery.start(execution.run(self.executor, session, timeout_s))
+        return execution
+
+    async def names(self) -> list[str]:
+        """The pods that there are."""
+        return [pod.metadata.name for pod in (await self.client.list(POD, "default")).items]
+
+    async def ready(self, *names: str) -> None:
+        """Let pods run, each with an address."""
+        for name in names:
+            self.addresses += 1
+            await self.set_state(name, RUNNING, ip=f"10.0.0.{self.addresses}")
+
+    addresses = 0
+
+
+@asynccontextmanager
+async def executor_world(clock: Clock, rng: Stream, log: Logger) -> AsyncIterator[ExecutorWorld]:
+    async with opened(ExecutorWorld(clock, rng, log)) as world:
+        client = world.new_client()
+        async with Watcher(client, clock=clock, rng=rng, log=log) as watcher:
+            await watcher.start()
+            world.watcher = watcher
+            world.executor = PodExecutor(client, watcher, clock=clock, rng=rng, log=log)
+            yield world
+            world.nursery.cancel()

@@ -1,6 +1,6 @@
 """The controller of the library: C1-C11, and what it does about each session whatever happens."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.support.session_library_world import (
@@ -49,7 +49,7 @@ async def world(clock: Clock, rng: Stream, log: Logger) -> AsyncIterator[Session
 
 def test_c1_a_client_is_required() -> None:
     with pytest.raises(ValueError, match="client: is None; connect to a cluster first"):
-        SessionController(None)  # type: ignore[arg-type]
+        SessionController(None)  # type: ignore[arg-type]  # as untyped programs do
 
 
 async def test_c2_no_session_is_refused(world: SessionLibraryWorld) -> None:
@@ -137,7 +137,9 @@ async def test_c9_stop_waits_for_an_executor(world: SessionLibraryWorld) -> None
         assert w.events("a") == PASSED
 
 
-async def finish_later(world: SessionLibraryWorld, finish, name: str) -> None:  # type: ignore[no-untyped-def]
+async def finish_later(
+    world: SessionLibraryWorld, finish: Callable[[str], None], name: str
+) -> None:
     await world.settle(5.0)
     finish(name)
 
@@ -204,7 +206,7 @@ async def test_executor_count_is_reached_and_kept(
 )
 def test_negative_options_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="is negative; give 0 or more"):
-        ControllerOptions(**options)  # type: ignore[arg-type]
+        ControllerOptions(**options)  # type: ignore[arg-type]  # as untyped programs do
     with pytest.raises(ValueError, match="event_buffer_size"):
         ControllerOptions(watcher_options=WatcherOptions(-1))
 
@@ -301,7 +303,7 @@ def changed(**spec: object) -> TestSession:
     fields: dict[str, object] = {"driver": driver, **spec}
     return TestSession(
         metadata=ObjectMeta(name=str(fields.pop("name", "a"))),
-        spec=TestSessionSpec(**fields),  # type: ignore[arg-type]
+        spec=TestSessionSpec(**fields),  # type: ignore[arg-type]  # by name
     )
 
 
@@ -465,8 +467,8 @@ async def test_cancelled_before_the_executor_ran(world: SessionLibraryWorld) -> 
         w.schedule(new_session("a", workers=3))
         while not w.controller.active:
             await world.settle(0.0)
-        if not w.executor.started:
-            w.controller.cancel("a")
+        assert not w.executor.started
+        w.controller.cancel("a")
         await world.settle()
         assert w.events("a") == ["QUEUE", "ACCEPT", "CANCELLED"]
         assert (w.executor.started, w.controller.active) == ([], ())

@@ -38,6 +38,7 @@ def test_t1_event_kinds_are_written_by_name() -> None:
         "DONE": 5,
         "ERROR": 6,
         "CANCELLED": 7,
+        "RETRY": 8,
     }
     for kind in SessionEventKind:
         event = record("a", kind, "100%s of %d").to_event()

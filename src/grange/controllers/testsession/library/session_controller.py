@@ -35,16 +35,15 @@ from grange.controllers.testsession.library.library_errors import (
     SessionUnknownError,
     StopTimeoutError,
 )
-from grange.controllers.testsession.library.pod_watcher import (
-    DEFAULT_NAMESPACE,
-    Watcher,
-)
+from grange.controllers.testsession.library.pod_executor import PodExecutor
+from grange.controllers.testsession.library.pod_watcher import DEFAULT_NAMESPACE, Watcher
 from grange.controllers.testsession.library.session_executor import ExecutionContext, Executor
 from grange.controllers.testsession.library.session_journal import SessionJournal
 from grange.controllers.testsession.library.session_needs import (
     check_session,
     current_pools,
     machines_text,
+    mounts_are_links,
     needed_machines,
 )
 from grange.controllers.testsession.library.session_queue import QueuedSession, SessionQueue
@@ -121,7 +120,16 @@ class SessionController:
             rng=self._rng,
             log=self._log,
         )
-        self._executor = executor
+        self._executor: Executor = executor or PodExecutor(
+            client,
+            self.watcher,
+            namespace=namespace,
+            default_pools=self._options.default_pools,
+            link_mounts=lambda: self._nodes is not None and mounts_are_links(self._nodes.store),
+            clock=self._clock,
+            rng=self._rng,
+            log=self._log,
+        )
         self._journal = SessionJournal(store, clock=self._clock, log=self._log)
         self._pools = ReservationManager()
         self._queue = SessionQueue(self._pools, aging_s=self._options.aging_s)
@@ -330,7 +338,7 @@ class SessionController:
         active.started = True
         kind, description, logs = Kind.CANCELLED, "the session was cancelled", dict[str, bytes]()
         try:
-            if not active.cancelled and self._executor is not None:
+            if not active.cancelled:
                 context = ExecutionContext(
                     lambda kind, text: self._journal.record(name, kind, text),
                     self._options.test_timeout_s or None,

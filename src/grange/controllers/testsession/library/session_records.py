@@ -27,11 +27,12 @@ class SessionEventKind(IntEnum):
     DONE = 5
     ERROR = 6
     CANCELLED = 7
+    RETRY = 8
 
     @property
     def is_terminal(self) -> bool:
         """Whether nothing follows; a session gets one such event, as its last."""
-        return self >= SessionEventKind.DONE
+        return self in (SessionEventKind.DONE, SessionEventKind.ERROR, SessionEventKind.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
