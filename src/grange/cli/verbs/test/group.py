@@ -7,6 +7,7 @@ _DEPLOY, _INSPECT, _OPERATE = Section.DEPLOY, Section.INSPECT, Section.OPERATE
 
 VERBS: dict[str, Verb] = {
     "run": Verb(_DEPLOY, f"{_TEST}.run", "Run sessions to their verdicts."),
+    "convert": Verb(_DEPLOY, f"{_TEST}.convert", "Print LoadTests as test sessions."),
     "list": Verb(_INSPECT, f"{_TEST}.show", "List sessions with their verdicts.", "list_"),
     "status": Verb(_INSPECT, f"{_TEST}.status", "Show a session and its components."),
     "logs": Verb(_INSPECT, f"{_TEST}.logs", "Print the logs of a session's components."),

@@ -1,0 +1,1 @@
+"""Conversion of LoadTests (``e2etest.grpc.io/v1``) into TestSessions: pure."""
