@@ -9,11 +9,22 @@ from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import Expired, Forbidden, NotFound, ServiceUnavailable
+from grange.api.status import (
+    Expired,
+    Forbidden,
+    InternalError,
+    NotFound,
+    ServiceUnavailable,
+    Timeout,
+    TooManyRequests,
+)
 from grange.cli import rollout_status, watch_stream
 from grange.cli.session import ApiSession
 
 _RETRY_S = 0.5
+
+TRANSIENT = (Expired, ServiceUnavailable, Timeout, TooManyRequests, InternalError)
+"""Errors of a server that may answer the next time; what waits for long goes on after them."""
 
 
 class WatchedObject:
@@ -66,7 +77,7 @@ class WatchedObject:
                 ) as seen:
                     async for items in seen:
                         self._see_object(items.get(self._name))
-            except (Expired, ServiceUnavailable):
+            except TRANSIENT:
                 # A watch that breaks off is ordinary; a request without an answer is not.
                 self.is_silent = not answered
                 self._changed.set()
@@ -85,7 +96,7 @@ class WatchedObject:
                 async with aclosing(watched(self._session, POD, self._namespace, query)) as seen:
                     async for items in seen:
                         self._see_pods([*items.values()])
-            except (Expired, ServiceUnavailable):
+            except TRANSIENT:
                 pass  # the other watch reports it
             except Forbidden:
                 self._see_pods(None)

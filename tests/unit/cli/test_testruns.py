@@ -13,18 +13,32 @@ from tests.unit.cli.session_player import Player, Script, refuse_first
 
 from grange.api.kinds import POD, TESTSESSION
 from grange.api.meta import Document
-from grange.api.status import Forbidden, ServiceUnavailable
+from grange.api.status import (
+    ApiError,
+    Forbidden,
+    InternalError,
+    ServiceUnavailable,
+    Timeout,
+    TooManyRequests,
+)
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.cli import testsession_lookup
-from grange.cli.testruns import execution, launch, queue_runner, run_plan, session_writes
-from grange.cli.testruns.component_logs import ComponentLogs
+from grange.cli.testruns import (
+    execution,
+    launch,
+    queue_runner,
+    run_display,
+    run_plan,
+    session_writes,
+)
+from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog
 from grange.cli.testruns.launch import LaunchOptions
 from grange.cli.testruns.log_files import RunLogFiles
 from grange.cli.testruns.queue_runner import Concurrency, QueueRunner
-from grange.cli.testruns.run_display import PlainDisplay
+from grange.cli.testruns.run_display import LiveDisplay, PlainDisplay
 from grange.cli.testruns.run_plan import PlannedSession, PlanSettings
 from grange.cli.testruns.tracked_run import SessionRun
 from grange.cli.verbs.test import logs as logs_verb
@@ -197,6 +211,42 @@ async def test_timeout_cancels_and_counts_as_infrastructure(there: Player, tmp_p
     assert ET.parse(tmp_path / "r.xml").getroot().get("errors") == "1"  # noqa: S314  our own
 
 
+async def test_timeout_ends_the_wait_for_a_silent_server(there: Player) -> None:
+    there.scripts = {"long": Script(runs_s=10_000.0)}
+    made, (run_,) = runner(there, "long")
+
+    async def fall_silent() -> None:
+        await there.until(lambda: _running(there, 1))
+        there.gate = lambda request: ServiceUnavailable("no")
+
+    there.nursery.start(fall_silent())
+    started = there.clock.monotonic()
+    await made.run(30.0)
+    assert there.clock.monotonic() - started < 300.0
+    assert made.exit_code == 2
+    assert made.left == [run_]
+
+
+@pytest.mark.parametrize("error", [InternalError, Timeout, TooManyRequests, ServiceUnavailable])
+async def test_server_that_falters_ends_no_run(
+    there: Player, tmp_path: Path, error: type[ApiError]
+) -> None:
+    there.scripts["qps"] = Script(runs_s=20.0)
+
+    async def falter() -> None:
+        await there.until(lambda: _running(there, 1))
+        for _ in range(5):
+            there.gate = lambda request: error("not now")
+            await there.clock.sleep(2.0)
+            there.gate = lambda request: None
+            await there.clock.sleep(0.7)
+
+    there.nursery.start(falter())
+    assert await run(there, manifest("qps"), artifacts=tmp_path) == 0
+    kept = tmp_path / "qps-abcde" / "logs" / "qps-abcde-driver" / "main.log"
+    assert kept.read_bytes() == b"hello\nbye\n"
+
+
 def runner(there: Player, *names: str) -> tuple[QueueRunner, list[SessionRun]]:
     connected = there.connect()
     runs = [SessionRun(item) for item in planned(*map(manifest, names))]
@@ -254,6 +304,54 @@ def test_every_queue_needs_a_concurrency() -> None:
     with pytest.raises(click.UsageError, match="no session is in this queue"):
         queue_runner.queued(runs[:1], Concurrency(queues={"p": 1, "q": 1}))
     assert queue_runner.queued(runs, Concurrency(total=3)) == {"": runs}
+
+
+# --- what is shown ----------------------------------------------------------------------------
+
+
+def shown(there: Player, count: int, **status: Document) -> list[SessionRun]:
+    runs = [SessionRun(item) for item in planned(*(manifest(f"t{at}") for at in range(count)))]
+    for item in runs:
+        item.document = {**item.planned.document, "status": status.get(item.planned.test, {})}
+        item.is_over = item.document["status"].get("phase") in ("Succeeded", "Failed")
+    return runs
+
+
+async def test_full_table_hides_those_that_passed(there: Player) -> None:
+    passed = {"phase": "Succeeded", "verdict": "Passed"}
+    failed = {"phase": "Failed", "verdict": "Failed"}
+    runs = shown(there, 9, t0=failed, **{f"t{at}": passed for at in range(1, 6)})
+    env = there.connect().env
+    lines = run_display.cells(runs, env, height=9)
+    assert [line.split()[0] for line in lines[1:-2]] == ["t0", "t1", "t6", "t7", "t8"]
+    assert lines[-1] == "1 failed, 5 passed, 3 queued (4 not shown)"
+    assert len(run_display.cells(runs, env)) == 12
+
+
+async def test_board_of_one_session_ends_with_the_drivers_log(there: Player) -> None:
+    (item,) = shown(there, 1, t0={"phase": "Running"})
+    display = LiveDisplay(there.connect().env, [item])
+    source = ContainerLog("driver", "t0-abcde-driver", "main")
+    display.output(item, source, [f"line {at}\n".encode() for at in range(20)])
+    display.output(item, ContainerLog("server", "s", "main"), [b"from the server\n"])
+    lines = display.lines(30)
+    assert "  line 19" in lines
+    assert "  line 11" not in lines
+    assert "from the server" not in "\n".join(lines)
+
+
+async def test_plain_lines_show_events_once_and_changes_of_the_queue(
+    there: Player, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue = {"type": "QUEUE", "time": "2030-01-01T00:00:01.5Z", "message": "waits"}
+    (item,) = shown(there, 1, t0={"phase": "Queued", "position": 3, "events": [queue]})
+    display = PlainDisplay(there.connect().env, many=False, logs=True)
+    assert item.document is not None
+    for position in (3, 3, 2):
+        item.document["status"]["position"] = position
+        display.updated(item)
+    found = [line.split("  ", 1)[1] for line in capsys.readouterr().err.splitlines()[1:]]
+    assert found == ["QUEUE  waits", "WAIT  position 3", "WAIT  position 2"]
 
 
 # --- sessions that were run -------------------------------------------------------------------

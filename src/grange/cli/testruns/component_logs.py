@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from grange.api.kinds import POD
 from grange.api.kinds.testsession import ATTEMPT_LABEL, SESSION_UID_LABEL
 from grange.api.meta import Document
-from grange.api.status import ApiError, Expired, NotFound, ServiceUnavailable
+from grange.api.status import ApiError, NotFound
 from grange.base.tasks import Nursery
 from grange.cli import log_stream, watched_object
 from grange.cli.session import ApiSession
@@ -86,7 +86,7 @@ class ComponentLogs:
         meta = self._session["metadata"]
         query = {"labelSelector": f"{SESSION_UID_LABEL}={meta['uid']}"}
         while True:
-            with suppress(Expired, ServiceUnavailable):  # a watch that breaks off is ordinary
+            with suppress(*watched_object.TRANSIENT):  # a watch that breaks off is ordinary
                 async with aclosing(
                     watched_object.watched(self._opened, POD, meta["namespace"], query)
                 ) as seen:
@@ -132,7 +132,7 @@ class ComponentLogs:
             except NotFound as error:
                 if not seen:
                     self.lost.append(f"{source.label}: {error.message}")
-            except ServiceUnavailable:
+            except watched_object.TRANSIENT:
                 await self._opened.env.clock.sleep(_RETRY_S)
                 continue
             except ApiError as error:

@@ -1,6 +1,7 @@
 """Follows one session and its logs until nothing more is to come."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from grange.api.kinds import TESTSESSION
 from grange.api.meta import Document
@@ -8,7 +9,7 @@ from grange.base.tasks import Nursery
 from grange.cli import testsession_lookup
 from grange.cli.session import ApiSession
 from grange.cli.testruns.component_logs import ComponentLogs
-from grange.cli.watched_object import WatchedObject
+from grange.cli.watched_object import TRANSIENT, WatchedObject
 
 _LOGS_END_S = 5.0  # the pods are gone by then; a stream that is still open has no end to come
 
@@ -37,8 +38,9 @@ async def follow(opened: ApiSession, session: Document, logs: ComponentLogs, see
                 if subject.is_known and see(_same(subject.document, meta["uid"])):
                     break
             pods.cancel()
-            for pod in await testsession_lookup.pods_of(opened, session):
-                logs.start(readers, pod)
+            with suppress(*TRANSIENT):  # then the watch has started all readers that there are
+                for pod in await testsession_lookup.pods_of(opened, session):
+                    logs.start(readers, pod)
             nursery.start(_end(opened, readers))
         nursery.cancel()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import click
 
+from grange.api.kinds.testsession import SessionTimeouts
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.base.tasks import Nursery
@@ -14,6 +15,7 @@ from grange.cli.session import ApiSession
 from grange.cli.testruns import session_writes
 from grange.cli.testruns.tracked_run import SessionRun
 
+_MARGIN_S = 60.0
 INTERRUPTED = "interrupted"
 TIMED_OUT = "timed out"
 FAIL_FAST = "another one ended badly"
@@ -175,6 +177,8 @@ class QueueRunner:
             if run.is_active:
                 run.error = f"not finished within the {timeout_s:g}s of --timeout"
         self._stop(TIMED_OUT)
+        await self._opened.env.clock.sleep(max(map(_clean_up_s, self._runs)))
+        self._nursery.cancel()  # the server does not get it done, or does not answer
 
     def _stop(self, why: str) -> None:
         self.stopped = why
@@ -201,3 +205,10 @@ class QueueRunner:
             await session_writes.cancel(self._opened, session, session_writes.CANCEL_COLLECT)
         except ApiError as error:
             terminal.echo(f"{name}: not cancelled: {error.message}", err=True)
+
+
+def _clean_up_s(run: SessionRun) -> float:
+    """How long a session may take from its cancellation to its end, with a margin."""
+    session = run.session
+    timeouts = SessionTimeouts() if session is None else session.spec.timeouts
+    return timeouts.collect_seconds + timeouts.cleanup_seconds + _MARGIN_S

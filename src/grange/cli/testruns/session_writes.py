@@ -6,16 +6,11 @@ from grange.api.http import Request
 from grange.api.kinds import TESTSESSION
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import (
-    AlreadyExists,
-    InternalError,
-    ServiceUnavailable,
-    Timeout,
-    TooManyRequests,
-)
+from grange.api.status import AlreadyExists
 from grange.base.backoff import Exponential
 from grange.cli.session import ApiSession
 from grange.cli.testruns.run_plan import RUN_LABEL
+from grange.cli.watched_object import TRANSIENT
 
 CANCEL_COLLECT = "Collect"
 CANCEL_NOW = "Now"
@@ -23,7 +18,6 @@ RETRIES = 2
 """How often a write is repeated that the server did not answer."""
 
 _PAUSE = Exponential(initial_s=0.5, cap_s=5.0)
-_AGAIN = (ServiceUnavailable, Timeout, TooManyRequests, InternalError)
 
 
 async def create(opened: ApiSession, document: Document) -> Document:
@@ -52,7 +46,7 @@ async def create(opened: ApiSession, document: Document) -> Document:
             if attempt and own and (found["metadata"].get("labels") or {}).get(RUN_LABEL) == own:
                 return {"kind": TESTSESSION.kind, **found}
             raise
-        except _AGAIN:
+        except TRANSIENT:
             if attempt == RETRIES:
                 raise
             await opened.env.clock.sleep(_PAUSE.delay(attempt + 1))
@@ -95,7 +89,7 @@ async def cancel(opened: ApiSession, session: Document, how: str) -> Document:
     for attempt in range(RETRIES):
         try:
             return _typed((await opened.fetch(request)).body)
-        except _AGAIN:
+        except TRANSIENT:
             await opened.env.clock.sleep(_PAUSE.delay(attempt + 1))
     return _typed((await opened.fetch(request)).body)
 

@@ -1,0 +1,152 @@
+"""``grange test`` on a real control plane: verdicts, evidence on this side, interruption, pytest."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    made = Plane(tmp_path_factory.mktemp("plane") / "data")
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def manifest(path: Path, name: str, script: str, **spec: Any) -> str:
+    document = {
+        "apiVersion": "grange.dev/v1alpha1",
+        "kind": "TestSession",
+        "metadata": {"name": name},
+        "spec": {
+            "driver": {"command": ["sh", "-c", script]},
+            "servers": [{"command": ["sh", "-c", "echo serving; sleep 1000"]}],
+            **spec,
+        },
+    }
+    found = path / f"{name}.session.yaml"
+    found.write_text(json.dumps(document))
+    return str(found)
+
+
+def sessions(plane: Plane) -> dict[str, str]:
+    items = plane.get("ts").get("items", [])
+    return {item["metadata"]["name"]: item["status"].get("verdict", "") for item in items}
+
+
+def is_free(plane: Plane) -> bool:
+    return not plane.get("pods").get("items")
+
+
+def test_verdicts_are_exit_codes_with_logs_and_reports(plane: Plane, tmp_path: Path) -> None:
+    good = manifest(tmp_path, "good", "echo to $QPS_WORKERS; echo done")
+    text = plane.grange("test", "run", good)
+    assert "[driver] to 127." in text
+    assert "PASSED ts/good-" in text
+
+    bad = manifest(tmp_path, "bad", "echo 100% broken; exit 3")
+    logs, report = tmp_path / "logs", tmp_path / "report.xml"
+    words = ("test", "run", bad, "--artifacts", str(logs), "--junit", str(report))
+    text = plane.grange(*words, code=1)
+    assert "  | 100% broken" in text
+    (name,) = [item for item in sessions(plane) if item.startswith("bad-")]
+    assert f"FAILED ts/{name}" in text
+    kept = logs / name / "logs"
+    assert (kept / f"{name}-driver" / "main.log").read_text() == "100% broken\n"
+    assert (kept / f"{name}-server" / "main.log").read_text() == "serving\n"
+    assert json.loads((logs / name / "session.json").read_text())["verdict"] == "Failed"
+    assert ET.parse(report).getroot().get("failures") == "1"  # noqa: S314  our own
+    assert "exit code 3" in plane.grange("why", f"ts/{name}")
+    assert "FAILED ts/bad-" in plane.grange("test", "rerun", name, code=1)
+    assert name in plane.grange("test", "list", "--verdict", "failed")
+    assert is_free(plane)
+
+
+def test_what_never_gets_ready_is_infrastructure(plane: Plane, tmp_path: Path) -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+    server = {"command": ["sleep", "1000"], "readinessProbe": probe}
+    spec = {"timeouts": {"provisionSeconds": 3}, "retries": {"infrastructure": 0}}
+    path = manifest(tmp_path, "never", "true", servers=[server], **spec)
+    text = plane.grange("test", "run", path, code=2)
+    assert "ERROR ts/never-" in text
+    assert "ProvisionTimeout" in text
+    assert is_free(plane)
+    refused = manifest(tmp_path, "refused", "true", timeouts={"runSeconds": -1})
+    assert "runSeconds" in plane.grange("test", "run", refused, code=2)
+
+
+def test_matrix_runs_in_queues(plane: Plane, tmp_path: Path) -> None:
+    path = manifest(tmp_path, "cell", "echo size $SIZE; [ $SIZE != 2 ]", servers=[])
+    words = ("--matrix", "spec.driver.env[SIZE]=1,2,3", "--concurrency", "2")
+    text = plane.grange("test", "run", path, *words, code=1)
+    assert "2 passed, 1 failed" in text
+    assert "  | size 2" in text
+
+
+def test_interruption_cancels_and_frees_everything(plane: Plane, tmp_path: Path) -> None:
+    path = manifest(tmp_path, "long", "echo begun; sleep 1000")
+    words = ["test", "run", path, "--artifacts", str(tmp_path), "--kubeconfig"]
+    process = subprocess.Popen(
+        [*GRANGE, *words, str(plane.kubeconfig)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    eventually(lambda: "long-" in str(running(plane)), "it runs")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130, out
+    assert "Interrupted: cancelling 1 session" in out
+    assert "CANCELLED ts/long-" in out
+    assert is_free(plane)
+
+
+def running(plane: Plane) -> list[str]:
+    items = plane.get("ts").get("items", [])
+    return [i["metadata"]["name"] for i in items if i["status"].get("phase") == "Running"]
+
+
+def test_sessions_are_tests_of_pytest(plane: Plane, tmp_path: Path) -> None:
+    manifest(tmp_path, "passes", "echo from the driver")
+    manifest(tmp_path, "fails", "echo size ${{ size }}; exit ${{ size }}")
+    (tmp_path / "fails.session.yaml").rename(tmp_path / "parametrized.yaml")
+    (tmp_path / "test_own.py").write_text(
+        "import pytest\n"
+        "from grange.testing import SessionFailed\n"
+        "def test_result(session_run):\n"
+        "    with pytest.raises(SessionFailed, match='size 3'):\n"
+        "        session_run('parametrized.yaml', set={'size': 3})\n"
+        "    result = session_run('parametrized.yaml', set={'size': 0}, check=False)\n"
+        "    assert result.verdict == 'Passed'\n"
+        "    assert result.logs['driver'] == 'size 0\\n'\n"
+        "def test_failure(session_run):\n"
+        "    session_run('parametrized.yaml', set={'size': 5})\n"
+    )
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--grange-sessions"),
+            *("--grange-kubeconfig", str(plane.kubeconfig), "--rootdir", str(tmp_path), "."),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+    text = done.stdout + done.stderr
+    assert done.returncode == 1, text
+    assert "1 failed, 2 passed" in text, text
+    assert "passes.session.yaml::passes PASSED" in text
+    assert "  | size 5" in text
