@@ -90,6 +90,7 @@ class SessionRecord(View, frozen=True):
         test_name: by which runs of one test are known.
         attempts: how many there were.
         message: why it ended so.
+        thresholds: relative changes that count as regressions, by metric.
         notes: what is missing from the evidence, and why.
         retention_seconds: of the evidence, from the end.
         properties: further facts for reports.
@@ -114,6 +115,7 @@ class SessionRecord(View, frozen=True):
     components: tuple[ComponentRecord, ...] = ()
     events: tuple[SessionEvent, ...] = ()
     metrics: tuple[SessionMetricResult, ...] = ()
+    thresholds: dict[str, float] = msgspec.field(default_factory=dict)
     nodes: tuple[NodeFacts, ...] = ()
     notes: tuple[str, ...] = ()
     properties: dict[str, str] = msgspec.field(default_factory=dict)
@@ -175,6 +177,7 @@ def record_of(document: Document, nodes: Iterable[Document] = ()) -> SessionReco
         components=components,
         events=status.events,
         metrics=status.metrics,
+        thresholds={metric.name: metric.threshold for metric in spec.evidence.metrics},
         nodes=tuple(facts),
         notes=(status.evidence.message,) if status.evidence.message else (),
         scenario=spec.scenario,
