@@ -1,5 +1,6 @@
 #!/bin/sh
-# Make the environment of the jobs' examples in $1 (PyTorch's CPU build, scikit-learn, mpi4py), and see to
+# Make the environment of the examples of jobs and sessions in $1 (PyTorch's CPU build, scikit-learn, mpi4py,
+# grpcio), and see to
 # it that there is an Open MPI.
 set -eu
 venv=$1
