@@ -30,6 +30,7 @@ from grange.cli.testruns import (
     execution,
     launch,
     queue_runner,
+    report_input,
     run_display,
     run_plan,
     session_writes,
@@ -38,10 +39,13 @@ from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog
 from grange.cli.testruns.launch import LaunchOptions
 from grange.cli.testruns.log_files import RunLogFiles
 from grange.cli.testruns.queue_runner import Concurrency, QueueRunner
+from grange.cli.testruns.report_input import ReportInputError
 from grange.cli.testruns.run_display import LiveDisplay, PlainDisplay
 from grange.cli.testruns.run_plan import PlannedSession, PlanSettings
 from grange.cli.testruns.tracked_run import SessionRun
 from grange.cli.verbs.test import logs as logs_verb
+from grange.evidence import session_record, session_report
+from grange.evidence.session_record import ComponentRecord, KeptFile, SessionRecord
 
 
 @pytest.fixture
@@ -395,3 +399,37 @@ async def test_logs_of_pods_that_are_gone_are_no_silence(
     logs = ComponentLogs(there.connect(), found, lambda source, lines: None)
     assert await logs_verb.print_once(there.connect(), found, logs) == 1
     assert "its pods are gone" in capsys.readouterr().err
+
+
+async def test_report_has_logs_and_figures_of_earlier_runs(there: Player, tmp_path: Path) -> None:
+    for at, (run_id, value) in enumerate([("aaaaa", 10.0), ("bbbbb", 12.0), ("ccccc", 50.0)]):
+        more: Document = {
+            "metrics": [{"name": "p99", "value": value}],
+            "completionTime": f"2030-01-01T00:00:0{at}Z",
+        }
+        there.scripts["qps"] = Script(log=b"<b>not bold</b>\n", more=more)
+        plan = run_plan.plan([manifest("qps")], PlanSettings(run=run_id))
+        await launch.launch(there.connect(), plan, LaunchOptions(artifacts=tmp_path))
+    found = await testsession_lookup.find(there.connect(), "qps-ccccc")
+    evidence = await report_input.from_cluster(there.connect(), found)
+    earlier = await report_input.history(there.connect(), evidence.record)
+    assert earlier == {"p99": [10.0, 12.0]}
+    assert evidence.logs == {"logs/qps-ccccc-driver/main.log": "<b>not bold</b>\n"}
+    page = session_report.render(evidence.record, history=earlier, logs=evidence.logs).decode()
+    assert "&lt;b&gt;not bold" in page
+    assert "<b>not bold" not in page
+    kept = report_input.from_directory(tmp_path / "qps-ccccc")
+    assert kept.logs == evidence.logs
+    assert kept.record.metrics == evidence.record.metrics
+
+
+def test_record_never_leads_out_of_its_directory(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    directory = tmp_path / "qps"
+    directory.mkdir()
+    kept = (KeptFile(path="../secret"), KeptFile(path=str(tmp_path / "secret")))
+    record = SessionRecord(name="qps", components=(ComponentRecord(name="driver", logs=kept),))
+    (directory / "session.json").write_bytes(session_record.encode(record))
+    assert report_input.from_directory(directory).logs == {}
+    with pytest.raises(ReportInputError, match="no-such"):
+        report_input.from_directory(tmp_path / "no-such")

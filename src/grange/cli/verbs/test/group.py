@@ -11,6 +11,8 @@ VERBS: dict[str, Verb] = {
     "list": Verb(_INSPECT, f"{_TEST}.show", "List sessions with their verdicts.", "list_"),
     "status": Verb(_INSPECT, f"{_TEST}.status", "Show a session and its components."),
     "logs": Verb(_INSPECT, f"{_TEST}.logs", "Print the logs of a session's components."),
+    "report": Verb(_INSPECT, f"{_TEST}.report", "Write a page about a session.", "report"),
+    "open": Verb(_INSPECT, f"{_TEST}.report", "Open the page about a session.", "open_"),
     "rerun": Verb(_DEPLOY, f"{_TEST}.rerun", "Run sessions again as new ones."),
     "cancel": Verb(_OPERATE, f"{_TEST}.cancel", "End sessions before their time."),
 }

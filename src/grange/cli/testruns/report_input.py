@@ -1,0 +1,110 @@
+"""What the page about a session shows: its record, its logs, and the figures of earlier runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from grange.api.kinds import NODE, TESTSESSION
+from grange.api.kinds.testsession import PASSED
+from grange.api.meta import Document
+from grange.api.status import ApiError
+from grange.base.errors import GrangeError
+from grange.cli import testsession_lookup
+from grange.cli.session import ApiSession
+from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog
+from grange.evidence import session_record
+from grange.evidence.session_record import KeptFile, SessionRecord
+
+_RUNS = 100  # of a test, whose figures are compared
+
+
+class ReportInputError(GrangeError):
+    """Evidence cannot be read; the message names the file and the cause."""
+
+
+class ReportInput:
+    """What is known of a session.
+
+    Attributes:
+        record: its record.
+        logs: texts of logs, by the path of the file in the record.
+    """
+
+    def __init__(self, record: SessionRecord, logs: dict[str, str]) -> None:
+        self.record = record
+        self.logs = logs
+
+
+def from_directory(directory: Path) -> ReportInput:
+    """The evidence that ``grange test run --artifacts`` wrote for one session.
+
+    Raises:
+        ReportInputError: it cannot be read.
+        RecordError: the record is damaged.
+    """
+    try:
+        record = session_record.decode((directory / "session.json").read_bytes())
+        logs = {
+            kept.path: (directory / kept.path).read_text(errors="replace")
+            for component in record.components
+            for kept in component.logs
+            if _is_within(directory, kept.path)
+        }
+    except OSError as error:
+        raise ReportInputError(f"{error.filename}: cannot be read: {error.strerror}") from error
+    return ReportInput(record, logs)
+
+
+async def from_cluster(opened: ApiSession, session: Document) -> ReportInput:
+    """The evidence of a session that is read from the cluster: logs of the pods that are there."""
+    try:
+        nodes: Sequence[Document] = await opened.listed(NODE, "")
+    except ApiError:  # the user may not read nodes; the rest is worth showing
+        nodes = ()
+    record = session_record.record_of(session, nodes)
+    texts: dict[str, dict[str, list[bytes]]] = {}
+
+    def keep(source: ContainerLog, lines: Sequence[bytes]) -> None:
+        files = texts.setdefault(source.pod, {})
+        files.setdefault(f"logs/{source.pod}/{source.container}.log", []).extend(lines)
+
+    logs = ComponentLogs(opened, session, keep)
+    await logs.print_once(await testsession_lookup.pods_of(opened, session))
+    kept = {
+        pod: [KeptFile(path=path, size=sum(map(len, lines))) for path, lines in files.items()]
+        for pod, files in texts.items()
+    }
+    found = {
+        path: b"".join(lines).decode(errors="replace")
+        for files in texts.values()
+        for path, lines in files.items()
+    }
+    return ReportInput(session_record.with_files(record, kept, {}, {}), found)
+
+
+async def history(opened: ApiSession, record: SessionRecord) -> dict[str, list[float]]:
+    """The figures of the runs of the same test that passed before it, by metric, the latest last."""
+    records = [
+        session_record.record_of(item)
+        for item in await opened.listed(TESTSESSION, record.namespace or opened.namespace)
+    ]
+    end = record.completion_time or "~"
+    earlier = [
+        item
+        for item in records
+        if item.test_name == record.test_name
+        and item.verdict == PASSED
+        and item.uid != record.uid
+        and (item.completion_time or "~") < end
+    ]
+    earlier.sort(key=lambda item: item.completion_time or "")
+    found: dict[str, list[float]] = {}
+    for item in earlier[-_RUNS:]:
+        for metric in item.metrics:
+            found.setdefault(metric.name, []).append(metric.value)
+    return found
+
+
+def _is_within(directory: Path, path: str) -> bool:
+    """Whether a path of a record stays in its directory: records come from elsewhere, too."""
+    root = directory.resolve()
+    return (root / path).resolve().is_relative_to(root) and (root / path).is_file()

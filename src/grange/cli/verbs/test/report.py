@@ -1,0 +1,122 @@
+"""``grange test report`` and ``open``: one HTML page about a session."""
+
+import tempfile
+from pathlib import Path
+
+import click
+import msgspec
+
+from grange.api.status import ApiError
+from grange.base.errors import GrangeError
+from grange.cli import options, session, terminal, testsession_lookup
+from grange.cli.command import Command
+from grange.cli.environment import Environment
+from grange.cli.printers import documents
+from grange.cli.testruns import report_input
+from grange.cli.testruns.report_input import ReportInput
+from grange.evidence import session_report
+
+
+class ReportError(GrangeError):
+    """The page cannot be written; the message names the file and the cause."""
+
+
+_FROM = click.option(
+    "--from",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory of grange test run --artifacts with the session's logs.",
+)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "grange test report qps-x7k2p",
+        "grange test report qps-x7k2p --from logs --file report.html",
+    ),
+)
+@testsession_lookup.NAME
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to write it; NAME.html by default.",
+)
+@_FROM
+@options.output(documents.REPORT)
+@options.connected
+def report(
+    env: Environment,
+    target: session.ClusterTarget,
+    name: str,
+    file: Path | None,
+    directory: Path | None,
+    output: str,
+) -> None:
+    """Write one HTML page about NAME: timeline, components, logs, figures against earlier runs.
+
+    The page needs nothing but a browser. With -o the record of the session is printed instead.
+    """
+    found: list[ReportInput] = []
+    pages: list[bytes] = []
+
+    async def verb(opened: session.ApiSession) -> int:
+        found.append(await _evidence(opened, name, directory))
+        if output:
+            record = msgspec.to_builtins(found[0].record)
+            terminal.write(documents.report(output, record))
+        else:
+            pages.append(await _page(opened, found[0]))
+        return 0
+
+    session.run(env, target, verb)
+    for page in pages:
+        path = file or Path(f"{found[0].record.name}.html")
+        _write(path, page)
+        terminal.echo(f"wrote {path}")
+
+
+@click.command(cls=Command, examples=("grange test open qps-x7k2p",))
+@testsession_lookup.NAME
+@_FROM
+@options.connected
+def open_(
+    env: Environment, target: session.ClusterTarget, name: str, directory: Path | None
+) -> None:
+    """Open the page about NAME in the browser."""
+    pages: list[bytes] = []
+
+    async def verb(opened: session.ApiSession) -> int:
+        pages.append(await _page(opened, await _evidence(opened, name, directory)))
+        return 0
+
+    session.run(env, target, verb)
+    path = Path(tempfile.mkdtemp(prefix="grange-")) / "session.html"
+    _write(path, pages[0])
+    if click.launch(path.as_uri()):
+        raise ReportError(f"no browser could be started; open {path}")
+    terminal.echo(f"opened {path}")
+
+
+async def _evidence(opened: session.ApiSession, name: str, directory: Path | None) -> ReportInput:
+    if directory is not None:
+        plain = name.rpartition("/")[2]
+        return report_input.from_directory(directory / plain)
+    found = await testsession_lookup.find(opened, name)
+    return await report_input.from_cluster(opened, found)
+
+
+async def _page(opened: session.ApiSession, evidence: ReportInput) -> bytes:
+    try:
+        history = await report_input.history(opened, evidence.record)
+    except ApiError as error:
+        history = {}
+        terminal.echo(f"no figures of earlier runs: {error.message}", err=True)
+    return session_report.render(evidence.record, history=history, logs=evidence.logs)
+
+
+def _write(path: Path, page: bytes) -> None:
+    try:
+        path.write_bytes(page)
+    except OSError as error:
+        raise ReportError(f"{path}: not written: {error.strerror}") from error
