@@ -24,7 +24,7 @@ from grange.scheduler.cycle import Assumed, Batch, Cycle, Outcome, Unschedulable
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.errors import SnapshotInconsistent
 from grange.scheduler.framework import PostFilterResult, Profiles
-from grange.scheduler.gangs.capacity import shapes
+from grange.scheduler.gangs.capacity import Capacity, shapes
 from grange.scheduler.gangs.event_handlers import Changed, GangEventHandlers
 from grange.scheduler.gangs.gang_admission import NO_ROOM, OVER_QUOTA, GangAdmission
 from grange.scheduler.gangs.pod_groups import Gang, PodGroups
@@ -32,7 +32,7 @@ from grange.scheduler.gangs.pod_overrides import past_reservations, within_domai
 from grange.scheduler.gangs.preemption import GangPreemption
 from grange.scheduler.gangs.queue_policies import QueuePolicy
 from grange.scheduler.gangs.quorum import Quorum
-from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank, amounts
+from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank, amounts, total
 from grange.scheduler.gangs.reservation import Reservation, choose
 from grange.scheduler.gangs.topology_options import preemption_options, topology_options
 from grange.scheduler.gangs.transaction import GangAttempt, Transaction, wanted
@@ -137,6 +137,8 @@ class Coscheduling:
             if self._held_back(gang):
                 self._queue.mark_unschedulable(queued, _ASLEEP, now)
                 return Unschedulable(queued, self._diagnosis(HELD_BACK, _ASLEEP))
+            if gang.num_missing > 1:
+                return self._restore(gang, queued, now)
             return self._single(queued, gang.queue, now)
         shortage = gang.shortage
         if shortage:
@@ -209,9 +211,33 @@ class Coscheduling:
 
     # --- single pods -------------------------------------------------------------------------
 
-    def _single(self, queued: QueuedPod, queue: str, now: float) -> PodInfo | Outcome:
+    def _restore(self, gang: Gang, queued: QueuedPod, now: float) -> PodInfo | Outcome:
+        """A member of a gang that lost several: it is of use only if there is room for all of them.
+
+        Otherwise gangs that lost members could each hold what another one lacks.
+        """
+        lost = self._candidates(gang)[: gang.num_missing]
+        pods = [item.info for item in lost]
+        pods += [queued.info] * (gang.num_missing - len(lost))  # not created yet
+        if self._refreshed() and not self._preemption.may_preempt(queued.info):
+            table = self._cycle.snapshot.table
+            room = Capacity.of(self._profiles, table, shapes(self._profiles, pods)).whole()
+            if room < len(pods):
+                filters = frozenset(name for name, _ in self._profiles.of(queued.info).filters)
+                summary = f"gang wants {len(pods)} that it lost, room for {room}"
+                whole = Diagnosis(
+                    self._cycle.snapshot.num_nodes, plugins=filters, pre_filter=summary
+                )
+                self._queue.mark_unschedulable(queued, filters, now)
+                return Unschedulable(queued, whole)
+        together = total(amounts(pod.request.resources) for pod in pods)
+        return self._single(queued, gang.queue, now, together)
+
+    def _single(
+        self, queued: QueuedPod, queue: str, now: float, amount: Amounts | None = None
+    ) -> PodInfo | Outcome:
         if queue:
-            amount = amounts(queued.info.request.resources)
+            amount = amount or amounts(queued.info.request.resources)
             rank = self._rank(queued)
             refusal = self.quotas.refusal(queue, amount, rank)
             if refusal:

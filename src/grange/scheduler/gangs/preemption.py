@@ -147,6 +147,10 @@ class GangPreemption:
             quorum.tried(queued.uid, placed=True)
         return found if preempts and quorum.is_met else {}
 
+    def may_preempt(self, pod: PodInfo) -> bool:
+        """Whether any pod on any node has a lower priority."""
+        return self._lower.any_below(pod.pod.spec.priority)
+
     def room(self, priority: int, names: Iterable[str]) -> dict[str, int]:
         """Of each resource, what nodes that take pods have free with all pods of lower priority gone."""
         table = self._cycle.snapshot.table
