@@ -42,7 +42,11 @@ def _schema(info: AnyKind) -> Document:
 
 def granted(rights: Iterable[Permission]) -> set[Used]:
     """Everything that a list of rights allows."""
-    return {(r.namespace, r.resource, r.name, verb) for r in rights for verb in r.verbs}
+    return {(r.namespace, _qualified(r), r.name, verb) for r in rights for verb in r.verbs}
+
+
+def _qualified(right: Permission) -> str:
+    return f"{right.resource}.{right.kind.group}" if right.kind.group else right.resource
 
 
 class Kubernetes:
@@ -85,7 +89,7 @@ class Kubernetes:
             told = f"{target.verb} {target.resource} in {target.namespace or 'the cluster'!r}"
             self.wrongs.append(f"forbidden: {told}")
             return _refused(Forbidden(told, kind=target.info.plural, name=target.name))
-        self.used.add((right.namespace, right.resource, right.name, target.verb))
+        self.used.add((right.namespace, _qualified(right), right.name, target.verb))
         self._judge_form(target, request)
         if target.info in _OURS and request.headers.get("content-type") == STRATEGIC_MERGE_PATCH:
             self.wrongs.append(f"strategic patch of {target.resource}")

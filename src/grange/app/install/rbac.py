@@ -31,6 +31,7 @@ from grange.api.kinds import (
     TFJOB,
 )
 from grange.api.kinds.lease import NODE_LEASES
+from grange.api.kinds.volcano import VOLCANO_PODGROUP
 from grange.api.kinds.workloads import CORE_REPLICATIONCONTROLLER, REPLICASET, STATEFULSET
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
@@ -97,9 +98,22 @@ _FOR_PODS_OF_JOBS = (
     Permission(SERVICE, ("get", *_FOLLOW, "create", "patch", "delete")),
     Permission(PODGROUP, (*_FOLLOW, "create", "delete")),
     Permission(PODDISRUPTIONBUDGET, _FOLLOW),
+    Permission(
+        VOLCANO_PODGROUP,
+        ("get", *_FOLLOW, "create", "patch", "delete"),
+        unseen="only clusters that run Volcano have the kind",
+    ),
     Permission(PRIORITYCLASS, _FOLLOW),
     Permission(NODE, _FOLLOW),
     _EVENTS,
+)
+_SHRINKS = "the quorum of a gang shrinks where pods of members that succeeded are deleted"
+_SHRINKING = (
+    Permission(PODGROUP, ("patch",), unseen=_SHRINKS),
+    Permission(PODDISRUPTIONBUDGET, ("patch",), unseen=_SHRINKS),
+)
+_OTHER_BACKENDS = Permission(
+    PODDISRUPTIONBUDGET, ("create", "delete"), unseen="jobs may name this backend of gangs"
 )
 
 PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
@@ -143,9 +157,10 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
         *_for_jobs(GANGJOB),
         Permission(CONFIGMAP, ("create", "patch")),  # files of its framework
         Permission(PODDISRUPTIONBUDGET, ("create", "delete")),
+        *_SHRINKING,
     ),
-    "tfjob": _for_jobs(TFJOB),
-    "pytorchjob": _for_jobs(PYTORCHJOB),
+    "tfjob": (*_for_jobs(TFJOB), *_SHRINKING, _OTHER_BACKENDS),
+    "pytorchjob": (*_for_jobs(PYTORCHJOB), *_SHRINKING, _OTHER_BACKENDS),
     "testsession": (
         Permission(TESTSESSION, (*_FOLLOW, "patch", "delete")),
         Permission(TESTSESSION, ("patch",), "status"),

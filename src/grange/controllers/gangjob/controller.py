@@ -122,6 +122,7 @@ class JobService(Generic[R]):
         follow(listers.services, SERVICES)
         follow(self._reconciler.gang.groups)
         follow(self._reconciler.gang.budgets)
+        self._reconciler.gang.follow = follow
 
     async def run(self) -> None:
         """Work until cancelled; begins when the informers have listed their collections."""

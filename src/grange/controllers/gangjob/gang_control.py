@@ -1,11 +1,21 @@
 """Creates, updates and deletes the object that stands for a job's gang."""
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from grange.api.kinds import PODDISRUPTIONBUDGET, PODGROUP, PRIORITYCLASS
-from grange.api.meta import ObjectKey, Resource
-from grange.api.status import AlreadyExists, Conflict, NotFound
+from grange.api.meta import Document, ObjectKey, Resource
+from grange.api.scheme import AnyKind
+from grange.api.status import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
 from grange.client.client import Client
 from grange.controllers.gangjob.gang_backends import (
     gang_document,
@@ -15,11 +25,15 @@ from grange.controllers.gangjob.gang_backends import (
 )
 from grange.controllers.gangjob.job_context import JobContext
 from grange.controllers.gangjob.model import GangState, JobModel
-from grange.reconcile.informer import InformerFactory
+from grange.reconcile.informer import Informer, InformerFactory
 from grange.reconcile.owners import is_controlled_by
 from grange.reconcile.recorder import NORMAL, WARNING
 
 R = TypeVar("R", bound=Resource)
+
+RETRY_S = 30.0
+"""After so long the object is created once more where the server refused it."""
+_REFUSALS = (BadRequest, Forbidden, Invalid, NotFound)
 
 
 class GangControl(Generic[R]):
@@ -32,9 +46,13 @@ class GangControl(Generic[R]):
 
     def __init__(self, client: Client, informers: InformerFactory) -> None:
         self._client = client
+        self._factory = informers
         self.groups = informers.informer(PODGROUP)
         self.budgets = informers.informer(PODDISRUPTIONBUDGET)
         self._priorities = informers.informer(PRIORITYCLASS)
+        self._foreign: dict[AnyKind, Informer[Any]] = {}
+        self._refused: dict[str, GangState] = {}  # by UID of the job, why it has no object
+        self.follow: Callable[[Informer[Any]], None] = lambda informer: None
 
     async def wait_synced(self) -> None:
         """Wait until each informer has listed its collection."""
@@ -47,20 +65,40 @@ class GangControl(Generic[R]):
         if gang is None:
             return None
         key = ObjectKey(model.namespace, gang.name(model))
-        if gang.kind == PODGROUP:
-            return self.groups.store.get(key)
-        if gang.kind == PODDISRUPTIONBUDGET:
-            return self.budgets.store.get(key)
-        # Only some clusters have the kind, so it is read instead of watched.
-        with suppress(NotFound):
-            found: Resource = await self._client.get(gang.kind, key.name, key.namespace)
+        informer = self._informer(gang.kind)
+        if informer.synced.is_set():
+            found: Resource | None = informer.store.get(key)
             return found
+        with suppress(NotFound, Forbidden):
+            live: Resource = await self._client.get(gang.kind, key.name, key.namespace)
+            return live
         return None
 
-    @staticmethod
-    def state(model: JobModel, found: Resource | None) -> GangState:
-        """What the object states."""
-        return gang_state(model, found)
+    def _informer(self, kind: AnyKind) -> Informer[Any]:
+        """Of the backend's objects; those that only some clusters have are watched on demand."""
+        if kind == PODGROUP:
+            return self.groups
+        if kind == PODDISRUPTIONBUDGET:
+            return self.budgets
+        known = self._foreign.get(kind)
+        if known is None:
+            known = self._foreign[kind] = self._factory.informer(kind)
+            self.follow(known)
+        return known
+
+    def state(self, model: JobModel, found: Resource | None) -> GangState:
+        """What the object states, or why it could not be created."""
+        state = gang_state(model, found)
+        refused = self._refused.get(model.uid)
+        return state if state.exists or refused is None else refused
+
+    def refusal(self, uid: str) -> GangState | None:
+        """Why the last write of a job's object was refused, if it was."""
+        return self._refused.get(uid)
+
+    def forget(self, uid: str) -> None:
+        """The job is gone, or its object is not refused any more."""
+        self._refused.pop(uid, None)
 
     async def ensure(
         self, job: R, context: JobContext, found: Resource | None, *, wanted: bool
@@ -76,21 +114,13 @@ class GangControl(Generic[R]):
             return None
         kind, name = gang.kind, gang.name(model)
         if not wanted:
-            if found is None or not is_controlled_by(found, job):
-                return None
-            if found.metadata.deletion_timestamp:
-                return None
-            with suppress(NotFound, Conflict):
-                await self._client.delete(kind, name, model.namespace, uid=found.metadata.uid)
-            return NORMAL, f"SuccessfulDelete{kind.kind}", f"Deleted {kind.kind} {name}"
+            self.forget(model.uid)
+            return await self._delete(job, model, kind, found)
         priorities = {item.metadata.name: item.value for item in self._priorities.store.list()}
         if found is None:
             document = gang_document(model, context.labels, context.owner, priorities)
-            if document is None:
-                return None
-            with suppress(AlreadyExists):  # the cache shows it soon
-                await self._client.create(kind, document, model.namespace)
-            return NORMAL, f"SuccessfulCreate{kind.kind}", f"Created {kind.kind} {name}"
+            return None if document is None else await self._create(model, kind, document)
+        self.forget(model.uid)
         if not is_controlled_by(found, job):
             message = f"{kind.kind} {name} exists and does not belong to the job; delete it"
             return WARNING, f"FailedCreate{kind.kind}", message
@@ -99,3 +129,38 @@ class GangControl(Generic[R]):
             with suppress(NotFound):
                 await self._client.patch(kind, name, model.namespace, patch=patch)
         return None
+
+    async def _delete(
+        self, job: R, model: JobModel, kind: AnyKind, found: Resource | None
+    ) -> tuple[str, str, str] | None:
+        if found is None or not is_controlled_by(found, job) or found.metadata.deletion_timestamp:
+            return None
+        name = found.metadata.name
+        with suppress(NotFound, Conflict):
+            await self._client.delete(kind, name, model.namespace, uid=found.metadata.uid)
+        return NORMAL, f"SuccessfulDelete{kind.kind}", f"Deleted {kind.kind} {name}"
+
+    async def _create(
+        self, model: JobModel, kind: AnyKind, document: Document
+    ) -> tuple[str, str, str]:
+        try:
+            await self._client.create(kind, document, model.namespace)
+        except AlreadyExists:
+            pass  # the cache shows it soon
+        except _REFUSALS as error:
+            return self._refuse(model, kind, error)
+        self.forget(model.uid)
+        name = document["metadata"]["name"]
+        return NORMAL, f"SuccessfulCreate{kind.kind}", f"Created {kind.kind} {name}"
+
+    def _refuse(self, model: JobModel, kind: AnyKind, error: ApiError) -> tuple[str, str, str]:
+        reason = f"FailedCreate{kind.kind}"
+        message = f"{kind.qualified} was not created: {error.message}"
+        if isinstance(error, NotFound):
+            message = (
+                f"{kind.qualified} was not created: the server does not serve the kind; install "
+                "it, or name another backend in schedulingPolicy"
+            )
+        state = GangState(admitted=False, reason=reason, message=message)
+        self._refused[model.uid] = state
+        return WARNING, reason, message

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, NoReturn, TypeVar
 
 import msgspec
@@ -23,7 +24,7 @@ from grange.controllers.gangjob import frameworks, logic
 from grange.controllers.gangjob.adapter import JobAdapter
 from grange.controllers.gangjob.config import GangJobConfig
 from grange.controllers.gangjob.errors import InvalidJob
-from grange.controllers.gangjob.gang_control import GangControl
+from grange.controllers.gangjob.gang_control import RETRY_S, GangControl
 from grange.controllers.gangjob.gang_members import without_finished
 from grange.controllers.gangjob.job_context import JobContext
 from grange.controllers.gangjob.job_listers import JobListers
@@ -114,6 +115,7 @@ class JobReconciler(Generic[R]):
         self._files.pop(uid, None)
         self._gone.pop(uid, None)
         self.peers.forget(uid)
+        self.gang.forget(uid)
 
     def forget_pod(self, pod: Pod) -> None:
         """The pod is gone."""
@@ -237,7 +239,18 @@ class JobReconciler(Generic[R]):
                     self._kind, job.metadata.name, job.metadata.namespace, uid=uid
                 )
             return Done()
-        return Done() if plan.requeue_s is None else Requeue(plan.requeue_s)
+        again_s = self._gang_retry_s(observed, plan)
+        if plan.requeue_s is not None:
+            again_s = min(again_s, plan.requeue_s)
+        return Done() if again_s == inf else Requeue(again_s)
+
+    def _gang_retry_s(self, observed: _Observed[R], plan: JobPlan) -> float:
+        """When to try again where the server refused the gang's object: at once for the status."""
+        refused = self.gang.refusal(observed.model.uid) if plan.gang else None
+        if refused is None:
+            return inf
+        shown = observed.inputs.gang
+        return RETRY_S if (shown.admitted, shown.reason) == (False, refused.reason) else 0.0
 
     def _with_selectors(self, job: R, status: JobStatus) -> JobStatus:
         """The status with the label selector of each role, for ``scale`` and for clients."""
@@ -283,6 +296,8 @@ class JobReconciler(Generic[R]):
             event = await self.gang.ensure(job, of_gang, observed.gang, wanted=plan.gang)
             if event is not None:
                 self._recorder.event(job, *event, kind=self._kind)
+            if plan.gang and self.gang.refusal(observed.model.uid) is not None:
+                return
         services = plan.create_services
         if error := await self._control.create(
             job, SERVICE, services, lambda name: service_document(context, name)

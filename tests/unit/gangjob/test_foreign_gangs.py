@@ -1,0 +1,150 @@
+"""Jobs on clusters whose gangs are placed by another scheduler, or by none that is installed."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.support.job_world import JobWorld, job_world
+
+from grange.api import conditions
+from grange.api.http import Request
+from grange.api.job_status import QUEUED
+from grange.api.kinds import BUILT_IN, PODGROUP
+from grange.api.kinds.volcano import VOLCANO_PODGROUP, VolcanoPodGroup
+from grange.api.meta import Condition
+from grange.api.scheme import AnyKind
+from grange.api.status import ApiError, Forbidden
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER
+from grange.controllers.gangjob.controller import JobService
+from grange.controllers.gangjob.gang_control import RETRY_S
+
+
+@pytest.fixture
+def kinds(request: pytest.FixtureRequest) -> tuple[AnyKind, ...]:
+    return getattr(request, "param", (*BUILT_IN, VOLCANO_PODGROUP))
+
+
+@pytest.fixture
+async def world(
+    clock: Clock, rng: Stream, log: Logger, kinds: tuple[AnyKind, ...], monkeypatch: Any
+) -> AsyncIterator[JobWorld]:
+    monkeypatch.setattr(JobWorld, "kinds", kinds)
+    async with job_world(clock, rng, log) as made:
+        made.nursery.start(made.deps.informers.run())
+        made.start(JobService(made.deps, GANGJOB_ADAPTER))
+        yield made
+
+
+async def add(world: JobWorld, backend: str, **policy: Any) -> None:
+    policy = {"schedulingPolicy": {"backend": backend, **policy}}
+    await world.add_job(replicas=2, runPolicy=policy)
+
+
+async def queued(world: JobWorld) -> Condition:
+    found = conditions.find((await world.status()).conditions, QUEUED)
+    assert found is not None
+    return found
+
+
+async def volcano_group(world: JobWorld) -> VolcanoPodGroup:
+    [found] = (await world.client.list(VOLCANO_PODGROUP, "default")).items
+    return found
+
+
+async def set_phase(world: JobWorld, phase: str, **condition: str) -> None:
+    name = (await volcano_group(world)).metadata.name
+    status = {"phase": phase, "conditions": [condition] if condition else []}
+    patch = {"status": status}
+    await world.client.patch(VOLCANO_PODGROUP, name, "default", patch=patch, subresource="status")
+
+
+async def test_volcano_job_follows_the_phase_of_its_group(world: JobWorld) -> None:
+    await add(world, "Volcano", queue="a")
+    await world.reaches("Queued")
+    await world.settle()
+    assert (await volcano_group(world)).spec.queue == "a"
+    full = {"status": "True", "reason": "NotEnoughResources", "message": "queue a is full"}
+    await set_phase(world, "Pending", type="Unschedulable", **full)
+    await world.settle()
+    assert (await queued(world)).message == "queue a is full"
+    assert await world.pods() == {}
+    await set_phase(world, "Inqueue")
+    assert await world.reaches("Running") < 2.0, "the group is watched"
+    assert (await queued(world)).status == "False"
+
+
+async def test_volcano_groups_are_watched_not_read(world: JobWorld) -> None:
+    await add(world, "Volcano")
+    await world.reaches("Queued")
+    await world.settle()
+    await set_phase(world, "Running")
+    await world.reaches("Running")
+    reads = []
+
+    def gate(request: Request) -> ApiError | None:
+        if request.method == "GET" and "volcano" in request.path:
+            reads.append(request.path)
+        return None
+
+    world.gate = gate
+    for name in [*await world.pods()]:
+        await world.finish(name, exit_code=130)
+        await world.settle()
+    assert reads == []
+
+
+@pytest.mark.parametrize("kinds", [BUILT_IN], indirect=True)
+async def test_missing_volcano_is_a_condition_of_the_job(world: JobWorld) -> None:
+    await add(world, "Volcano")
+    await world.reaches("Queued")
+    await world.settle()
+    found = await queued(world)
+    assert (found.status, found.reason) == ("True", "FailedCreatePodGroup")
+    assert found.message == (
+        "podgroups.scheduling.volcano.sh was not created: the server does not serve the kind; "
+        "install it, or name another backend in schedulingPolicy"
+    )
+    world.requests.clear()
+    await world.settle(10 * RETRY_S)
+    tries = [path for _, path in world.requests if "volcano" in path]
+    assert 8 <= len(tries) <= 12, "it is tried again now and then"
+    assert await world.pods() == {}
+    assert len(await world.events("FailedCreatePodGroup")) == 1
+    await world.change(runPolicy={"suspend": True})
+    await world.reaches("Suspended")
+
+
+@pytest.mark.parametrize(
+    "kinds", [tuple(kind for kind in BUILT_IN if kind is not PODGROUP)], indirect=True
+)
+@pytest.mark.parametrize("backend", ["Grange", "SchedulerPlugins"])
+async def test_missing_groups_are_a_condition_of_the_job(world: JobWorld, backend: str) -> None:
+    await add(world, backend)
+    await world.reaches("Queued")
+    await world.settle()
+    found = await queued(world)
+    assert found.reason == "FailedCreatePodGroup"
+    assert "podgroups.scheduling.x-k8s.io" in found.message
+    assert await world.pods() == {}
+
+
+async def test_refused_group_is_created_once_it_is_allowed(world: JobWorld) -> None:
+    allowed = False
+
+    def gate(request: Request) -> ApiError | None:
+        if "volcano" in request.path and not allowed:
+            return Forbidden("queue a is closed", kind="podgroups", name="")
+        return None
+
+    world.gate = gate
+    await add(world, "Volcano", queue="a")
+    await world.reaches("Queued")
+    await world.settle()
+    assert (await queued(world)).message.endswith("was not created: queue a is closed")
+    allowed = True
+    await world.settle(2 * RETRY_S)
+    await set_phase(world, "Inqueue")
+    await world.reaches("Running", limit_s=300.0)
