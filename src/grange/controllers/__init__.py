@@ -14,6 +14,7 @@ from grange.controllers.audit.controller import AuditController
 from grange.controllers.cronjob.controller import CronJobController
 from grange.controllers.disruption.controller import DisruptionController
 from grange.controllers.garbagecollector.controller import GarbageCollector
+from grange.controllers.machinelease.controller import MachineLeaseController
 from grange.controllers.namespace.controller import NamespaceController
 from grange.controllers.nodelifecycle.controller import NodeLifecycle
 from grange.controllers.rollingupdate.controller import RollingUpdateService
@@ -28,6 +29,7 @@ TABLE: tuple[tuple[str, Callable[[Deps], ElectedService]], ...] = (
     ("disruption", DisruptionController),
     ("cronjob", CronJobController),
     ("audit", AuditController),
+    ("machinelease", MachineLeaseController),
 )
 """The controllers that one member runs at a time: name, and how it is made with default settings.
 

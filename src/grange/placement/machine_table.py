@@ -1,0 +1,136 @@
+"""Machines by pool and by lease, as the marks on their nodes show them."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from grange.api.kinds.machinelease import MACHINE_LEASE, POOL_LABEL, STATE_ANNOTATION
+from grange.api.kinds.node import Node
+from grange.placement.lease_model import MachineCounts
+from grange.placement.machine_pools import is_usable
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMachine:
+    """A machine.
+
+    Attributes:
+        node: name of its node.
+        pool: whose it is.
+        usable: ready and not cordoned.
+        busy: pods of others are on it.
+        lease: uid of the lease that has it; empty for none.
+        state: ``Leased``, ``Dirty`` or empty, as its annotation has it.
+    """
+
+    node: str
+    pool: str
+    usable: bool
+    busy: bool
+    lease: str
+    state: str
+
+
+def machine_of(node: Node, *, busy: bool) -> PoolMachine:
+    """The machine that a node is."""
+    meta = node.metadata
+    return PoolMachine(
+        node=meta.name,
+        pool=meta.labels.get(POOL_LABEL, ""),
+        usable=is_usable(node),
+        busy=busy,
+        lease=lease_of(node),
+        state=meta.annotations.get(STATE_ANNOTATION, ""),
+    )
+
+
+def lease_of(node: Node) -> str:
+    """The uid of the lease that has the node; a label or a taint alone count, too."""
+    if uid := node.metadata.labels.get(MACHINE_LEASE):
+        return uid
+    return next((taint.value for taint in node.spec.taints if taint.key == MACHINE_LEASE), "")
+
+
+class MachineTable:
+    """All machines, and which of them are being claimed."""
+
+    def __init__(self) -> None:
+        self._machines: dict[str, PoolMachine] = {}
+        self._pools: defaultdict[str, dict[str, PoolMachine]] = defaultdict(dict)
+        self._leases: defaultdict[str, dict[str, PoolMachine]] = defaultdict(dict)
+        self._claimed: dict[str, str] = {}
+
+    def put(self, machine: PoolMachine) -> None:
+        """A machine is as it is now."""
+        self.remove(machine.node)
+        self._machines[machine.node] = machine
+        if machine.pool:
+            self._pools[machine.pool][machine.node] = machine
+        if machine.lease:
+            self._leases[machine.lease][machine.node] = machine
+
+    def remove(self, node: str) -> None:
+        """A machine is gone."""
+        old = self._machines.pop(node, None)
+        if old is None:
+            return
+        for group, key in ((self._pools, old.pool), (self._leases, old.lease)):
+            group[key].pop(node, None)
+            if not group[key]:
+                del group[key]
+
+    def claim(self, node: str, lease: str) -> None:
+        """A machine is being given to a lease, and is not free until ``settle``."""
+        self._claimed[node] = lease
+
+    def settle(self, node: str) -> None:
+        """Whether the machine is free follows from its marks again."""
+        self._claimed.pop(node, None)
+
+    def settle_all(self) -> None:
+        """No machine is being claimed."""
+        self._claimed.clear()
+
+    def get(self, node: str) -> PoolMachine | None:
+        """The machine of a node."""
+        return self._machines.get(node)
+
+    def of(self, lease: str) -> list[PoolMachine]:
+        """The machines that bear marks of a lease, by name."""
+        found = self._leases.get(lease) or {}
+        return [found[name] for name in sorted(found)]
+
+    def leases(self) -> list[str]:
+        """Uids of leases that have machines."""
+        return sorted(self._leases)
+
+    def free(self, pool: str) -> list[str]:
+        """Names of the machines of a pool that can be granted."""
+        found = self._pools.get(pool) or {}
+        return sorted(name for name, machine in found.items() if self._is_free(machine))
+
+    def counts(self, pool: str) -> MachineCounts | None:
+        """How many machines a pool has; None for no pool."""
+        found = self._pools.get(pool)
+        if not found:
+            return None
+        usable = sum(machine.usable for machine in found.values())
+        free = sum(self._is_free(machine) for machine in found.values())
+        return MachineCounts(free, usable, len(found))
+
+    def states(self) -> dict[tuple[str, str], int]:
+        """How many machines there are by pool and state: free, leased, dirty, busy, unusable."""
+        found: defaultdict[tuple[str, str], int] = defaultdict(int)
+        for pool, machines in self._pools.items():
+            for machine in machines.values():
+                found[pool, self._state(machine)] += 1
+        return found
+
+    def _is_free(self, machine: PoolMachine) -> bool:
+        return self._state(machine) == "free"
+
+    def _state(self, machine: PoolMachine) -> str:
+        if machine.lease or machine.node in self._claimed:
+            return machine.state.lower() or "leased"
+        if not machine.usable:
+            return "unusable"
+        return "busy" if machine.busy else "free"
