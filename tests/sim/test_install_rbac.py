@@ -430,12 +430,51 @@ async def run_kubeflow_jobs(
     await cluster.until(expired)
 
 
+async def pool_of(cluster: Cluster, count: int) -> None:
+    """Some nodes are machines of the pool ``p``."""
+    for node in (await cluster.client.list(NODE)).items[:count]:
+        patch = {"metadata": {"labels": {"pool": "p"}}}
+        await cluster.client.patch(NODE, node.metadata.name, patch=patch)
+
+
+async def lease_machines(cluster: Cluster) -> None:
+    """A lease is granted, expires with its pod, and another one waits and is deleted."""
+    client = cluster.client
+    await pool_of(cluster, 1)
+    await client.create(LEASEPOLICY, {"metadata": {"name": "default"}, "spec": {}})
+    cluster.server.troubled = True
+
+    async def add(name: str, **spec: Any) -> str:
+        spec["machines"] = [{"pool": "p", "count": 1}]
+        document: Document = {"metadata": {"name": name}, "spec": spec}
+        return (await client.create(MACHINELEASE, document, "default")).metadata.uid
+
+    async def reaches(name: str, phase: str) -> bool:
+        return (await client.get(MACHINELEASE, name, "default")).status.phase == phase
+
+    uid = await add("first", ttlSeconds=20)
+    await cluster.until(partial(reaches, "first", "Granted"))
+    await add("second")
+    taint = {"key": MACHINE_LEASE, "operator": "Exists"}
+    document = builders.pod_document("mine", labels={MACHINE_LEASE: uid}, tolerations=[taint])
+    document["spec"] |= {"nodeSelector": {MACHINE_LEASE: uid}}
+    document["spec"]["containers"][0]["command"] = ["serve"]
+    await client.create(POD, document, "default")
+    await cluster.until(partial(reaches, "first", "Expired"))
+    await cluster.gone(POD)
+    await cluster.until(partial(reaches, "second", "Granted"))
+    for name in ("first", "second"):
+        await client.delete(MACHINELEASE, name, "default")
+    await cluster.gone(MACHINELEASE)
+
+
 async def run_sessions(cluster: Cluster) -> None:
     """A session waits for a machine, changes its priority, runs, is cancelled and expires."""
     client = cluster.client
     cluster.server.troubled = True
-    policy = {"metadata": {"name": "default"}, "spec": {"defaultPools": {"server": "p"}}}
-    await client.create(LEASEPOLICY, policy)
+    await pool_of(cluster, 2)
+    rules = {"defaultPools": {"server": "p"}, "paused": True}
+    await client.create(LEASEPOLICY, {"metadata": {"name": "default"}, "spec": rules})
     web = {"image": "web", "command": ["serve"]}
     spec = {"driver": web, "servers": [web], "ttlSecondsAfterFinished": 5}
     await client.create(TESTSESSION, {"metadata": {"name": "qps"}, "spec": spec}, "default")
@@ -447,32 +486,17 @@ async def run_sessions(cluster: Cluster) -> None:
         found = (await client.list(MACHINELEASE, "default")).items
         return [lease.spec.priority for lease in found] == [priority]
 
-    async def running() -> bool:
-        return (await client.get(TESTSESSION, "qps", "default")).status.phase == "Running"
-
-    async def grant(name: str) -> None:
-        async def waits() -> bool:
-            found = (await client.list(MACHINELEASE, "default")).items
-            return [lease.metadata.name for lease in found] == [name]
-
-        await cluster.until(waits)
-        lease = await client.get(MACHINELEASE, name, "default")
-        node = (await client.list(NODE)).items[0].metadata.name
-        label = {"metadata": {"labels": {MACHINE_LEASE: lease.metadata.uid}}}
-        await client.patch(NODE, node, patch=label)
-        status = {"phase": "Granted", "machines": [{"pool": "p", "node": node}]}
-        await client.patch(
-            MACHINELEASE, name, "default", patch={"status": status}, subresource="status"
-        )
+    async def running(attempt: int) -> bool:
+        status = (await client.get(TESTSESSION, "qps", "default")).status
+        return (status.phase, status.attempt) == ("Running", attempt)
 
     await cluster.until(partial(asked, 0))
     await change(priority=7)
     await cluster.until(partial(asked, 7))
-    await grant("qps-0")
-    await cluster.until(running)
+    await client.patch(LEASEPOLICY, "default", patch={"spec": {"paused": False}})
+    await cluster.until(partial(running, 0))
     await client.delete(POD, "qps-server", "default")  # so that there is another attempt
-    await grant("qps-1")
-    await cluster.until(running)
+    await cluster.until(partial(running, 1))
     await change(cancel="Collect")
 
     async def expired() -> bool:
@@ -489,6 +513,7 @@ STORIES: Mapping[str, tuple[int, Story]] = {
     "audit": (3, expire_records),
     "gangjob": (3, run_jobs),
     "testsession": (3, run_sessions),
+    "machinelease": (3, lease_machines),
     "tfjob": (
         3,
         partial(run_kubeflow_jobs, kind=TFJOB, field="tfReplicaSpecs", container="tensorflow"),

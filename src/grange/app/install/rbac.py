@@ -77,6 +77,8 @@ _BLOCKING = (
 
 _UNANSWERED = "objects are read live where a write had no answer, or the cache may be behind"
 
+_OTHERS_WRITE = "leases and nodes are read live where another client wrote to them meanwhile"
+
 
 def _for_jobs(kind: AnyKind) -> tuple[Permission, ...]:
     """What the controller of a kind of jobs needs."""
@@ -173,6 +175,17 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
         Permission(CONFIGMAP, ("create", "delete")),
         Permission(NODE, _FOLLOW),
         _EVENTS,
+    ),
+    "machinelease": (
+        Permission(MACHINELEASE, (*_FOLLOW, "patch")),
+        Permission(MACHINELEASE, ("patch",), "status"),
+        Permission(MACHINELEASE, ("get",), unseen=_OTHERS_WRITE),
+        Permission(LEASEPOLICY, _FOLLOW),
+        Permission(NODE, (*_FOLLOW, "patch")),
+        Permission(NODE, ("get",), unseen=_OTHERS_WRITE),
+        Permission(POD, (*_FOLLOW, "delete")),
+        Permission(EVENT, ("create",)),
+        Permission(EVENT, ("patch",), unseen="no lease is granted, ends or is lost twice"),
     ),
     "audit": (Permission(AUDITRECORD, ("list", "delete")),),
     "scheduler": (

@@ -16,7 +16,7 @@ from grange.base.log import Logger
 from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.controllers.machinelease import logic, node_marks
-from grange.controllers.machinelease.listers import LeaseListers
+from grange.controllers.machinelease.lease_listers import LeaseListers
 from grange.placement.machine_pools import is_usable
 from grange.placement.machine_table import lease_of
 

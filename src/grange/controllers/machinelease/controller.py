@@ -22,7 +22,7 @@ from grange.base.tasks import Nursery
 from grange.controllers.machinelease import logic
 from grange.controllers.machinelease.claims import LeaseClaims, Machines
 from grange.controllers.machinelease.config import MachineLeaseConfig
-from grange.controllers.machinelease.listers import LeaseListers
+from grange.controllers.machinelease.lease_listers import LeaseListers
 from grange.controllers.machinelease.metrics import instruments
 from grange.controllers.machinelease.releases import LeaseReleases
 from grange.placement.lease_model import POOL_CAPACITY, POOL_UNKNOWN

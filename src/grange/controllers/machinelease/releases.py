@@ -12,7 +12,7 @@ from grange.api.status import NotFound
 from grange.client.client import Client
 from grange.controllers.machinelease import logic, node_marks
 from grange.controllers.machinelease.claims import LeaseClaims
-from grange.controllers.machinelease.listers import LeaseListers
+from grange.controllers.machinelease.lease_listers import LeaseListers
 from grange.placement.machine_table import PoolMachine
 from grange.reconcile import control, finalizers
 
