@@ -77,7 +77,7 @@ _BLOCKING = (
 
 _UNANSWERED = "objects are read live where a write had no answer, or the cache may be behind"
 
-_OTHERS_WRITE = "leases and nodes are read live where another client wrote to them meanwhile"
+_OTHERS_WRITE = "a lease is read live where another client wrote to it meanwhile"
 
 
 def _for_jobs(kind: AnyKind) -> tuple[Permission, ...]:
@@ -181,8 +181,7 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
         Permission(MACHINELEASE, ("patch",), "status"),
         Permission(MACHINELEASE, ("get",), unseen=_OTHERS_WRITE),
         Permission(LEASEPOLICY, _FOLLOW),
-        Permission(NODE, (*_FOLLOW, "patch")),
-        Permission(NODE, ("get",), unseen=_OTHERS_WRITE),
+        Permission(NODE, ("get", *_FOLLOW, "patch")),
         Permission(POD, (*_FOLLOW, "delete")),
         Permission(EVENT, ("create",)),
         Permission(EVENT, ("patch",), unseen="no lease is granted, ends or is lost twice"),
