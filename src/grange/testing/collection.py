@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from grange.api.meta import Document
+from grange.base.errors import GrangeError
 from grange.cli.testruns import run_plan
 from grange.cli.testruns.run_plan import PlannedSession
 from grange.testing import embedded, session_runs
@@ -46,9 +47,13 @@ class SessionFile(pytest.File):
 
     def collect(self) -> Iterator["SessionItem"]:
         """Its sessions, cell by cell."""
-        documents = session_runs.documents_of(self.path)
+        try:
+            documents = session_runs.documents_of(self.path)
+            found = session_runs.plan(documents, {})
+        except GrangeError as error:
+            raise self.CollectError(str(error)) from error
         others = [item for item in documents if not run_plan.is_session(item)]
-        for planned in session_runs.plan(documents, {}):
+        for planned in found:
             made: Any = SessionItem.from_parent(self, name=planned.test)
             made.planned, made.others = planned, others
             yield made

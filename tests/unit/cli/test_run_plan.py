@@ -1,6 +1,8 @@
 """Manifests, parameters and matrices become named sessions, the same in every run."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given, strategies
 
 from grange.api import names
-from grange.api.codec import convert
+from grange.api.codec import convert, load_yaml_documents
 from grange.api.kinds.testsession import TestSession, components, pod_names
 from grange.api.meta import Document
 from grange.cli.testruns import cell_matrix, parameters, run_plan
@@ -166,6 +168,18 @@ def test_include_and_exclude_are_those_of_github_actions() -> None:
 
 def test_values_that_compare_equal_are_different_cells() -> None:
     assert len(cell_matrix.cells(CellMatrix(axes={"a": [1, True, 1.0, 1]}))) == 3
+
+
+@pytest.mark.parametrize("page", ["how-to/test-sessions.md", "reference/cli.md"])
+def test_matrix_of_the_documentation_can_be_read(page: str) -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs" / page).read_text()
+    (example,) = (
+        part for part in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "axes:" in part
+    )
+    (document,) = load_yaml_documents(example)
+    matrix = cell_matrix.parse(document["metadata"]["annotations"][cell_matrix.ANNOTATION])
+    assert len(cell_matrix.cells(matrix)) == 3
+    assert (matrix.fail_fast, matrix.repeat, matrix.cap) == (True, 3, 64)
 
 
 def test_matrix_beyond_its_cap_is_refused() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.support.controller_world import world
 from tests.unit.cli.session_player import Player, Script, refuse_first
 
+from grange.api.http import Request, Response
 from grange.api.kinds import POD, TESTSESSION
 from grange.api.meta import Document
 from grange.api.status import (
@@ -46,6 +47,7 @@ from grange.cli.testruns.tracked_run import SessionRun
 from grange.cli.verbs.test import logs as logs_verb
 from grange.evidence import session_record, session_report
 from grange.evidence.session_record import ComponentRecord, KeptFile, SessionRecord
+from grange.sim.api_fixture import Handler
 
 
 @pytest.fixture
@@ -286,6 +288,25 @@ async def test_second_interruption_leaves_at_once(there: Player) -> None:
         made.interrupt()
     assert made.exit_code == 130
     assert [one.name for one in made.left] == ["a-abcde"]
+    (line,) = launch.left_lines(made.left)
+    assert line == "Left running: a-abcde; end them with `grange test cancel a-abcde`"
+
+
+async def test_interruption_during_creation_is_no_leak(there: Player) -> None:
+    made, (item,) = runner(there, "a")
+    there.scripts = {"a": Script(runs_s=1000.0)}
+
+    async def slow(request: Request, server: Handler) -> Response:
+        if request.method == "POST":
+            await there.clock.sleep(5.0)
+        return await server(request)
+
+    there.intercept = slow
+    async with Nursery("test") as nursery:
+        nursery.start(made.run())
+        await there.clock.sleep(1.0)
+        made.interrupt()
+    assert (made.exit_code, item.verdict, there.running) == (130, "Cancelled", {})
 
 
 async def _running(there: Player, count: int) -> bool:

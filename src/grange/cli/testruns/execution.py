@@ -27,10 +27,12 @@ async def execute(
     opened: ApiSession, run: SessionRun, observer: RunObserver, files: RunLogFiles
 ) -> None:
     """Run the session to its end; what goes wrong here is written into ``run.error``."""
+    run.is_started = True
     try:
         created = run.document = await session_writes.create(opened, run.planned.document)
         if run.skipped:  # while it was being created
             await session_writes.cancel(opened, created, session_writes.CANCEL_COLLECT)
+            run.is_cancelled = True
         observer.updated(run)
         await _follow(opened, run, created, observer, files)
     except GrangeError as error:

@@ -67,8 +67,19 @@ async def launch(
         suites = run_report.suites(runner.queues, settings.artifacts)
         for path in run_report.write_junit(settings.junit, suites):
             terminal.echo(f"wrote {path}", err=True)
-    if runner.left:
-        names = " ".join(run.name for run in runner.left)
-        text = f"Left while they are cancelled: {names}; `grange test cancel {names} --now` skips"
-        terminal.echo(f"{text} the collection of logs", err=True)
+    for line in left_lines(runner.left):
+        terminal.echo(line, err=True)
     return code
+
+
+def left_lines(left: Sequence[SessionRun]) -> list[str]:
+    """What goes on in the cluster without this process, and how to end it."""
+    ending = " ".join(run.name for run in left if run.is_cancelled)
+    going_on = " ".join(run.name for run in left if not run.is_cancelled)
+    found = []
+    if ending:
+        text = f"Left while they are cancelled: {ending}; `grange test cancel {ending} --now` skips"
+        found.append(f"{text} the collection of their logs")
+    if going_on:
+        found.append(f"Left running: {going_on}; end them with `grange test cancel {going_on}`")
+    return found

@@ -136,7 +136,7 @@ class QueueRunner:
             self._is_running = False
             if limit is not None:
                 limit.cancel()
-        self.left = [run for run in self._runs if run.is_active]
+        self.left = [run for run in self._runs if run.is_started and not run.is_over]
 
     def interrupt(self) -> None:
         """Cancel everything and wait for its end; the second time, wait no longer."""
@@ -190,7 +190,7 @@ class QueueRunner:
                 continue
             run.skipped = why
             if run.document is not None:
-                self._nursery.start(self._cancel(run.name, run.document))
+                self._nursery.start(self._cancel(run, run.document))
 
     @property
     def exit_code(self) -> int:
@@ -200,11 +200,12 @@ class QueueRunner:
         least = testsession_view.INFRASTRUCTURE if self.stopped else 0
         return max([least, *(run.exit_code for run in self._runs)])
 
-    async def _cancel(self, name: str, session: Document) -> None:
+    async def _cancel(self, run: SessionRun, session: Document) -> None:
         try:
             await session_writes.cancel(self._opened, session, session_writes.CANCEL_COLLECT)
+            run.is_cancelled = True
         except ApiError as error:
-            terminal.echo(f"{name}: not cancelled: {error.message}", err=True)
+            terminal.echo(f"{run.name}: not cancelled: {error.message}", err=True)
 
 
 def _clean_up_s(run: SessionRun) -> float:

@@ -31,6 +31,8 @@ class SessionRun:
         document: as it was seen last; None before its creation.
         error: why it was not created or not seen to its end; empty where it was.
         skipped: why it was not started, or ended before its time by this process.
+        is_started: its creation was requested.
+        is_cancelled: the server has accepted its cancellation.
         is_over: nothing more happens to it here.
         tails: last lines by component.
         files: logs that were written, by pod.
@@ -40,6 +42,8 @@ class SessionRun:
     document: Document | None = None
     error: str = ""
     skipped: str = ""
+    is_started: bool = False
+    is_cancelled: bool = False
     is_over: bool = False
     tails: dict[str, deque[bytes]] = field(default_factory=dict)
     files: dict[str, dict[str, Path]] = field(default_factory=dict)
