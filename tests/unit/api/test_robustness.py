@@ -2,6 +2,7 @@
 
 import copy
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import pytest
@@ -52,25 +53,41 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+# Made once: a strategy that is made at each draw costs as much as the draw.
+CHANCE, COUNT, KEYS = st.floats(0, 1), st.integers(0, 2), st.lists(TEXT, max_size=2)
+
+
+@cache
+def one_of_names(names: tuple[str, ...]) -> st.SearchStrategy[str]:
+    """One value of an enumeration."""
+    return st.sampled_from(names)
+
+
+@cache
+def some_names(names: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
+    """A few members of an object."""
+    return st.lists(st.sampled_from(names), max_size=4, unique=True)
+
+
 @st.composite
 def shaped(draw: st.DrawFn, part: Schema, wrong: float, depth: int = 0) -> Any:
     """A value of a schema's shape: few of its members, now and then something else."""
     part = builtin().resolve(part)
-    if draw(st.floats(0, 1)) < wrong:
+    if draw(CHANCE) < wrong:
         return draw(WRONG)
     if "enum" in part:
-        return draw(st.sampled_from(part["enum"]))
+        return draw(one_of_names(tuple(part["enum"])))
     if part.get("type") == "array":
-        count = draw(st.integers(0, 2))
+        count = draw(COUNT)
         return [draw(shaped(part["items"], wrong, depth + 1)) for _ in range(count)]
     if part.get("type") != "object":
         return draw(SCALARS.get(str(part.get("format", part.get("type"))), TEXT))
     if "properties" in part:
-        names = draw(st.lists(st.sampled_from(sorted(part["properties"])), max_size=4, unique=True))
+        names = draw(some_names(tuple(sorted(part["properties"]))))
         wanted = dict.fromkeys([*part.get("required", ()), *(names if depth < DEPTH else ())])
         return {name: draw(shaped(part["properties"][name], wrong, depth + 1)) for name in wanted}
     values = part.get("additionalProperties", {"type": "string"})
-    keys = draw(st.lists(TEXT, max_size=2))
+    keys = draw(KEYS)
     return {key: draw(shaped(values, wrong, depth + 1)) for key in keys}
 
 

@@ -62,7 +62,7 @@ def test_printed_manifest_is_the_one_made_every_time() -> None:
     first, second = install("--image", IMAGE), install("--image", IMAGE)
     assert first.exit_code == 0
     assert first.stdout == second.stdout
-    assert [*yaml.safe_load_all(first.stdout)] == documents(EVERYTHING)
+    assert [*yaml.load_all(first.stdout, yaml.CSafeLoader)] == documents(EVERYTHING)
     assert "&id" not in first.stdout, "every document stands for itself"
 
 
@@ -76,7 +76,7 @@ def test_our_own_reader_takes_what_is_printed() -> None:
 def test_printed_parts_add_up_to_the_whole(part: str) -> None:
     alone = install("--only", part, *(["--image", IMAGE] if part == "deployment" else []))
     assert alone.exit_code == 0, alone.output
-    assert [*yaml.safe_load_all(alone.stdout)] == documents(EVERYTHING, part)
+    assert [*yaml.load_all(alone.stdout, yaml.CSafeLoader)] == documents(EVERYTHING, part)
     together = [document for name in PARTS for document in documents(EVERYTHING, name)]
     assert together == documents(EVERYTHING)
 
@@ -119,7 +119,7 @@ def test_kinds_of_a_training_operator_are_left_to_it() -> None:
     assert "kubeflow" not in str(documents(plan))
     assert "tfjobs" in str(documents(EVERYTHING))
     printed = install("--image", IMAGE, "--without", "kubeflow")
-    assert [*yaml.safe_load_all(printed.stdout)] == documents(plan)
+    assert [*yaml.load_all(printed.stdout, yaml.CSafeLoader)] == documents(plan)
 
 
 def test_groups_that_are_not_known_cannot_be_left_out() -> None:
