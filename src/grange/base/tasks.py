@@ -18,7 +18,6 @@ from typing import Any, Protocol, Self, TypeVar
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
-from grange.base.supervision import Services
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -254,6 +253,19 @@ async def _outlast(
     return cancelled
 
 
+class ServiceStates(Protocol):
+    """What supervision keeps up to date. ``supervision.Services`` loads a library of metrics."""
+
+    def started(self, name: str, now: float) -> None:
+        """The service starts, at a monotonic time in seconds."""
+
+    def crashed(self, name: str, error: BaseException, attempt: int) -> None:
+        """It crashed, for the nth time in a row, and waits for its restart."""
+
+    def ended(self, name: str) -> None:
+        """It is done or was cancelled."""
+
+
 async def supervise(
     name: str,
     run: Callable[[], Coroutine[object, object, None]],
@@ -261,7 +273,7 @@ async def supervise(
     clock: Clock,
     log: Logger,
     backoff: Exponential | None = None,
-    services: Services | None = None,
+    services: ServiceStates | None = None,
 ) -> None:
     """Keep a service running: a crash is logged and it starts again after a capped backoff.
 
@@ -283,7 +295,7 @@ async def _supervise(
     clock: Clock,
     log: Logger,
     backoff: Exponential | None,
-    services: Services | None,
+    services: ServiceStates | None,
 ) -> None:
     delays = backoff or Exponential(initial_s=0.2, cap_s=10.0)
     requests = _current_task().cancelling()
