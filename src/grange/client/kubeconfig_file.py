@@ -80,7 +80,7 @@ def read(path: Path) -> Document | None:
     except OSError as error:
         raise KubeconfigError(f"{path}: cannot read it: {error.strerror or error}") from error
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, yaml.CSafeLoader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         # Only the place: the text around it may hold a token.
         mark = getattr(error, "problem_mark", None)
