@@ -12,6 +12,7 @@ import click
 
 import grange
 import grange.jobs
+import grange.sessions
 from grange.app import controllers, flags, up
 from grange.app.main import VERBS as APP_VERBS
 from grange.app.settings import Settings
@@ -156,6 +157,11 @@ def python_page() -> str:
     parts += ["## Jobs\n", "These names are in `grange.jobs`, not in `grange`.\n"]
     for name in grange.jobs.__all__:
         parts += _name(name, getattr(grange.jobs, name))
+    where = "These names are in `grange.sessions`, not in `grange`; `Controller` is `SessionController`."
+    parts += ["## Sessions\n", f"{where}\n"]
+    for name in grange.sessions.__all__:
+        if getattr(grange.sessions, name).__name__ == name:  # no second entry for another name
+            parts += _name(name, getattr(grange.sessions, name))
     return "\n".join(parts)
 
 

@@ -202,7 +202,10 @@ async def test_executor_count_is_reached_and_kept(
 
 @pytest.mark.parametrize(
     "options",
-    [{"executor_count": -1}, {"test_timeout_s": -1.0}, {"aging_s": -0.1}],
+    [
+        *({"executor_count": -1}, {"test_timeout_s": -1.0}, {"aging_s": -0.1}),
+        {"impossible_grace_s": -1.0},
+    ],
 )
 def test_negative_options_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="is negative; give 0 or more"):
@@ -224,6 +227,20 @@ async def test_impossible_sessions_end_at_once(world: SessionLibraryWorld) -> No
         assert "pool workers has 3 machines and 4 are requested" in w.last("large")
         await world.settle()
         assert w.executor.started == ["c"]
+
+
+async def test_impossible_sessions_may_have_a_grace(world: SessionLibraryWorld) -> None:
+    options = ControllerOptions(executor_count=2, impossible_grace_s=10.0)
+    async with controller_world(world, options) as w:
+        await w.controller.start()
+        w.schedule(new_session("fast", drivers="fast"), new_session("large", workers=4))
+        await world.settle(5.0)
+        assert [*w.controller.waiting] == ["fast", "large"]
+        await world.add_pools(fast=1)
+        await world.settle(4.9)
+        assert [*w.controller.active, *w.controller.waiting] == ["fast", "large"]
+        await world.settle(0.2)
+        assert w.events("large") == ["QUEUE", "ERROR"]
 
 
 async def test_session_that_outgrows_its_pool_ends(world: SessionLibraryWorld) -> None:
@@ -501,3 +518,23 @@ async def test_error_of_the_block_passes_as_it_is(world: SessionLibraryWorld) ->
         async with controller_world(world) as w:
             await w.controller.start()
             raise LookupError
+
+
+async def test_wait_returns_when_sessions_have_ended(world: SessionLibraryWorld) -> None:
+    async with controller_world(world) as w:
+        await w.controller.start()
+        w.schedule(new_session("a"), new_session("b"), new_session("c"))
+        await w.controller.wait("unknown")
+        first = world.nursery.start(w.controller.wait("b"))
+        every = world.nursery.start(w.controller.wait())
+        await world.settle()
+        w.executor.finish("a")
+        await world.settle()
+        assert not first.done()
+        w.controller.cancel("b")
+        await world.settle()
+        assert (first.done(), every.done()) == (True, False)
+        await world.settle()
+        w.executor.finish("c")
+        await world.settle()
+        assert every.done()

@@ -131,7 +131,7 @@ def test_looking_for_the_impossible_reserves_nothing() -> None:
 def test_impossible_sessions_are_looked_for_by_name() -> None:
     queue = queue_of(1)
     enqueue(queue, a=2, b=2)
-    assert [entry.name for entry, _ in queue.take_impossible(lambda name: name == "b")] == ["b"]
+    assert [entry.name for entry, _ in queue.take_impossible(lambda e: e.name == "b")] == ["b"]
 
 
 def test_removed_session_is_not_dequeued() -> None:

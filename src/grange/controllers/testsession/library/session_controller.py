@@ -9,17 +9,15 @@ when its pods are gone. The terminal event is recorded here, exactly once for ea
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
-from grange.api.kinds import NODE
-from grange.api.kinds.node import Node
 from grange.api.kinds.testsession import TestSession
-from grange.api.status import ApiError
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -37,13 +35,12 @@ from grange.controllers.testsession.library.library_errors import (
 )
 from grange.controllers.testsession.library.pod_executor import PodExecutor
 from grange.controllers.testsession.library.pod_watcher import DEFAULT_NAMESPACE, Watcher
+from grange.controllers.testsession.library.pool_inventory import PoolInventory
 from grange.controllers.testsession.library.session_executor import ExecutionContext, Executor
 from grange.controllers.testsession.library.session_journal import SessionJournal
 from grange.controllers.testsession.library.session_needs import (
     check_session,
-    current_pools,
     machines_text,
-    mounts_are_links,
     needed_machines,
 )
 from grange.controllers.testsession.library.session_queue import QueuedSession, SessionQueue
@@ -51,10 +48,11 @@ from grange.controllers.testsession.library.session_records import (
     SessionEventKind,
     SessionStore,
 )
-from grange.placement.machine_pools import Pool, ReservationManager
-from grange.reconcile.informer import Informer
+from grange.placement.machine_pools import Pool
 
 Kind = SessionEventKind
+
+_TICK_S = 1e-3  # what adding floats leaves over may be too little for any clock to notice
 
 
 @dataclass(slots=True)
@@ -120,27 +118,27 @@ class SessionController:
             rng=self._rng,
             log=self._log,
         )
+        self._inventory = PoolInventory(client, clock=self._clock, rng=self._rng, log=self._log)
         self._executor: Executor = executor or PodExecutor(
             client,
             self.watcher,
             namespace=namespace,
             default_pools=self._options.default_pools,
-            link_mounts=lambda: self._nodes is not None and mounts_are_links(self._nodes.store),
+            link_mounts=self._inventory.mounts_are_links,
             clock=self._clock,
             rng=self._rng,
             log=self._log,
         )
         self._journal = SessionJournal(store, clock=self._clock, log=self._log)
-        self._pools = ReservationManager()
-        self._queue = SessionQueue(self._pools, aging_s=self._options.aging_s)
+        self._queue = SessionQueue(self._inventory.reservations, aging_s=self._options.aging_s)
         self._active: dict[str, _ActiveSession] = {}
         self._nursery = Nursery("sessions")
         self._starting = asyncio.Lock()
         self._running = False
-        self._tasks: list[Child[None]] = []
+        self._dispatcher: Child[None] | None = None
         self._changed, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
-        self._nodes: Informer[Node] | None = None
+        self._ended = asyncio.Event()  # replaced whenever a session has ended
 
     async def __aenter__(self) -> Self:
         await self.watcher.__aenter__()
@@ -181,7 +179,7 @@ class SessionController:
 
     def pools(self) -> dict[str, Pool]:
         """The pools by name, as they are now."""
-        return self._pools.pools()
+        return self._inventory.reservations.pools()
 
     async def start(self) -> None:
         """Accept sessions from now on; does nothing where that is so. May follow a ``stop``.
@@ -193,16 +191,14 @@ class SessionController:
             if self._running:
                 return
             try:
-                nodes = await self._client.list(NODE)
-            except ApiError as error:
-                raise ControllerStartError(
-                    f"the controller cannot start: nodes cannot be listed: {error}; "
-                    "start it again when that is possible"
-                ) from error
-            await self.watcher.start()
-            if not self._tasks:
-                self._start_tasks()
-            self._set_pools(nodes.items)
+                await self._inventory.start(self._nursery, self._changed.set)
+                await self.watcher.start()
+            except ControllerStartError:
+                self._stop_watching_when_done()
+                raise
+            if self._dispatcher is None:
+                self._dispatcher = self._nursery.start(self._dispatch(), name="session queue")
+            self._refresh_pools()
             self._running = True
 
     def schedule(self, session: TestSession | None) -> None:
@@ -246,9 +242,7 @@ class SessionController:
             SessionUnknownError: no session of this name waits or runs.
         """
         if self._queue.remove(name) is not None:
-            self._journal.record(
-                name, Kind.CANCELLED, "the session was cancelled before it had machines"
-            )
+            self._end(name, Kind.CANCELLED, "the session was cancelled before it had machines")
             self._changed.set()
         elif (active := self._active.get(name)) is not None:
             active.cancelled = True
@@ -258,6 +252,13 @@ class SessionController:
             raise SessionUnknownError(
                 f"session {name} was not cancelled: it neither waits nor runs; check its name"
             )
+
+    async def wait(self, *names: str) -> None:
+        """Wait until sessions have ended: those of these names, or all that wait or run."""
+        while any(name in self._queue or name in self._active for name in names) or (
+            not names and (self._queue.count or self._active)
+        ):
+            await self._ended.wait()
 
     async def stop(self, timeout_s: float | None = None) -> None:
         """Refuse sessions, cancel those that wait, and wait for those that run.
@@ -280,45 +281,25 @@ class SessionController:
                 "wait for them with stop, or cancel them"
             ) from error
 
-    # --- pools ------------------------------------------------------------------------------------
-
-    def _start_tasks(self) -> None:
-        nodes: Informer[Node] = Informer(
-            self._client, NODE, clock=self._clock, rng=self._rng, log=self._log
-        )
-
-        def changed(*_: Node) -> None:
-            self._changed.set()
-
-        nodes.add_handler(changed, changed, changed)
-        self._nodes = nodes
-        self._tasks = [
-            self._nursery.start(nodes.run(), name="nodes of pools"),
-            self._nursery.start(self._dispatch(), name="session queue"),
-        ]
-
-    def _set_pools(self, nodes: Iterable[Node]) -> None:
-        """Make the pools what the nodes are; sessions that no longer fit any end."""
-        in_use: Counter[str] = Counter()
-        for active in self._active.values():
-            in_use.update(active.entry.need)
-        before, now = self._pools.pools(), current_pools(nodes, in_use)
-        for name in before.keys() - now.keys():
-            self._pools.remove_pool(before[name])
-        for pool in now.values():
-            self._pools.add_pool(pool)
-        self._reject_impossible()
-
     # --- sessions ---------------------------------------------------------------------------------
 
     async def _dispatch(self) -> None:
         """Start sessions whenever something has changed."""
         while True:
             self._changed.clear()
-            if self._nodes is not None and self._nodes.has_synced:
-                self._set_pools(self._nodes.store.list())
+            self._refresh_pools()
             self._start_sessions()
-            await self._changed.wait()
+            with suppress(TimeoutError):
+                async with self._clock.timeout(self._next_grace_s()):
+                    await self._changed.wait()
+
+    def _refresh_pools(self) -> None:
+        """Make the pools what the nodes are; sessions that no longer fit any end."""
+        in_use: Counter[str] = Counter()
+        for active in self._active.values():
+            in_use.update(active.entry.need)
+        self._inventory.refresh(in_use)
+        self._reject_impossible()
 
     def _start_sessions(self) -> None:
         while self._running and len(self._active) < self._limit:
@@ -359,32 +340,52 @@ class SessionController:
         """Give back the machines and the executor of a session, then record its end."""
         del self._active[name]
         self._queue.done(name)
-        self._journal.record(name, kind, description, logs)
+        self._end(name, kind, description, logs)
         self._changed.set()
         if not self._active:
             self._idle.set()
-            self._stop_tasks_when_done()
+            self._stop_watching_when_done()
 
     def _end_intake(self, why: str) -> None:
         """Refuse sessions from now on, and end those that wait."""
         self._running = False
         for entry in self._queue.waiting():
             self._queue.remove(entry.name)
-            self._journal.record(entry.name, Kind.CANCELLED, why)
-        self._stop_tasks_when_done()
+            self._end(entry.name, Kind.CANCELLED, why)
+        self._stop_watching_when_done()
 
-    def _stop_tasks_when_done(self) -> None:
+    def _stop_watching_when_done(self) -> None:
         """Watch nothing any more once nothing runs and nothing may be scheduled."""
         if self._running or self._active:
             return
         self.watcher.stop()
-        for task in self._tasks:
-            task.cancel()
-        self._tasks = []
+        self._inventory.stop()
+        if self._dispatcher is not None:
+            self._dispatcher.cancel()
+            self._dispatcher = None
 
     def _reject_impossible(self, name: str = "") -> None:
         """End sessions that wait for machines that there will not be; all, or one of them."""
-        found = self._queue.take_impossible(lambda waiting: name in ("", waiting))
-        for entry, error in found:
-            why = f"session {entry.name} can never run: {error}"
-            self._journal.record(entry.name, Kind.ERROR, why)
+        due_s = self._clock.monotonic() - self._options.impossible_grace_s
+
+        def selected(entry: QueuedSession) -> bool:
+            return name in ("", entry.name) and entry.since_s <= due_s
+
+        for entry, error in self._queue.take_impossible(selected):
+            self._end(entry.name, Kind.ERROR, f"session {entry.name} can never run: {error}")
+
+    def _next_grace_s(self) -> float | None:
+        """Seconds until the grace of a session ends that waits; None for none."""
+        if not self._options.impossible_grace_s:
+            return None
+        due_s = self._clock.monotonic() - self._options.impossible_grace_s
+        left = [entry.since_s - due_s for entry in self._queue.waiting()]
+        return min((max(seconds, _TICK_S) for seconds in left if seconds > 0), default=None)
+
+    def _end(
+        self, name: str, kind: Kind, description: str, logs: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Record the terminal event of a session that neither waits nor runs any more."""
+        self._journal.record(name, kind, description, logs)
+        self._ended.set()
+        self._ended = asyncio.Event()

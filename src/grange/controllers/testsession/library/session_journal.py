@@ -10,8 +10,6 @@ from grange.controllers.testsession.library.session_records import (
     SessionStore,
 )
 
-_TROUBLE = frozenset({SessionEventKind.ERROR, SessionEventKind.INTERNAL_ERROR})
-
 
 class SessionJournal:
     """Writes events; a store that fails does not disturb the session.
@@ -34,8 +32,7 @@ class SessionJournal:
     ) -> None:
         """Record an event, now; never raises."""
         event = RecordedEvent(session, kind, self._clock.now(), description, logs or {})
-        level = self._log.warning if kind in _TROUBLE else self._log.info
-        level("session event", session=session, event=kind.name, description=description)
+        self._log.info("session event", session=session, event=kind.name, description=description)
         if self._store is None:
             return
         try:

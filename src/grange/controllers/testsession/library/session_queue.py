@@ -88,16 +88,16 @@ class SessionQueue:
         return None
 
     def take_impossible(
-        self, selected: Callable[[str], bool] = lambda name: True
+        self, selected: Callable[[QueuedSession], bool] = lambda entry: True
     ) -> list[tuple[QueuedSession, ReservationError]]:
         """Remove the sessions that no release of machines can help, and why.
 
         Args:
-            selected: whether to look at the session of this name.
+            selected: whether to look at a session.
         """
         found: list[tuple[QueuedSession, ReservationError]] = []
         for entry in self.waiting():
-            if not selected(entry.name):
+            if not selected(entry):
                 continue
             try:
                 self._tracker.reserve(entry.name, entry.need)
