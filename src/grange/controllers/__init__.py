@@ -13,6 +13,7 @@ from collections.abc import Callable
 from grange.controllers.audit.controller import AuditController
 from grange.controllers.cronjob.controller import CronJobController
 from grange.controllers.disruption.controller import DisruptionController
+from grange.controllers.endpoints.controller import EndpointsController
 from grange.controllers.garbagecollector.controller import GarbageCollector
 from grange.controllers.machinelease.controller import MachineLeaseController
 from grange.controllers.namespace.controller import NamespaceController
@@ -28,6 +29,7 @@ TABLE: tuple[tuple[str, Callable[[Deps], ElectedService]], ...] = (
     ("nodelifecycle", NodeLifecycle),
     ("disruption", DisruptionController),
     ("cronjob", CronJobController),
+    ("endpoints", EndpointsController),
     ("audit", AuditController),
     ("machinelease", MachineLeaseController),
 )

@@ -31,7 +31,15 @@ from grange.reconcile.farm.config import FarmConfig
 IMAGE = "registry.example:5000/grange:0.1.0"
 EVERYTHING = InstallPlan(image=IMAGE)
 OF_KUBERNETES = {
-    *("namespace", "garbagecollector", "nodelifecycle", "disruption", "job", "cronjob"),
+    *(
+        "namespace",
+        "garbagecollector",
+        "nodelifecycle",
+        "disruption",
+        "job",
+        "cronjob",
+        "endpoints",
+    ),
 }
 ROLES = {"Role", "ClusterRole"}
 
