@@ -1,6 +1,7 @@
 """Creating a container: fetch what it refers to, prepare the pod, build its environment, start it."""
 
 import pwd
+from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import IPv4Address
 
 from grange.agent import container_env, lifecycle, pod_progress, service_account, users, volumes
@@ -17,8 +18,10 @@ from grange.agent.container_runtime import (
 from grange.agent.errors import CREATE_ERROR, NotCreatableError
 from grange.agent.lifecycle import ManagedContainer
 from grange.agent.references import Fetcher
+from grange.agent.service_variables import service_variables
 from grange.agent.users import RunAsUser
 from grange.api.kinds.pod import Pod
+from grange.api.kinds.service import Service
 from grange.api.pod_addresses import POD_IP
 from grange.api.status import ApiError
 from grange.client.client import Client
@@ -39,12 +42,20 @@ class ContainerStarter:
         client: for ConfigMaps and Secrets.
         runtime: what runs containers.
         config: of the node.
+        services: the Services of a namespace, once they are known.
     """
 
-    def __init__(self, client: Client, runtime: PodRuntime, config: NodeConfig) -> None:
+    def __init__(
+        self,
+        client: Client,
+        runtime: PodRuntime,
+        config: NodeConfig,
+        services: Callable[[str], Awaitable[Iterable[Service]]],
+    ) -> None:
         self._fetcher = Fetcher(client)
         self._runtime = runtime
         self._config = config
+        self._services = services
 
     async def create(self, pod: Pod, container: ManagedContainer) -> tuple[Sandbox, Run]:
         """Begin the container's next run; the pod is prepared (again) with what it refers to now.
@@ -77,6 +88,7 @@ class ContainerStarter:
             root = sandbox.root(container.name)
             own = {"GRANGE_ROOT": root, "HOME": root, "TMPDIR": sandbox.tmp}
             own |= pod_progress.variables(pod, sandbox)
+            own |= service_variables(pod, await self._services(meta.namespace))
             own |= volumes.variables(sandbox.volumes, mounts)
             own |= service_account.variables(container.spec, sandbox.volumes)
             env = container_env.build(pod, container.spec, found, self._facts(sandbox.address, own))

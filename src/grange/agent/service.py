@@ -12,8 +12,9 @@ from grange.agent.metrics import instruments
 from grange.agent.prober import Prober, SystemProber
 from grange.agent.worker import PodWorker, Tools
 from grange.api import pod_requests
-from grange.api.kinds import POD
+from grange.api.kinds import POD, SERVICE
 from grange.api.kinds.pod import Pod
+from grange.api.kinds.service import Service
 from grange.base.log import Logger
 from grange.base.tasks import Nursery, supervise
 from grange.reconcile.deps import Deps
@@ -57,7 +58,7 @@ class NodeAgent:
         self._tools = Tools(
             client=deps.client,
             runtime=runtime,
-            starter=ContainerStarter(deps.client, runtime, config),
+            starter=ContainerStarter(deps.client, runtime, config, self._services_of),
             prober=prober or SystemProber(runtime, deps.clock),
             recorder=self._recorder,
             clock=deps.clock,
@@ -69,6 +70,7 @@ class NodeAgent:
         self._room = pod_requests.allocatable(config.capacity)
         self._workers: dict[str, PodWorker] = {}
         self._nursery: Nursery | None = None
+        self._services = deps.informers.informer(SERVICE)
         fields = f"spec.nodeName={config.name}" if config.own_pods_only else ""
         self._pods: Informer[Pod] = deps.informers.informer(POD, fields=fields)
         self._listening = False
@@ -99,6 +101,11 @@ class NodeAgent:
         """Whether the API knows all that is known here of the node's pods."""
         behind = any(worker.is_behind for worker in self._workers.values())
         return self._listening and not behind
+
+    async def _services_of(self, namespace: str) -> list[Service]:
+        """The Services of a namespace; no container starts before they are known."""
+        await self._services.synced.wait()
+        return list(self._services.store.list(namespace))
 
     # --- pods ----------------------------------------------------------------------------------
 

@@ -7,10 +7,12 @@ from types import TracebackType
 from typing import Self
 
 from grange.agent import service_account
+from grange.agent.addresses import service_range
 from grange.agent.config import NodeConfig
 from grange.agent.container_logs import AgentLogs
 from grange.agent.runtime_table import RUNTIMES, NodeRuntime, RuntimeOptions
 from grange.agent.service import NodeAgent, end_other_nodes
+from grange.agent.service_proxy.proxy import ServiceProxy
 from grange.api.kinds import NODE
 from grange.api.kinds.machinelease import POOL_LABEL
 from grange.api.status import NotFound
@@ -105,6 +107,8 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         """An agent for each node that the machine is presented as."""
         if self._runtime is None:
             return
+        proxy = ServiceProxy(deps("service-proxy"), service_range(str(self._settings.data_dir)))
+        yield Runnable("service proxy", proxy.run)
         yield Runnable("former nodes", lambda: self._clean_up(deps("nodes").client))
         variables = service_account.api_variables(*self.api) if self.api is not None else {}
         for share, pool in zip(self._shares, self._pools, strict=True):

@@ -294,6 +294,7 @@ class PodSpec(View, frozen=True):
     overhead: dict[str, Scalar] = msgspec.field(default_factory=dict)
     hostname: str = ""
     subdomain: str = ""
+    enable_service_links: bool | None = None
     service_account_name: str = ""
     resources: ResourceRequirements | None = None
     resource_claims: tuple[dict[str, Any], ...] = ()

@@ -43,6 +43,7 @@ class ServiceSpec(View, frozen=True):
     external_ips: tuple[str, ...] = msgspec.field(name="externalIPs", default=())
     external_name: str = ""
     session_affinity: str = "None"
+    session_affinity_config: Document | None = None
     publish_not_ready_addresses: bool = False
 
 
