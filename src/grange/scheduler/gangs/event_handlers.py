@@ -49,6 +49,7 @@ class GangEventHandlers:
         self._queue = queue
         self._changed = changed
         self._admission = admission
+        self._timeout: tuple[int, float | None] = -1, None  # the first, and for which line
         self.update_class = admission.update_class
         self.delete_class = admission.delete_class
 
@@ -62,6 +63,7 @@ class GangEventHandlers:
         if before is not None and _is_same(before, group):
             return
         gang.is_infeasible = False
+        self._timeout = -1, None
         if group.spec.queue:
             for member in gang.members.values():
                 if member.state in (MemberState.ASSUMED, MemberState.BOUND):
@@ -188,12 +190,14 @@ class GangEventHandlers:
 
     def tick(self, now: float) -> None:
         """Put gangs whose timeout is over last, and activate pods for which there may be quota."""
-        for gang in self._in_line():
-            deadline = _deadline(gang)
-            if deadline is not None and deadline <= now:
-                self._line.restart(gang, now)
-                gang.timeouts += 1
-                self._changed(gang)
+        first = self._first_timeout()
+        if first is not None and first <= now:
+            for gang in self._in_line():
+                deadline = _deadline(gang)
+                if deadline is not None and deadline <= now:
+                    self._line.restart(gang, now)
+                    gang.timeouts += 1
+                    self._changed(gang)
         freed = self._quotas.take_freed()
         if freed:
             for queue in freed:
@@ -206,9 +210,17 @@ class GangEventHandlers:
         """When ``tick`` may next have something to do."""
         if self._quotas.freed:
             return now
-        found = [_deadline(gang) for gang in self._in_line()]
-        found.append(self._admission.next_deadline(now))
+        found = (self._first_timeout(), self._admission.next_deadline(now))
         return min((deadline for deadline in found if deadline is not None), default=None)
+
+    def _first_timeout(self) -> float | None:
+        """When the first timeout of a gang in line is over; found again only if the line changed."""
+        changes, first = self._timeout
+        if changes != self._line.changes:
+            found = (_deadline(gang) for gang in self._in_line())
+            first = min((deadline for deadline in found if deadline is not None), default=None)
+            self._timeout = self._line.changes, first
+        return first
 
     # --- inside ------------------------------------------------------------------------------
 

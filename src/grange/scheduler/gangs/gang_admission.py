@@ -32,7 +32,7 @@ NO_ROOM = "NoRoom"
 NOT_CREATED = "PodsNotCreated"
 
 _AGAIN = Exponential(initial_s=60.0, cap_s=1800.0)
-_PAUSE_S, _PAUSE_MAX_S = 0.001, 0.2  # after a pass, for each that waits, and at most
+_PAUSE_S, _PAUSE_MAX_S = 0.001, 1.0  # after a pass, for each that waits, and at most
 _POSITIONS_MAX = 10  # each admission changes the status of so many that wait behind
 
 

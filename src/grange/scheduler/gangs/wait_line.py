@@ -33,6 +33,7 @@ class WaitLine:
         for_quota: gangs that wait for quota, by key: their queue, and what they want.
         pods: single pods that wait for quota, by UID.
         head: the first of those that wait for nodes and could ever get them.
+        changes: rises with each gang that comes, goes or is restarted.
     """
 
     quotas: Quotas
@@ -43,6 +44,7 @@ class WaitLine:
     for_quota: dict[str, tuple[Gang, str, Amounts]] = field(default_factory=dict)
     pods: dict[str, "QuotaWaiter"] = field(default_factory=dict)
     head: Gang | None = None
+    changes: int = 0
     _waiters: "QuotaWaiters" = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,6 +54,7 @@ class WaitLine:
     def wait_for_nodes(self, gang: Gang, now: float) -> None:
         """Add a gang that found no room, or choose its nodes again if it waits already."""
         key = str(gang.key)
+        self.changes += 1
         self._leave_quota(key)
         self.for_nodes[key] = gang
         self._find_head()
@@ -61,6 +64,7 @@ class WaitLine:
     def wait_for_quota(self, gang: Gang, wanted: Amounts, now: float) -> None:
         """Add a gang that is over quota: nodes are of no use to it."""
         key = str(gang.key)
+        self.changes += 1
         self.for_quota[key] = (gang, gang.queue, wanted)
         self._waiters.put(key, gang.queue, wanted, gang.rank)
         self._leave_nodes(key, now)
@@ -82,6 +86,7 @@ class WaitLine:
     def remove(self, gang: Gang, now: float) -> None:
         """Remove a gang; one that does not wait is fine."""
         key = str(gang.key)
+        self.changes += 1
         self._leave_quota(key)
         self.quotas.unclaim(key)
         gang.overtaken, gang.is_infeasible = 0, False
@@ -90,6 +95,7 @@ class WaitLine:
     def restart(self, gang: Gang, now: float) -> None:
         """Put a gang whose timeout is over behind all others of its priority."""
         key = str(gang.key)
+        self.changes += 1
         self.quotas.unclaim(key)
         gang.overtaken, gang.waiting_since = 0, now
         gang.rank = self.policy.rank(gang.priority, now)
