@@ -36,7 +36,7 @@ def lines(
         "Attempt": f"{status.attempt + 1}" if status.attempt else "",
         "Lease": f"ml/{status.lease}" if status.lease else "",
         "Time": timestamps.age(testsession_view.seconds(session, now)),
-        "Metrics": ", ".join(metrics(session)),
+        "Metrics": ", ".join(metrics(session).values()),
     }
     shown = {key: value for key, value in facts.items() if value}
     width = max(map(len, shown)) + 2
@@ -80,9 +80,9 @@ def clock_time(text: str) -> str:
     return rest[:8] if mark and day else text
 
 
-def metrics(session: TestSession) -> list[str]:
-    """The figures that the driver reported, each with its unit."""
-    return [
-        f"{item.name} {item.value:g}{' ' + item.unit if item.unit else ''}"
+def metrics(session: TestSession) -> dict[str, str]:
+    """The figures that the driver reported, by name, each with its unit."""
+    return {
+        item.name: f"{item.name} {item.value:g}{' ' + item.unit if item.unit else ''}"
         for item in session.status.metrics
-    ]
+    }

@@ -454,3 +454,26 @@ def test_record_never_leads_out_of_its_directory(tmp_path: Path) -> None:
     assert report_input.from_directory(directory).logs == {}
     with pytest.raises(ReportInputError, match="no-such"):
         report_input.from_directory(tmp_path / "no-such")
+
+
+@pytest.mark.parametrize(("fails", "code"), [(False, 0), (True, 1)])
+async def test_figure_that_is_worse_fails_where_that_is_wanted(
+    there: Player, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, fails: bool, code: int
+) -> None:
+    how: Document = {"fail_on_regression": fails, "junit": tmp_path / "r.xml"}
+    codes = []
+    for at in range(12):
+        value = 100.0 + at % 3 if at < 11 else 300.0
+        more: Document = {
+            "metrics": [{"name": "p99", "value": value, "unit": "ms", "better": "Lower"}],
+            "completionTime": f"2030-01-01T00:00:{at:02}Z",
+        }
+        there.scripts["qps"] = Script(more=more)
+        plan = run_plan.plan([manifest("qps")], PlanSettings(run=f"run{at:02}"))
+        codes.append(await launch.launch(there.connect(), plan, LaunchOptions(**how)))
+    assert codes == [*[0] * 11, code]
+    out = capsys.readouterr().out
+    assert "  p99 300 ms  Worse: " in out
+    assert ("FAILED ts/qps-run11" in out) is fails
+    root = ET.parse(tmp_path / "r.xml").getroot()  # noqa: S314  our own
+    assert root.get("failures") == str(code)

@@ -4,15 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from grange.api.status import ApiError
 from grange.cli import terminal
 from grange.cli.printers import documents
 from grange.cli.session import ApiSession
-from grange.cli.testruns import execution, run_report
+from grange.cli.testruns import execution, report_input, run_report
 from grange.cli.testruns.log_files import RunLogFiles
 from grange.cli.testruns.queue_runner import EVERYTHING, Concurrency, QueueRunner
 from grange.cli.testruns.run_display import LiveDisplay, PlainDisplay
 from grange.cli.testruns.run_plan import PlannedSession
 from grange.cli.testruns.tracked_run import SessionRun
+from grange.evidence import session_record, session_report
+from grange.evidence.session_record import SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,7 @@ class LaunchOptions:
         timeout_s: seconds after which they are cancelled; None: no limit.
         junit: file or directory of JUnit XML.
         artifacts: directory of logs and records.
+        fail_on_regression: a figure that is worse than in earlier runs fails a session.
         output: format of the outcome on standard output; empty: text.
     """
 
@@ -31,6 +35,7 @@ class LaunchOptions:
     timeout_s: float | None = None
     junit: Path | None = None
     artifacts: Path | None = None
+    fail_on_regression: bool = False
     output: str = ""
 
 
@@ -43,7 +48,7 @@ async def launch(
         GrangeError: a directory or file cannot be written.
     """
     env = opened.env
-    runs = [SessionRun(item) for item in planned]
+    runs = [SessionRun(item, fails_on_regression=settings.fail_on_regression) for item in planned]
     files = RunLogFiles(settings.artifacts)
     display: LiveDisplay | PlainDisplay
     if env.interactive:
@@ -58,6 +63,7 @@ async def launch(
     with env.interrupts(runner.interrupt):
         async with display.shown():
             await runner.run(settings.timeout_s)
+    await _compare(opened, runs)
     code = runner.exit_code
     if settings.output:
         terminal.write(documents.report(settings.output, run_report.document(runs, code)))
@@ -70,6 +76,22 @@ async def launch(
     for line in left_lines(runner.left):
         terminal.echo(line, err=True)
     return code
+
+
+async def _compare(opened: ApiSession, runs: Sequence[SessionRun]) -> None:
+    """Compare the figures that drivers reported with those of earlier runs."""
+    measured = [run for run in runs if run.session is not None and run.session.status.metrics]
+    known: dict[str, list[SessionRecord]] = {}
+    for run in measured:
+        record = session_record.record_of(run.document or {})
+        try:
+            if record.namespace not in known:
+                known[record.namespace] = await report_input.records(opened, record.namespace)
+        except ApiError as error:
+            terminal.echo(f"figures are not compared: {error.message}", err=True)
+            return
+        earlier = report_input.earlier(known[record.namespace], record)
+        run.checks = session_report.compare(record, earlier)
 
 
 def left_lines(left: Sequence[SessionRun]) -> list[str]:

@@ -83,25 +83,31 @@ async def from_cluster(opened: ApiSession, session: Document) -> ReportInput:
 
 async def history(opened: ApiSession, record: SessionRecord) -> dict[str, list[float]]:
     """The figures of the runs of the same test that passed before it, by metric, the latest last."""
-    records = [
-        session_record.record_of(item)
-        for item in await opened.listed(TESTSESSION, record.namespace or opened.namespace)
-    ]
+    return earlier(await records(opened, record.namespace or opened.namespace), record)
+
+
+async def records(opened: ApiSession, namespace: str) -> list[SessionRecord]:
+    """The records of all sessions of a namespace."""
+    return [session_record.record_of(item) for item in await opened.listed(TESTSESSION, namespace)]
+
+
+def earlier(found: Sequence[SessionRecord], record: SessionRecord) -> dict[str, list[float]]:
+    """The figures of those that are earlier runs of the same test and passed, by metric."""
     end = record.completion_time or "~"
-    earlier = [
+    before = [
         item
-        for item in records
+        for item in found
         if item.test_name == record.test_name
         and item.verdict == PASSED
         and item.uid != record.uid
         and (item.completion_time or "~") < end
     ]
-    earlier.sort(key=lambda item: item.completion_time or "")
-    found: dict[str, list[float]] = {}
-    for item in earlier[-_RUNS:]:
+    before.sort(key=lambda item: item.completion_time or "")
+    figures: dict[str, list[float]] = {}
+    for item in before[-_RUNS:]:
         for metric in item.metrics:
-            found.setdefault(metric.name, []).append(metric.value)
-    return found
+            figures.setdefault(metric.name, []).append(metric.value)
+    return figures
 
 
 def _is_within(directory: Path, path: str) -> bool:

@@ -10,12 +10,17 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def reports(function: C) -> C:
-    """Give a verb ``junit``, ``artifacts`` and ``keep``."""
+    """Give a verb ``junit``, ``artifacts``, ``fail_on_regression`` and ``keep``."""
     for option in (
         click.option(
             "--keep",
             is_flag=True,
             help="Do not let sessions be deleted when their evidence expires.",
+        ),
+        click.option(
+            "--fail-on-regression",
+            is_flag=True,
+            help="Fail where a figure is worse than in the earlier runs of its test.",
         ),
         click.option(
             "--artifacts",

@@ -44,10 +44,12 @@ def _outcome(run: SessionRun, env: Environment, directory: Path | None) -> list[
     took = run_display.took(run, env)
     if session is None:
         return [f"{word} {run.planned.test}: {run.error or run.skipped}"]
-    detail = run.error or testsession_view.detail(session)
+    detail = run.error or "; ".join(run.regressions) or testsession_view.detail(session)
     found = [f"{word} {testsession_view.label(session)}{took}{f': {detail}' if detail else ''}"]
-    if metrics := testsession_board.metrics(session):
-        found.append(f"  {', '.join(metrics)}")
+    for name, text in testsession_board.metrics(session).items():
+        check = run.checks.get(name)
+        compared = f"  {check.verdict}: {check.message}" if check is not None else ""
+        found.append(f"  {text}{compared}")
     for item in testsession_view.failing(session) if run.exit_code else ():
         where = f" on {item.node}" if item.node else ""
         text = testsession_board.component_message(item) or item.health.lower()
@@ -55,7 +57,7 @@ def _outcome(run: SessionRun, env: Environment, directory: Path | None) -> list[
         found += [f"  | {line}" for line in run.tail(item.name)]
     if directory is not None:
         found.append(f"  logs: {directory / run.name}")
-    elif run.exit_code:
+    elif run.exit_code and run.tails:
         found.append(f"  grange test logs {run.name}")
     return found
 
@@ -73,6 +75,7 @@ def document(runs: Sequence[SessionRun], code: int) -> Document:
                 "verdict": run.verdict,
                 "error": run.error,
                 "skipped": run.skipped,
+                "regressions": run.regressions,
                 "status": (run.document or {}).get("status") or {},
             }
             for run in runs

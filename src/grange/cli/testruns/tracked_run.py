@@ -1,19 +1,20 @@
 """One session of a run: what is known of it, from its plan to its outcome."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from grange.api import codec
-from grange.api.kinds.testsession import CANCELED, ERROR, TestSession
+from grange.api.kinds.testsession import CANCELED, ERROR, PASSED, TEST_FAILED, TestSession
 from grange.api.meta import Document
 from grange.cli import testsession_view
 from grange.cli.testruns.component_logs import ContainerLog
 from grange.cli.testruns.run_plan import PlannedSession
-from grange.evidence import session_record
+from grange.evidence import regression, session_record
+from grange.evidence.regression import RegressionCheck
 from grange.evidence.session_record import KeptFile, SessionRecord
 
 TAIL = 20
@@ -34,6 +35,8 @@ class SessionRun:
         is_started: its creation was requested.
         is_cancelled: the server has accepted its cancellation.
         is_over: nothing more happens to it here.
+        checks: its figures against those of earlier runs, by metric.
+        fails_on_regression: a figure that is worse fails a session that passed.
         tails: last lines by component.
         files: logs that were written, by pod.
     """
@@ -45,6 +48,8 @@ class SessionRun:
     is_started: bool = False
     is_cancelled: bool = False
     is_over: bool = False
+    checks: Mapping[str, RegressionCheck] = field(default_factory=dict)
+    fails_on_regression: bool = False
     tails: dict[str, deque[bytes]] = field(default_factory=dict)
     files: dict[str, dict[str, Path]] = field(default_factory=dict)
 
@@ -73,7 +78,7 @@ class SessionRun:
             return 0 if self.skipped else testsession_view.INFRASTRUCTURE
         if self.skipped and testsession_view.verdict(session) == CANCELED:
             return 0
-        return testsession_view.exit_code(session)
+        return testsession_view.EXIT_CODES.get(self.verdict, testsession_view.INFRASTRUCTURE)
 
     @property
     def verdict(self) -> str:
@@ -83,7 +88,19 @@ class SessionRun:
             return ERROR
         if session is None:
             return CANCELED if self.skipped else ""
-        return testsession_view.verdict(session)
+        found = testsession_view.verdict(session)
+        return TEST_FAILED if found == PASSED and self.regressions else found
+
+    @property
+    def regressions(self) -> list[str]:
+        """The figures that are worse than before, where that fails the session."""
+        if not self.fails_on_regression:
+            return []
+        return [
+            f"{name}: {check.message}"
+            for name, check in self.checks.items()
+            if check.verdict == regression.WORSE
+        ]
 
     def keep(self, source: ContainerLog, lines: Sequence[bytes]) -> None:
         """Keep the last of the lines that a container wrote."""
@@ -128,6 +145,9 @@ class SessionRun:
         }
         record = session_record.with_files(record, logs, {}, tails)
         changes: Document = {"test_name": self.planned.test, "properties": self._properties()}
+        if self.regressions:
+            text = "; ".join(self.regressions)
+            changes |= {"verdict": self.verdict, "reason": "Regression", "message": text}
         if self.error:
             changes |= {"verdict": ERROR, "reason": "NotSeenToItsEnd", "message": self.error}
         return msgspec.structs.replace(record, **changes)

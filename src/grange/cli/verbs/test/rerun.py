@@ -31,6 +31,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     junit: Path | None,
     artifacts: Path | None,
     keep: bool,
+    fail_on_regression: bool,
     timeout: str,
     output: str,
 ) -> None:
@@ -40,7 +41,11 @@ def command(  # noqa: PLR0913  click hands every option over by name
     """
     run = env.rng.suffix()
     how = LaunchOptions(
-        timeout_s=parse_duration(timeout) or None, junit=junit, artifacts=artifacts, output=output
+        timeout_s=parse_duration(timeout) or None,
+        junit=junit,
+        artifacts=artifacts,
+        fail_on_regression=fail_on_regression,
+        output=output,
     )
 
     async def verb(opened: session.ApiSession) -> int:

@@ -69,6 +69,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     junit: Path | None,
     artifacts: Path | None,
     keep: bool,
+    fail_on_regression: bool,
     timeout: str,
     output: str,
 ) -> None:
@@ -95,6 +96,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
         timeout_s=parse_duration(timeout) or None,
         junit=junit,
         artifacts=artifacts,
+        fail_on_regression=fail_on_regression,
         output=output,
     )
 
