@@ -7,8 +7,8 @@ that refused, so that the events that may help bring the gang back, and the othe
 A failed attempt therefore costs little, and nothing at all until something happens.
 
 A gang that was placed is *started*: members beyond the quorum, and those that are lost and replaced,
-are placed one by one. A gang never holds a part of what it needs while it waits for the rest, so two
-gangs cannot wait for each other.
+are placed one by one, but of several that the quorum lacks none before all have room. So two gangs
+cannot wait for each other: those that were whole last can always have again what they lost.
 
 Which gang comes first is up to the queue policy; see ``wait_line`` for what that is worth.
 """
