@@ -32,7 +32,7 @@ NO_ROOM = "NoRoom"
 NOT_CREATED = "PodsNotCreated"
 
 _AGAIN = Exponential(initial_s=60.0, cap_s=1800.0)
-_PAUSE_S, _PAUSE_MAX_S = 0.001, 1.0  # after a pass, for each that waits, and at most
+_PAUSE_S = 0.00025  # after a pass, for each that waits: ten times what the pass takes
 _POSITIONS_MAX = 10  # each admission changes the status of so many that wait behind
 
 
@@ -193,7 +193,7 @@ class GangAdmission:
             self._is_due = True
         if self._is_due and now >= self._not_before:
             self._is_due = False
-            self._not_before = now + min(_PAUSE_MAX_S, _PAUSE_S * self._pass(now))
+            self._not_before = now + _PAUSE_S * self._pass(now)
 
     def next_deadline(self, now: float) -> float | None:
         """When ``tick`` may next have something to do."""
