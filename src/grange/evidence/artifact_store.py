@@ -212,7 +212,7 @@ class ArtifactFile:
         trace: TracebackType | None,
     ) -> None:
         """Give the file up unless it was committed."""
-        self._close()
+        self.close()
 
     def write(self, data: bytes) -> None:
         """Append.
@@ -242,10 +242,11 @@ class ArtifactFile:
         except OSError as error:
             raise _cannot("write", self._name[2], error) from error
         finally:
-            self._close()
+            self.close()
         return KeptFile(self._name[2], self._size)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Give the file up unless it was committed; idempotent."""
         if self._descriptor < 0:
             return
         os.close(self._descriptor)

@@ -28,7 +28,7 @@ background:var(--dim)}
 .dim{color:var(--dim)}p.message{white-space:pre-wrap;overflow-wrap:anywhere}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%}
 th,td{text-align:left;vertical-align:top;padding:5px 10px 5px 0;border-bottom:1px solid var(--line);
-overflow-wrap:anywhere}th{color:var(--dim);font-weight:500;white-space:nowrap}
+overflow-wrap:break-word}th{color:var(--dim);font-weight:500;white-space:nowrap}
 td.time{white-space:nowrap;font-variant-numeric:tabular-nums}
 pre{background:var(--soft);padding:10px;overflow:auto;max-height:420px;font-size:12.5px;
 border-radius:4px;white-space:pre-wrap;overflow-wrap:anywhere}

@@ -143,6 +143,21 @@ async def test_logs_are_kept_as_they_are_written(tmp_path: Path, clock: Clock, l
         assert world.api.streams == 2
 
 
+async def test_container_that_starts_late_is_followed(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    async with running(tmp_path, clock, log) as world:
+        second = {"name": "sidecar", "state": {"waiting": {"reason": "ContainerCreating"}}}
+        world.api.pods["bench-driver"]["spec"]["containers"].append({"name": "sidecar"})
+        world.api.pods["bench-driver"]["status"]["containerStatuses"].append(second)
+        world.start("bench-driver")
+        await clock.sleep(20)
+        second["state"] = {"running": {}}
+        world.api.write("bench-driver/sidecar", "late")
+        await clock.sleep(10)
+        assert world.log("bench-driver/sidecar") == ["late"]
+
+
 async def test_broken_streams_lose_and_repeat_nothing(
     tmp_path: Path, clock: Clock, log: Logger
 ) -> None:

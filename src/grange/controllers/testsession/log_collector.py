@@ -66,6 +66,9 @@ class ServiceAccess(Protocol):
     def evidence_url(self, session: TestSession) -> str:
         """Where the evidence of a session is read."""
 
+    def forget(self, uid: str) -> None:
+        """The session is gone, or has ended."""
+
 
 @dataclass(frozen=True, slots=True)
 class EvidenceTools:
@@ -125,12 +128,11 @@ class LogCollector:
         return {} if self._service is None else self._service.environment(session)
 
     def start(self, session: TestSession, pod: Pod) -> None:
-        """Follow the logs of a pod's containers that have started; the others when called again."""
+        """Follow the logs of a pod's containers, each from when it starts."""
         attempt = int(pod.metadata.labels.get(ATTEMPT_LABEL, session.status.attempt))
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             name = (pod.metadata.uid, container.name)
-            state = status_of(pod, container.name).state
-            if name in self._readers or (state.running is None and state.terminated is None):
+            if name in self._readers:
                 continue
             target = LogTarget(key_of(session), attempt, pod.key, pod.metadata.uid, container.name)
             reader = ContainerLogReader(
@@ -150,6 +152,8 @@ class LogCollector:
 
     def forget(self, session: TestSession) -> None:
         """Write the record as the session ended, and end its readers when its logs are complete."""
+        if self._service is not None:
+            self._service.forget(session.metadata.uid)
         if self._nursery is not None and self._readers_of(session.metadata.uid):
             self._nursery.start(self._end(session), name="end of evidence")
 
@@ -292,6 +296,8 @@ class LogCollector:
             if reader.target.attempt != attempt or reader.file is None:
                 continue
             file, pod = reader.file, reader.target.pod.name
+            if not file.size:
+                continue
             path = file.path.relative_to(root).as_posix()
             cut = f"{file.dropped} bytes in its middle are not kept" if file.dropped else ""
             logs.setdefault(pod, []).append(KeptFile(path, file.size, cut))

@@ -1,0 +1,122 @@
+"""Barriers and topics: repeated calls, limits, and a restart that keeps them."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from grange.controllers.testsession import coordination
+from grange.controllers.testsession.coordination import (
+    Coordination,
+    CoordinationError,
+    JournalEntry,
+)
+
+
+def test_barrier_opens_when_all_are_there() -> None:
+    state = Coordination()
+    assert state.arrive("warm", "driver", 2) is not None
+    assert not state.barrier("warm").is_open
+    assert state.arrive("warm", "driver", 2) is None  # it lost the answer
+    assert state.barrier("warm").arrived == 1
+    state.arrive("warm", "server", 2)
+    assert state.barrier("warm").is_open
+    assert state.arrive("warm", "server", 2) is None
+    with pytest.raises(CoordinationError, match="barrier 'warm' is open: 2 components"):
+        state.arrive("warm", "late", 2)
+
+
+def test_barrier_of_two_counts_is_refused() -> None:
+    state = Coordination()
+    state.arrive("warm", "driver", 2)
+    with pytest.raises(CoordinationError, match="waits for 2 components, not 3"):
+        state.arrive("warm", "server", 3)
+
+
+def test_topic_keeps_its_order_and_repeated_entries_once() -> None:
+    state = Coordination()
+    for text in ("a", "b"):
+        state.publish("news", "driver", text, id=text)
+    assert state.publish("news", "driver", "a", id="a") is None
+    assert state.offset("news", "driver", "a") == 0
+    assert state.publish("news", "server", "a", id="a") is not None
+    state.publish("news", "driver", "c")
+    assert state.read("news", 0) == ["a", "b", "a", "c"]
+    assert state.read("news", 3) == ["c"]
+    assert state.read("news", 9) == state.read("other", 0) == []
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "x" * 64, "a b", "ä", "a\n"])
+def test_malformed_names_are_refused(name: str) -> None:
+    state = Coordination()
+    for call in (
+        lambda: state.arrive(name, "driver", 1),
+        lambda: state.arrive("warm", name, 1),
+        lambda: state.publish(name, "driver", "x"),
+        lambda: state.publish("news", name, "x"),
+        lambda: state.read(name, 0),
+    ):
+        with pytest.raises(CoordinationError, match="is no name"):
+            call()
+
+
+@pytest.mark.parametrize("count", [0, -1, 10_001])
+def test_absurd_counts_are_refused(count: int) -> None:
+    with pytest.raises(CoordinationError, match="out of range"):
+        Coordination().arrive("warm", "driver", count)
+
+
+def test_numbers_and_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordination, "_MOST_NAMES", 2)
+    monkeypatch.setattr(coordination, "_MOST_ENTRIES", 3)
+    monkeypatch.setattr(coordination, "_MOST_BYTES", 100)
+    state = Coordination()
+    with pytest.raises(CoordinationError, match="bytes exceed 65536"):
+        state.publish("news", "driver", "x" * 65_537)
+    with pytest.raises(CoordinationError, match="bytes of all topics"):
+        state.publish("news", "driver", "x" * 100)
+    with pytest.raises(CoordinationError, match="id: it has more than 128"):
+        state.publish("news", "driver", "x", id="x" * 129)
+    for _ in range(3):
+        state.publish("a", "driver", "x")
+    with pytest.raises(CoordinationError, match="there are 3 entries of topic 'a'"):
+        state.publish("a", "driver", "x")
+    state.publish("b", "driver", "x")
+    with pytest.raises(CoordinationError, match="there are 2 topics, the limit is 2"):
+        state.publish("c", "driver", "x")
+    for name in ("a", "b"):
+        state.arrive(name, "driver", 1)
+    with pytest.raises(CoordinationError, match="there are 2 barriers"):
+        state.arrive("c", "driver", 1)
+
+
+CALLS = st.tuples(
+    st.sampled_from(["arrive", "publish"]),
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(["driver", "server", "client"]),
+    st.integers(1, 3),
+    st.sampled_from(["", "1", "2"]),
+)
+
+
+@given(st.lists(CALLS, max_size=30))
+def test_journal_gives_the_same_state(calls: list[tuple[str, str, str, int, str]]) -> None:
+    state = Coordination()
+    journal: list[JournalEntry] = []
+    for what, name, component, count, ident in calls:
+        try:
+            entry = (
+                state.arrive(name, component, count)
+                if what == "arrive"
+                else state.publish(name, component, f"{component}{count}", ident)
+            )
+        except CoordinationError:
+            continue
+        if entry is not None:
+            journal.append(entry)
+    again = Coordination(journal)
+    for name in ("a", "b"):
+        assert again.read(name, 0) == state.read(name, 0)
+    for entry in journal:
+        if entry.barrier:
+            assert again.barrier(entry.barrier) == state.barrier(entry.barrier)
+        elif entry.id:
+            assert again.publish(entry.topic, entry.component, entry.text, entry.id) is None
