@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import click
@@ -55,6 +56,22 @@ _NAME_LIMIT = 40
     help="Address of /metrics, /livez and /readyz, over HTTP without credentials; port 0 takes a free "
     "one.",
 )
+@click.option(
+    "--evidence-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    metavar="DIR",
+    help="Keep the logs, artifacts and figures of TestSessions here, and serve them; nowhere by default.",
+)
+@click.option(
+    "--session-listen",
+    type=ListenAddressType(),
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address of the session service, which the pods of sessions must reach; port 0 takes that of the "
+    "last time or a free one.",
+)
 @flags.options(Settings, "alert_webhook", "log_level", "log_json")
 @click.pass_obj
 def command(  # noqa: PLR0913  click hands every option over by name
@@ -67,6 +84,8 @@ def command(  # noqa: PLR0913  click hands every option over by name
     member: str,
     *,
     metrics_listen: ListenAddress,
+    evidence_dir: Path | None,
+    session_listen: ListenAddress,
     alert_webhook: str,
     log_level: str,
     log_json: bool,
@@ -76,6 +95,11 @@ def command(  # noqa: PLR0913  click hands every option over by name
     rng = Stream.from_system()
     access = env.access(kubeconfig, context)
     names = frozenset(filter(None, only.split(",")))
+    if session_listen.host in {"0.0.0.0", "::", ""}:  # noqa: S104  refused
+        raise click.UsageError(
+            f"--session-listen {session_listen}: components could not use it as an address; give one "
+            "that pods reach"
+        )
     import uvloop
 
     gc_tuning.tune()
@@ -88,6 +112,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
                 selector=selector,
                 schedulers=frozenset(schedulers),
                 metrics_listen=metrics_listen,
+                evidence=(evidence_dir, session_listen),
                 webhook=alert_webhook,
                 rng=rng,
             )
@@ -108,6 +133,7 @@ async def _serve(  # noqa: PLR0913  one for each option
     selector: str,
     schedulers: frozenset[str],
     metrics_listen: ListenAddress,
+    evidence: tuple[Path | None, ListenAddress],
     webhook: str,
     rng: Stream,
 ) -> None:
@@ -115,7 +141,9 @@ async def _serve(  # noqa: PLR0913  one for each option
     from grange.api.selectors import SelectorError
     from grange.app.manager import NAMES, Manager, UnknownController, scheduler_for
     from grange.app.metrics_server import MetricsServer, serve_metrics
+    from grange.app.session_evidence import ServiceIdentity, SessionEvidence
     from grange.client.transports.http_transport import HTTP
+    from grange.controllers.sharded import SHARDED
     from grange.reconcile.deps import Deps
     from grange.reconcile.farm.config import BadFarmConfig, FarmConfig
     from grange.reconcile.informer import InformerFactory
@@ -137,40 +165,48 @@ async def _serve(  # noqa: PLR0913  one for each option
     def deps(role: str) -> Deps:
         return Deps(client, informers, clock, rng.fork(role), logger.bind(role=role), registry)
 
-    try:
-        alerting = Alerting(webhook, SinkTools(clock, rng.fork("alerts"), logger, registry))
-        manager = Manager(
-            FarmConfig(member=member),
-            deps,
-            names or frozenset(NAMES),
-            scheduler=scheduler_for(schedulers),
-            selector=selector,
-            alert_sink=alerting.alert_sink,
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(transport.close)
+        kept: SessionEvidence | None = None
+        if evidence[0] is not None:
+            identity = ServiceIdentity(evidence[1].host, evidence[1].port)
+            kept = SessionEvidence(evidence[0], deps("evidence"), identity)
+            await stack.enter_async_context(kept)
+        try:
+            alerting = Alerting(webhook, SinkTools(clock, rng.fork("alerts"), logger, registry))
+            manager = Manager(
+                FarmConfig(member=member),
+                deps,
+                names or frozenset(NAMES),
+                scheduler=scheduler_for(schedulers),
+                selector=selector,
+                alert_sink=alerting.alert_sink,
+                sharded=SHARDED if kept is None else kept.sharded(),
+            )
+        except UnknownController as error:
+            raise click.UsageError(f"--only: {error}") from error
+        except SelectorError as error:
+            raise click.UsageError(f"--selector: {error}") from error
+        except (BadFarmConfig, InvalidTarget) as error:
+            raise click.UsageError(str(error)) from error
+        ready = {
+            "session": lambda: "" if manager.member.session.current else "no session in the farm"
+        }
+        url = await stack.enter_async_context(
+            serve_metrics(MetricsServer(registry, ready), metrics_listen, clock, logger)
         )
-    except UnknownController as error:
-        raise click.UsageError(f"--only: {error}") from error
-    except SelectorError as error:
-        raise click.UsageError(f"--selector: {error}") from error
-    except (BadFarmConfig, InvalidTarget) as error:
-        raise click.UsageError(str(error)) from error
-    ready = {"session": lambda: "" if manager.member.session.current else "no session in the farm"}
-    try:
-        async with (
-            serve_metrics(MetricsServer(registry, ready), metrics_listen, clock, logger) as url,
-            Nursery("controllers") as nursery,
-        ):
-            for role in (*alerting.runnables(), *manager.runnables()):
-                services = supervision.services(registry)
-                supervised = supervise(
-                    role.name, role.run, clock=clock, log=logger, services=services
-                )
-                nursery.start(supervised, name=role.name)
-            nursery.start(informers.run(), name="informers")
-            gc_tuning.settle()
-            click.echo(f"member {member} works for {access.server}; stop with Ctrl-C")
-            click.echo(f"metrics at {url}/metrics")
-            await stop.wait()
-            click.echo("stopping: other members continue", err=True)
-            nursery.cancel()
-    finally:
-        await transport.close()
+        nursery = await stack.enter_async_context(Nursery("controllers"))
+        further = () if kept is None else (kept.runnable(),)
+        for role in (*alerting.runnables(), *manager.runnables(), *further):
+            services = supervision.services(registry)
+            supervised = supervise(role.name, role.run, clock=clock, log=logger, services=services)
+            nursery.start(supervised, name=role.name)
+        nursery.start(informers.run(), name="informers")
+        gc_tuning.settle()
+        click.echo(f"member {member} works for {access.server}; stop with Ctrl-C")
+        click.echo(f"metrics at {url}/metrics")
+        if kept is not None:
+            click.echo(f"evidence at {kept.url}; the token is in {evidence[0]}/reader-token")
+        await stop.wait()
+        click.echo("stopping: other members continue", err=True)
+        nursery.cancel()

@@ -7,8 +7,11 @@ stops last.
 
 import asyncio
 import errno
-from collections.abc import Callable, Sequence
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from grange.agent.addresses import service_range
@@ -89,6 +92,7 @@ class ControlPlane:
         self._metrics = metrics.registry()
         self._why = Explanations()
         self._keys: pki.Keys | None = None
+        self._context: ssl.SSLContext | None = None
         self._scheduler = roles.scheduler(settings)
         self._application: Application | None = None
 
@@ -175,7 +179,7 @@ class ControlPlane:
         )
         await application.bootstrap()
         self._application = application
-        context = keys.server_context()
+        context = self._context = keys.server_context()
         certificate = Renewal(
             context,
             lambda now: self._renew_keys(*pki.wanted(self.settings), now),
@@ -282,8 +286,22 @@ class ControlPlane:
             await importer.run(lambda: roles.load(self.settings))
         finally:
             importer.close()
-        async with Nursery("roles") as nursery:
-            for role in roles.chosen(self.settings, nodes, deps, self._scheduler, self._why):
+        async with AsyncExitStack() as stack:
+            sharded: Mapping[str, Any] | None = None
+            further: list[Runnable] = []
+            if self.settings.runs("controllers"):
+                from grange.app import session_evidence  # comes with the controllers
+
+                evidence = session_evidence.of_control_plane(
+                    self.settings.data_dir, self._keys, self._context, deps("evidence")
+                )
+                await stack.enter_async_context(evidence)
+                sharded, further = evidence.sharded(), [evidence.runnable()]
+            nursery = await stack.enter_async_context(Nursery("roles"))
+            for role in (
+                *roles.chosen(self.settings, nodes, deps, self._scheduler, self._why, sharded),
+                *further,
+            ):
                 self._supervise(nursery, role)
             nursery.start(informers.run(), name="informers")
             self._settled()

@@ -185,6 +185,18 @@ def damaged(path: Path) -> KeysUnusable:
     )
 
 
+def secret_in(path: Path) -> str:
+    """The secret in a file, which is made when it is missing."""
+    try:
+        found = path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        found = ""
+    if not found:
+        found = os.urandom(32).hex()
+        write_private(path, found.encode())
+    return found
+
+
 def write_private(path: Path, content: bytes) -> None:
     """Replace a file atomically, readable by its owner alone."""
     temporary = path.with_name(f"{path.name}.new")

@@ -4,9 +4,9 @@ Each role is a service with ``async def run()``. Modules are imported when their
 that the API is served before numpy is loaded.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 from grange.api.explanation import Explanation
 from grange.api.kinds.pod import Pod
@@ -19,8 +19,12 @@ from grange.reconcile.deps import Deps
 
 def load(settings: Settings) -> None:
     """Import the modules of the chosen roles; takes a good part of a second, so not on the loop."""
-    names = {"controllers": "grange.app.manager", "scheduler": "grange.scheduler.service"}
-    for role, name in names.items():
+    names = (
+        ("controllers", "grange.app.manager"),
+        ("controllers", "grange.app.session_evidence"),
+        ("scheduler", "grange.scheduler.service"),
+    )
+    for role, name in names:
         if settings.runs(role):
             import_module(name)
 
@@ -49,6 +53,7 @@ def chosen(
     deps: Callable[[str], Deps],
     scheduler: Callable[[Deps], SchedulerService],
     why: Explanations,
+    sharded: Mapping[str, Any] | None = None,
 ) -> Iterator[Runnable]:
     """The roles that the settings ask for, in the order in which they start.
 
@@ -58,6 +63,7 @@ def chosen(
         deps: tools for a role.
         scheduler: how the scheduler is made.
         why: learns of the scheduler, so that the API server can ask it.
+        sharded: the controllers that share objects; the usual ones by default.
     """
     if settings.runs("agent"):
         yield from nodes.runnables(deps)
@@ -66,6 +72,7 @@ def chosen(
     from grange.alerts.alerts import SinkTools
     from grange.app.alerting import Alerting
     from grange.app.manager import NAMES, SCHEDULER, Manager
+    from grange.controllers.sharded import SHARDED
     from grange.reconcile.farm.config import FarmConfig
     from grange.reconcile.farm.leader_election import ElectedService
 
@@ -86,7 +93,12 @@ def chosen(
         return made
 
     yield from Manager(
-        config, deps, frozenset(names), scheduler=started, alert_sink=alerting.alert_sink
+        config,
+        deps,
+        frozenset(names),
+        scheduler=started,
+        alert_sink=alerting.alert_sink,
+        sharded=sharded or SHARDED,
     ).runnables()
 
 
