@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -138,14 +139,13 @@ async def _serve(  # noqa: PLR0913  one for each option
     rng: Stream,
 ) -> None:
     """Take part until SIGINT or SIGTERM."""
-    from grange.api.selectors import SelectorError
-    from grange.app.manager import NAMES, Manager, UnknownController, scheduler_for
+    from grange.app.manager import NAMES, Manager, scheduler_for
     from grange.app.metrics_server import MetricsServer, serve_metrics
     from grange.app.session_evidence import ServiceIdentity, SessionEvidence
     from grange.client.transports.http_transport import HTTP
     from grange.controllers.sharded import SHARDED
     from grange.reconcile.deps import Deps
-    from grange.reconcile.farm.config import BadFarmConfig, FarmConfig
+    from grange.reconcile.farm.config import FarmConfig
     from grange.reconcile.informer import InformerFactory
 
     clock: Clock = LoopClock()
@@ -172,7 +172,7 @@ async def _serve(  # noqa: PLR0913  one for each option
             identity = ServiceIdentity(evidence[1].host, evidence[1].port)
             kept = SessionEvidence(evidence[0], deps("evidence"), identity)
             await stack.enter_async_context(kept)
-        try:
+        with _usage_errors():
             alerting = Alerting(webhook, SinkTools(clock, rng.fork("alerts"), logger, registry))
             manager = Manager(
                 FarmConfig(member=member),
@@ -183,12 +183,6 @@ async def _serve(  # noqa: PLR0913  one for each option
                 alert_sink=alerting.alert_sink,
                 sharded=SHARDED if kept is None else kept.sharded(),
             )
-        except UnknownController as error:
-            raise click.UsageError(f"--only: {error}") from error
-        except SelectorError as error:
-            raise click.UsageError(f"--selector: {error}") from error
-        except (BadFarmConfig, InvalidTarget) as error:
-            raise click.UsageError(str(error)) from error
         ready = {
             "session": lambda: "" if manager.member.session.current else "no session in the farm"
         }
@@ -210,3 +204,20 @@ async def _serve(  # noqa: PLR0913  one for each option
         await stop.wait()
         click.echo("stopping: other members continue", err=True)
         nursery.cancel()
+
+
+@contextlib.contextmanager
+def _usage_errors() -> Iterator[None]:
+    """Report what is wrong with options as errors of usage."""
+    from grange.api.selectors import SelectorError
+    from grange.app.manager import UnknownController
+    from grange.reconcile.farm.config import BadFarmConfig
+
+    try:
+        yield
+    except UnknownController as error:
+        raise click.UsageError(f"--only: {error}") from error
+    except SelectorError as error:
+        raise click.UsageError(f"--selector: {error}") from error
+    except (BadFarmConfig, InvalidTarget) as error:
+        raise click.UsageError(str(error)) from error
