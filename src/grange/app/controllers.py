@@ -139,9 +139,9 @@ async def _serve(  # noqa: PLR0913  one for each option
     rng: Stream,
 ) -> None:
     """Take part until SIGINT or SIGTERM."""
+    from grange.app.evidence_service import EvidenceService, ServiceIdentity
     from grange.app.manager import NAMES, Manager, scheduler_for
     from grange.app.metrics_server import MetricsServer, serve_metrics
-    from grange.app.session_evidence import ServiceIdentity, SessionEvidence
     from grange.client.transports.http_transport import HTTP
     from grange.controllers.sharded import SHARDED
     from grange.reconcile.deps import Deps
@@ -167,10 +167,10 @@ async def _serve(  # noqa: PLR0913  one for each option
 
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
-        kept: SessionEvidence | None = None
+        kept: EvidenceService | None = None
         if evidence[0] is not None:
             identity = ServiceIdentity(evidence[1].host, evidence[1].port)
-            kept = SessionEvidence(evidence[0], deps("evidence"), identity)
+            kept = EvidenceService(evidence[0], deps("evidence"), identity)
             await stack.enter_async_context(kept)
         with _usage_errors():
             alerting = Alerting(webhook, SinkTools(clock, rng.fork("alerts"), logger, registry))

@@ -290,9 +290,9 @@ class ControlPlane:
             sharded: Mapping[str, Any] | None = None
             further: list[Runnable] = []
             if self.settings.runs("controllers"):
-                from grange.app import session_evidence  # comes with the controllers
+                from grange.app import evidence_service  # comes with the controllers
 
-                evidence = session_evidence.of_control_plane(
+                evidence = evidence_service.of_control_plane(
                     self.settings.data_dir, self._keys, self._context, deps("evidence")
                 )
                 await stack.enter_async_context(evidence)

@@ -21,7 +21,7 @@ def load(settings: Settings) -> None:
     """Import the modules of the chosen roles; takes a good part of a second, so not on the loop."""
     names = (
         ("controllers", "grange.app.manager"),
-        ("controllers", "grange.app.session_evidence"),
+        ("controllers", "grange.app.evidence_service"),
         ("scheduler", "grange.scheduler.service"),
     )
     for role, name in names:

@@ -81,7 +81,7 @@ class PodVolumes:
 
 def of_control_plane(
     data_dir: Path, keys: pki.Keys | None, context: ssl.SSLContext | None, deps: Deps
-) -> "SessionEvidence":
+) -> "EvidenceService":
     """The evidence in a control plane's data directory; who may use its API may read all of it.
 
     Raises:
@@ -92,10 +92,10 @@ def of_control_plane(
     identity = ServiceIdentity(
         reader_token=keys.token, ca_pem=keys.ca_pem.decode(), context=context
     )
-    return SessionEvidence(data_dir / "evidence", deps, identity, PodVolumes(data_dir))
+    return EvidenceService(data_dir / "evidence", deps, identity, PodVolumes(data_dir))
 
 
-class SessionEvidence(AbstractAsyncContextManager["SessionEvidence"]):
+class EvidenceService(AbstractAsyncContextManager["EvidenceService"]):
     """Entering serves, so that components know the address; ``runnable`` follows logs.
 
     Args:
