@@ -25,7 +25,7 @@ from grange.controllers.machinelease.config import MachineLeaseConfig
 from grange.controllers.machinelease.lease_listers import LeaseListers
 from grange.controllers.machinelease.metrics import instruments
 from grange.controllers.machinelease.releases import LeaseReleases
-from grange.placement.lease_model import POOL_CAPACITY, POOL_UNKNOWN
+from grange.placement.lease_model import POOL_AVAILABILITY, POOL_CAPACITY, POOL_UNKNOWN
 from grange.placement.lease_outlook import LeaseOutlook, outlooks
 from grange.placement.machine_pools import PoolCapacityError, PoolUnknownError
 from grange.reconcile import finalizers
@@ -211,7 +211,16 @@ class MachineLeaseController:
         uid = lease.metadata.uid
         keep = {node for nodes in (machines or {}).values() for node in nodes}
         surplus = [one.node for one in self._listers.table.of(uid) if one.node not in keep]
-        await self._claims.undo(surplus, uid)
+        if surplus:
+            # A grant of these machines that is still on its way must not arrive after this.
+            stamp = timestamps.rfc3339_micro(self._clock.now())
+            message = f"claim of {', '.join(surplus)} undone at {stamp}"
+            status = {"phase": QUEUED, "reason": POOL_AVAILABILITY, "message": message}
+            try:
+                lease = await self._write(lease, status)
+            except (NotFound, Conflict):
+                return  # it changed: another decision follows
+            await self._claims.undo(surplus, uid)
         if machines is not None:
             self._start(lease, machines)
 
