@@ -8,6 +8,7 @@ within seconds, and no machine is leaked.
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 from tests.sim.test_farm import skewed
@@ -145,9 +146,9 @@ class LeaseUsers:
         with suppress(ApiError):
             await self._create(nodeSelector={"pool": self._draw.choice([*POOLS])})
 
-    async def _create(self, **fields: object) -> None:
+    async def _create(self, **fields: Any) -> None:
         self._pods += 1
-        document = builders.pod_document(f"p{self._pods}", restartPolicy="Never", **fields)  # type: ignore[arg-type]
+        document = builders.pod_document(f"p{self._pods}", restartPolicy="Never", **fields)
         document["spec"]["containers"][0]["command"] = ["job"]
         await self._world.client.create(POD, document, "default")
 
