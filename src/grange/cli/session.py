@@ -18,6 +18,7 @@ from grange.api.scheme import AnyKind, KindInfo, Scheme
 from grange.api.status import BadRequest, NotFound, from_status
 from grange.cli import manifests, terminal
 from grange.cli.environment import Environment
+from grange.client.access import Access
 from grange.client.client import Client
 
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
@@ -48,10 +49,14 @@ class ApiSession:
         client: the client.
         namespace: the namespace to use; empty means all.
         env: the environment of the process.
+        access: how the cluster is reached; None where no kubeconfig was read.
     """
 
-    def __init__(self, client: Client, namespace: str, env: Environment) -> None:
+    def __init__(
+        self, client: Client, namespace: str, env: Environment, access: Access | None = None
+    ) -> None:
         self.client = client
+        self.access = access
         self.namespace = namespace
         self.env = env
         self._scheme = Scheme(BUILT_IN)
@@ -258,7 +263,7 @@ async def opened(env: Environment, target: ClusterTarget) -> AsyncIterator[ApiSe
     client = Client(transport, strict=True)
     namespace = "" if target.all_namespaces else (target.namespace or chosen.namespace or "default")
     try:
-        yield ApiSession(client, namespace, env)
+        yield ApiSession(client, namespace, env, chosen)
     finally:
         await transport.close()
 

@@ -1,9 +1,12 @@
 """``grange test run``: sessions from manifests to verdicts, reports and exit codes."""
 
 import json
+import os
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
 import click
@@ -11,8 +14,8 @@ import pytest
 from tests.support.controller_world import world
 from tests.unit.cli.session_player import Player, Script, refuse_first
 
-from grange.api.http import Request, Response
-from grange.api.kinds import POD, TESTSESSION
+from grange.api.http import ADMIN, Request, Response
+from grange.api.kinds import TESTSESSION
 from grange.api.meta import Document
 from grange.api.status import (
     ApiError,
@@ -27,6 +30,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.cli import testsession_lookup
+from grange.cli.session import ApiSession
 from grange.cli.testruns import (
     execution,
     launch,
@@ -37,6 +41,7 @@ from grange.cli.testruns import (
     session_writes,
 )
 from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog
+from grange.cli.testruns.kept_evidence import KeptEvidence, NoEvidence
 from grange.cli.testruns.launch import LaunchOptions
 from grange.cli.testruns.log_files import RunLogFiles
 from grange.cli.testruns.queue_runner import Concurrency, QueueRunner
@@ -45,6 +50,9 @@ from grange.cli.testruns.run_display import LiveDisplay, PlainDisplay
 from grange.cli.testruns.run_plan import PlannedSession, PlanSettings
 from grange.cli.testruns.tracked_run import SessionRun
 from grange.cli.verbs.test import logs as logs_verb
+from grange.client.access import Access
+from grange.client.transport import Transport
+from grange.client.transports.inprocess import InProcess
 from grange.evidence import session_record, session_report
 from grange.evidence.session_record import ComponentRecord, KeptFile, SessionRecord
 from grange.sim.api_fixture import Handler
@@ -409,17 +417,87 @@ async def test_logs_are_followed_to_the_end_of_the_session(
     assert capsys.readouterr().out == "[driver] one\n[driver] two\n"
 
 
-async def test_logs_of_pods_that_are_gone_are_no_silence(
-    there: Player, capsys: pytest.CaptureFixture[str]
-) -> None:
+KEPT = {
+    "logs/0/qps-abcde-driver/main.log": b"first attempt\n",
+    "logs/1/qps-abcde-driver/main.log": b"one\ntwo\n",
+    "logs/1/qps-abcde-server-0/main.log": b"serving\n",
+    "artifacts/1/driver/a/result.json": b"{}",
+    "artifacts/1/driver/../../../../escape": b"out",
+}
+URL = "https://10.0.0.1:7000/v1/sessions/uid/evidence"
+
+
+def with_evidence(there: Player, **access: Any) -> ApiSession:
+    """A connection to a cluster whose service keeps ``KEPT``."""
+    connected = there.connect()
+
+    async def serve(request: Request) -> Response:
+        path = request.path.removeprefix("/v1/sessions/uid/evidence")
+        if not path:
+            files = [{"path": path, "size": len(body)} for path, body in KEPT.items()]
+            return Response(200, json.dumps({"files": files}).encode())
+        body = KEPT.get(unquote(path).removeprefix("/"))
+        return Response(404) if body is None else Response(200, body)
+
+    def connect(to: Access, clock: Clock) -> Transport:
+        assert to.server == "https://10.0.0.1:7000"
+        return InProcess(serve, ADMIN)
+
+    env = replace(connected.env, connect=connect)
+    usual = {"server": "https://10.0.0.2:6443", "ca_pem": b"ca", "token": "secret"}
+    return ApiSession(connected.client, "default", env, Access(**{**usual, **access}))
+
+
+async def finished(there: Player, url: str = URL) -> Document:
+    there.scripts["qps"] = Script(more={"evidence": {"url": url}})
     (item,) = planned(manifest("qps"))
     await launch.launch(there.connect(), [item], LaunchOptions())
-    await there.client.delete(POD, "qps-abcde-driver", "default")
-    found = await testsession_lookup.find(there.connect(), "qps-abcde")
+    return await testsession_lookup.find(there.connect(), "qps-abcde")
+
+
+async def test_logs_of_pods_that_are_gone_are_read_from_the_evidence(
+    there: Player, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = await finished(there)
     capsys.readouterr()
-    logs = ComponentLogs(there.connect(), found, lambda source, lines: None)
-    assert await logs_verb.print_once(there.connect(), found, logs) == 1
+    sink = logs_verb.Prefixed(color=False).write
+    opened = with_evidence(there)
+    assert await logs_verb.print_kept(opened, found, sink, lambda source: True) == 0
+    assert capsys.readouterr().out == "[driver] one\n[driver] two\n[server-0] serving\n"
+    only = await logs_verb.print_kept(opened, found, sink, lambda s: s.component == "driver", 1)
+    assert only == 0
+    assert capsys.readouterr().out == "[driver] two\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "access"),
+    [
+        ("", {}),
+        (URL.replace("https", "http"), {}),
+        (URL, {"ca_pem": b""}),
+        (URL, {"insecure": True}),
+    ],
+)
+async def test_token_is_sent_to_certified_services_only(
+    there: Player, url: str, access: Document, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = await finished(there, url)
+    opened = with_evidence(there, **access)
+    with pytest.raises(NoEvidence):
+        KeptEvidence(opened, found)
+    nothing = await logs_verb.print_kept(opened, found, lambda *_: None, lambda source: True)
+    assert nothing == 1
     assert "its pods are gone" in capsys.readouterr().err
+
+
+async def test_artifacts_are_copied_into_the_directory_only(there: Player, tmp_path: Path) -> None:
+    there.scripts["qps"] = Script(more={"evidence": {"url": URL}})
+    target = tmp_path / "kept"
+    how = LaunchOptions(artifacts=target)
+    assert await launch.launch(with_evidence(there), planned(manifest("qps")), how) == 0
+    root = target / "qps-abcde"
+    assert (root / "artifacts" / "1" / "driver" / "a" / "result.json").read_bytes() == b"{}"
+    assert (os.listdir(tmp_path), os.listdir(target)) == (["kept"], ["qps-abcde"])
 
 
 async def test_report_has_logs_and_figures_of_earlier_runs(there: Player, tmp_path: Path) -> None:

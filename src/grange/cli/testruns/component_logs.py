@@ -43,6 +43,7 @@ class ContainerLog:
         return self.component if self.only else f"{self.component}/{self.container}"
 
 
+Selected = Callable[[ContainerLog], bool]
 Sink = Callable[[ContainerLog, Sequence[bytes]], None]
 
 
@@ -67,7 +68,7 @@ class ComponentLogs:
         sink: Sink,
         *,
         query: Mapping[str, str] | None = None,
-        selected: Callable[[ContainerLog], bool] = lambda source: True,
+        selected: Selected = lambda source: True,
     ) -> None:
         self._opened = opened
         self._session = session

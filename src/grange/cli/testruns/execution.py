@@ -5,12 +5,15 @@ from typing import Protocol
 
 from grange.api.meta import Document
 from grange.base.errors import GrangeError
-from grange.cli import testsession_view
+from grange.cli import terminal, testsession_view
 from grange.cli.session import ApiSession
 from grange.cli.testruns import following, session_writes
 from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog
+from grange.cli.testruns.kept_evidence import KeptEvidence
 from grange.cli.testruns.log_files import RunLogFiles
 from grange.cli.testruns.tracked_run import SessionRun
+
+_ARTIFACTS = "artifacts/"
 
 
 class RunObserver(Protocol):
@@ -38,6 +41,8 @@ async def execute(
     except GrangeError as error:
         run.error = str(error)
     run.is_over = True
+    if files.directory is not None and run.document is not None:
+        await _fetch_artifacts(opened, run, run.document, files)
     files.finish(run)
     observer.updated(run)
 
@@ -71,3 +76,21 @@ def _lose(run: SessionRun) -> None:
     if session is not None and not testsession_view.verdict(session):
         phase = testsession_view.phase(session).lower()
         run.error = f"{testsession_view.label(session)}: it was deleted while {phase}"
+
+
+async def _fetch_artifacts(
+    opened: ApiSession, run: SessionRun, session: Document, files: RunLogFiles
+) -> None:
+    """Copy the artifacts that the server has kept; what fails changes no verdict."""
+    if not testsession_view.view(session).status.evidence.url:
+        return
+    try:
+        evidence = KeptEvidence(opened, session)
+        try:
+            for kept in await evidence.files():
+                if kept.path.startswith(_ARTIFACTS):
+                    files.artifact(run, kept.path, await evidence.read(kept.path))
+        finally:
+            await evidence.close()
+    except GrangeError as error:
+        terminal.echo(f"{run.name}: artifacts are not copied: {error}", err=True)

@@ -53,6 +53,17 @@ class RunLogFiles:
         except OSError as error:
             self._report(path, error)
 
+    def artifact(self, run: SessionRun, path: str, content: bytes) -> None:
+        """Write an artifact that the server has kept, under the same path."""
+        if self.directory is None:
+            return
+        target = self.directory.joinpath(_plain(run.name), *map(_plain, path.split("/")))
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        except OSError as error:
+            self._report(target, error)
+
     def finish(self, run: SessionRun) -> None:
         """Write the record of a session that is over."""
         if self.directory is None:

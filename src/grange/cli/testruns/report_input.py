@@ -1,6 +1,7 @@
 """What the page about a session shows: its record, its logs, and the figures of earlier runs."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from grange.api.kinds import NODE, TESTSESSION
@@ -11,8 +12,9 @@ from grange.base.errors import GrangeError
 from grange.cli import testsession_lookup
 from grange.cli.session import ApiSession
 from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog
+from grange.cli.testruns.kept_evidence import KeptEvidence, NoEvidence
 from grange.evidence import session_record
-from grange.evidence.session_record import KeptFile, SessionRecord
+from grange.evidence.session_record import KeptFile, RecordError, SessionRecord
 
 _RUNS = 100  # of a test, whose figures are compared
 
@@ -55,7 +57,9 @@ def from_directory(directory: Path) -> ReportInput:
 
 
 async def from_cluster(opened: ApiSession, session: Document) -> ReportInput:
-    """The evidence of a session that is read from the cluster: logs of the pods that are there."""
+    """What the session service has kept of a session; without one, the logs of pods that are there."""
+    with suppress(NoEvidence, ApiError, RecordError):  # what the cluster itself has is shown then
+        return await _kept(opened, session)
     try:
         nodes: Sequence[Document] = await opened.listed(NODE, "")
     except ApiError:  # the user may not read nodes; the rest is worth showing
@@ -79,6 +83,17 @@ async def from_cluster(opened: ApiSession, session: Document) -> ReportInput:
         for path, lines in files.items()
     }
     return ReportInput(session_record.with_files(record, kept, {}, {}), found)
+
+
+async def _kept(opened: ApiSession, session: Document) -> ReportInput:
+    evidence = KeptEvidence(opened, session)
+    try:
+        record = session_record.decode(await evidence.read("session.json"))
+        paths = {kept.path for item in record.components for kept in item.logs}
+        texts = {path: (await evidence.read(path)).decode(errors="replace") for path in paths}
+        return ReportInput(record, texts)
+    finally:
+        await evidence.close()
 
 
 async def history(opened: ApiSession, record: SessionRecord) -> dict[str, list[float]]:

@@ -1,6 +1,7 @@
 """``grange test logs``: the logs of a session's components."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 import msgspec
@@ -12,7 +13,8 @@ from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
 from grange.cli.testruns import following
-from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog
+from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog, Selected, Sink
+from grange.cli.testruns.kept_evidence import KeptEvidence, NoEvidence
 
 _COLORS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")
 
@@ -61,15 +63,18 @@ def command(  # noqa: PLR0913  click hands every option over by name
 
     async def verb(opened: session.ApiSession) -> int:
         found = await testsession_lookup.find(opened, name)
+        sink: Sink = _json_sink if output else Prefixed(color=env.color).write
         logs = ComponentLogs(
             opened,
             found,
-            _json_sink if output else Prefixed(color=env.color).write,
+            sink,
             query={key: value for key, value in query.items() if value},
             selected=selected,
         )
         if follow:
             code = await follow_to_end(opened, found, logs)
+        elif testsession_view.is_finished(testsession_view.view(found)):
+            code = await print_kept(opened, found, sink, selected, tail)
         else:
             code = await print_once(opened, found, logs)
         for text in logs.lost:
@@ -86,6 +91,34 @@ async def print_once(opened: session.ApiSession, found: Document, logs: Componen
         return 1 if logs.lost else 0
     terminal.echo(_nothing(found), err=True)
     return 1
+
+
+async def print_kept(
+    opened: session.ApiSession, found: Document, sink: Sink, selected: Selected, tail: int = -1
+) -> int:
+    """Print what the session service has kept of a session that has ended; 1 where that is nothing."""
+    try:
+        evidence = KeptEvidence(opened, found)
+    except NoEvidence as error:
+        terminal.echo(f"its pods are gone: {error}", err=True)
+        return 1
+    count = 0
+    try:
+        for source, path in await evidence.logs():
+            named = replace(source, component=_component(found, source.pod))
+            if selected(named):
+                lines = (await evidence.read(path)).splitlines(keepends=True)
+                sink(named, lines[max(0, len(lines) - tail) :] if tail >= 0 else lines)
+                count += 1
+    finally:
+        await evidence.close()
+    if not count:
+        terminal.echo("no matching log was kept", err=True)
+    return 0 if count else 1
+
+
+def _component(found: Document, pod: str) -> str:
+    return pod.removeprefix(f"{found['metadata']['name']}-")
 
 
 def _nothing(found: Document) -> str:
