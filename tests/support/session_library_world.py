@@ -1,7 +1,7 @@
 """An API server for tests of the library of sessions, and pods whose states the test sets."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -128,6 +128,7 @@ class FakeExecutor:
         self.running: dict[str, asyncio.Future[dict[str, bytes]]] = {}
         self.most = 0
         self.cleanup_s = 0.0
+        self.on_start: Callable[[], None] = lambda: None
 
     async def execute(self, context: ExecutionContext, session: TestSession) -> dict[str, bytes]:
         name = session.metadata.name
@@ -135,6 +136,7 @@ class FakeExecutor:
         self.started.append(name)
         self.running[name] = asyncio.get_running_loop().create_future()
         self.most = max(self.most, len(self.running))
+        self.on_start()
         context.record(SessionEventKind.PROVISION, "100%s")
         try:
             return await self.running[name]
