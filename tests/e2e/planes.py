@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from tests.e2e.warm_cli import WarmCli
 
 GRANGE = [sys.executable, "-m", "grange"]
 LIMIT_S = 120.0
@@ -19,6 +21,7 @@ LIMIT_S = 120.0
 class Plane:
     """``grange up`` on a directory, in the foreground of a child process."""
 
+    cli: ClassVar[WarmCli]  # the fixture of this folder sets it
     directory: Path
     nodes: int = 1
     words: tuple[str, ...] = ()
@@ -72,14 +75,7 @@ class Plane:
 
     def grange(self, *words: str, code: int = 0, stdin: str = "") -> str:
         """Run a verb against it; checks the exit code and returns both outputs."""
-        done = subprocess.run(
-            [*GRANGE, *words, "--kubeconfig", str(self.kubeconfig)],
-            check=False,
-            capture_output=True,
-            text=True,
-            input=stdin,
-            timeout=120,
-        )
+        done = self.cli.run(*words, "--kubeconfig", str(self.kubeconfig), stdin=stdin)
         assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
         return done.stdout + done.stderr
 

@@ -31,13 +31,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
 def printed(plane: Plane, line: str) -> Any:
     """The document that a verb prints."""
     words = shlex.split(line.replace("POD", str(plane.directory.parent / "pod.yaml")))
-    done = subprocess.run(
-        [*GRANGE, *words, "--kubeconfig", str(plane.kubeconfig), "-o", "json"],
-        check=False,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
+    done = plane.cli.run(*words, "--kubeconfig", str(plane.kubeconfig), "-o", "json")
     assert done.returncode == 0, (line, done.stderr)
     return json.loads(done.stdout)
 

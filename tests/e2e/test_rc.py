@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.kubectl import find
-from tests.e2e.planes import GRANGE, Plane, eventually, pod
+from tests.e2e.planes import Plane, eventually, pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -17,13 +17,7 @@ class Rc(Plane):
 
     def rc(self, verb: str, *words: str, code: int = 0) -> str:
         words = ("--kubeconfig", str(self.kubeconfig), *words)
-        done = subprocess.run(
-            [*GRANGE, "rc", *verb.split(" "), *words],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = self.cli.run("rc", *verb.split(" "), *words)
         assert done.returncode == code, (verb, words, done.returncode, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
