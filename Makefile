@@ -11,6 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # `make test` judges a change by the same examples every time; `make sim` looks for new ones.
 REPEATABLE := --hypothesis-profile=ci
+# A worker gets neighbouring tests, which share fixtures and caches, and takes over from slower ones.
+STEAL      := --dist worksteal
 UNIT       := tests/unit tests/contract tests/sim tests/arch
 
 .DEFAULT_GOAL := help
@@ -47,7 +49,7 @@ fix: $(STAMP)  ## format and mend what can be mended by machine
 	@$(BIN)/ruff check --fix .
 
 unit: $(STAMP)  ## unit, contract, simulation and structure tests (virtual time)
-	@$(BIN)/python -m pytest -q -n auto $(REPEATABLE) $(UNIT)
+	@$(BIN)/python -m pytest -q -n auto $(STEAL) $(REPEATABLE) $(UNIT)
 
 kubectl: $(STAMP)
 	@$(BIN)/python scripts/get_kubectl.py >/dev/null
@@ -56,9 +58,9 @@ $(JOBS)/.installed: requirements-jobs.lock scripts/setup_jobs.sh scripts/setup.s
 	@PYTHON="$(PYTHON)" sh scripts/setup_jobs.sh "$(JOBS)"
 	@touch $@
 
-# One worker more than there are processors on a small machine: these tests wait for processes.
+# More workers than a small machine has processors: these tests wait for processes.
 e2e: kubectl $(JOBS)/.installed  ## real processes, sockets, disk, kubectl
-	@$(BIN)/python -m pytest -q -n 3 $(REPEATABLE) tests/e2e
+	@$(BIN)/python -m pytest -q -n 4 $(STEAL) $(REPEATABLE) tests/e2e
 
 sim: $(STAMP)  ## simulated worlds under faults, a thousand seeds; properties with fresh examples
 	@$(BIN)/python -m pytest -q -n auto tests/sim --seeds 1000
