@@ -27,7 +27,7 @@ from grange.client.client import Client
 
 T = TypeVar("T")
 
-_ATTEMPTS = 5
+_ATTEMPTS = 20  # a controller whose pods move has its status written many times a second
 
 
 class OperationRefused(GrangeError):

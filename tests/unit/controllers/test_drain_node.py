@@ -10,8 +10,10 @@ from grange.api.http import Request
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
+from grange.api.kinds.transfer_status import drained_nodes
 from grange.api.meta import Document
 from grange.api.replication import REMOVE_ANNOTATION, pods_to_remove
+from grange.api.status import Conflict
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -119,6 +121,23 @@ async def test_nothing_asks_for_all_pods_of_the_namespace(there: World) -> None:
     await there.until(lambda: there.ready(0))
     assert [r for r in asked if "fieldSelector" in r.query] != []
     assert [r for r in asked if not {"fieldSelector", "labelSelector"} & set(r.query)] == []
+
+
+async def test_undraining_outlasts_writes_of_the_status(there: World) -> None:
+    """A transfer that is under way changes the controller at each of its steps."""
+    lost: list[Request] = []
+
+    def gate(request: Request) -> None:
+        if request.method == "PATCH" and len(lost) < 12:
+            lost.append(request)
+            raise Conflict("the object has been modified")
+
+    ops = ReplicationControllers(there.deps.client, "default")
+    await ops.drain_node("web", "b")
+    there.gate = gate
+    done = await ops.undrain_node("web", "b")
+    assert drained_nodes(done) == frozenset()
+    assert len(lost) == 12
 
 
 async def test_done_order_is_forgotten_and_order_without_pod_is_kept(
