@@ -20,3 +20,5 @@ echo "installing $torch …"
 # Without dependencies: the lock has them. An index that cannot be reached is passed over.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --progress-bar off --no-compile \
   --no-deps --retries 1 --extra-index-url "$index" "$torch"
+# Compile here what three workers of a job would else compile side by side at their first start.
+"$venv/bin/python" -c 'import torch.distributed, torch.nn.parallel, torch.utils.data, sklearn.datasets'
