@@ -4,25 +4,45 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.e2e.planes import Plane, eventually, pod
 
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+_NUMBERS = count()
 QUICKSTART = ROOT / "examples" / "quickstart" / "web.yaml"
 
 
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path / "data", nodes=3)
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    made = Plane(tmp_path_factory.mktemp("verbs") / "data", nodes=3)
     made.start()
     try:
         yield made
     finally:
         made.stop()
+
+
+@pytest.fixture
+def plane(server: Plane, tmp_path: Path) -> Iterator[Plane]:
+    """The server of all tests, seen from a namespace of one: its kubeconfig names it."""
+    namespace = f"test-{next(_NUMBERS)}"
+    made = Plane(tmp_path / "data")
+    made.directory.mkdir()
+    config = yaml.safe_load(server.kubeconfig.read_text())
+    config["contexts"][0]["context"]["namespace"] = namespace
+    made.kubeconfig.write_text(yaml.safe_dump(config))
+    made.kubeconfig.chmod(0o600)
+    manifest = f"{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}"
+    server.grange("apply", "-f", "-", stdin=manifest)
+    eventually(lambda: "kube-root-ca.crt" in made.grange("get", "cm"), "its first object")
+    yield made
+    server.grange("delete", "namespace", namespace)
 
 
 def test_a_service_from_apply_to_delete(plane: Plane) -> None:
@@ -226,13 +246,14 @@ def test_a_wait_that_times_out_says_what_a_pod_waits_for(plane: Plane) -> None:
     assert "next: grange describe pod/web-" in reported
 
 
-def test_none_there_is_reported_with_the_remedy(plane: Plane) -> None:
+def test_none_there_is_reported_with_the_remedy(tmp_path: Path) -> None:
+    plane = Plane(tmp_path / "data")
+    plane.start()
     plane.stop()
     reported = plane.grange("get", "pods", code=1)
     assert reported.startswith("Error: https://127.0.0.1:")
     assert "Connection refused" in reported
     assert "`grange up`" in reported
-    plane.start()
 
 
 def test_usage_errors_have_an_exit_code_of_their_own(plane: Plane) -> None:
