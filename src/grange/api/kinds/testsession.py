@@ -64,7 +64,8 @@ class SessionComponent(View, frozen=True):
         pool: whose machines; by default the policy's for its role, else none is reserved.
         env: variables that are added to every container.
         port: what the pod listens on for the driver; in the addresses that the driver gets.
-        artifacts: glob patterns of files to keep, relative to the directory of artifacts.
+        artifacts: glob patterns of files to keep, relative to the directory of artifacts; all of them
+            by default.
     """
 
     name: str = ""

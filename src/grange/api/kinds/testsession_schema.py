@@ -52,7 +52,7 @@ _COMPONENT: dict[str, Document] = {
         default=10000,
         **{schema_builder.RULED: {"minimum": 1, "maximum": 65535}},
     ),
-    "artifacts": _names("Glob patterns of files to keep, below the directory GRANGE_ARTIFACTS."),
+    "artifacts": _names("Glob patterns of files to keep, below GRANGE_ARTIFACTS; all by default."),
     "template": schema_builder.reference(
         f"{CORE}.PodTemplateSpec",
         "The pod in full, instead of image, command and the like.",
