@@ -356,6 +356,7 @@ def test_name_of_the_lease_that_another_has_is_waited_for() -> None:
     simulator.settle()
     assert simulator.leases == {}
     assert simulator.status.reason == "NameTaken"
+    assert simulator.step().requeue_s == 5.0
 
 
 # --- cancel, groups, retries -------------------------------------------------------------------

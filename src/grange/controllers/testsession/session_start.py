@@ -96,6 +96,7 @@ def _request(draft: SessionDraft, need: tuple[machinelease.PoolRequest, ...]) ->
     if owner := draft.inputs.occupied.get(draft.status.lease):
         message = f"MachineLease {draft.status.lease} exists and belongs to {owner}; delete it"
         _wait(draft, SessionReason.NAME_TAKEN, message)
+        draft.requeue(AGAIN_S)  # leases of others do not wake the session
         return
     session = draft.inputs.session
     meta, spec = session.metadata, session.spec
