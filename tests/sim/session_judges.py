@@ -38,7 +38,7 @@ class AttemptsRunAlone:
         self.drivers: dict[tuple[str, str], set[str]] = {}
 
     def witness(self, request: Request, response: Response) -> None:
-        """Note the pods that somebody deletes without waiting for their end."""
+        """Note the pods that are deleted without waiting for their end."""
         user = request.user.name
         if request.method != "DELETE" or "/pods/" not in request.path or "agent-" in user:
             return

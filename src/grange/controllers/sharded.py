@@ -6,7 +6,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE, TESTSESSION
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.kinds.testsession import TestSession
 from grange.api.meta import Resource
 from grange.api.scheme import KindInfo
 from grange.controllers.gangjob.adapter import JobAdapter
@@ -16,7 +15,7 @@ from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.replication import alert_rules
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.rollingupdate.controller import NAME as ROLLING_UPDATES
-from grange.controllers.testsession.component_pods import component_pods
+from grange.controllers.testsession.component_pods import pod_count
 from grange.controllers.testsession.controller import NAME as TEST_SESSIONS, SessionService
 from grange.reconcile.condition_alerts import ConditionAlert
 from grange.reconcile.controller import Controller
@@ -81,10 +80,6 @@ def _replicas(controller: ReplicationController) -> int:
     return controller.spec.replicas
 
 
-def _session_pods(session: TestSession) -> int:
-    return len(component_pods(session))
-
-
 # Jobs and sessions end, expire and are deleted in large numbers at any time, and a pod is only deleted
 # for one that is there. What is left of the guard is that the store must not go back to an earlier revision.
 _JOBS_COME_AND_GO = DeletionGuardConfig(small=10**9, deletions=10**9)
@@ -110,7 +105,7 @@ SHARDED: Mapping[str, ShardedController[Any]] = {
         REPLICATIONCONTROLLER, ReplicationService, _replicas, alert_rules.of_controller
     ),
     TEST_SESSIONS: ShardedController(
-        TESTSESSION, SessionService, _session_pods, deletion_guard=_JOBS_COME_AND_GO
+        TESTSESSION, SessionService, pod_count, deletion_guard=_JOBS_COME_AND_GO
     ),
     **{adapter.kind.kind.lower(): _job_controller(adapter) for adapter in ADAPTERS},
 }

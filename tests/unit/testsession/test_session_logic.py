@@ -531,6 +531,22 @@ def test_invalid_spec_ends_where_admission_does_not_check() -> None:
     assert simulator.pods == {}
 
 
+def test_session_of_too_many_pods_ends_without_listing_them() -> None:
+    document = session_document(servers=[{**WORKER, "count": 2**31 - 1}])
+    status = SessionSimulator(document).finished()
+    assert (status.phase, status.reason) == ("Errored", "InvalidSpec")
+    assert "10000 pods" in status.message
+
+
+def test_status_that_a_user_has_spoilt_leads_to_an_end() -> None:
+    for phase in ("Cleaning", "Running", "Accepted", "Collecting"):
+        document = session_document(ttlSecondsAfterFinished=2**62, timeouts={"runSeconds": 2**62})
+        document["status"] = {"phase": phase, "verdict": "Maybe", "phaseTime": "yesterday"}
+        simulator = SessionSimulator(document)
+        simulator.spec(cancel="Now")
+        assert simulator.finished().phase in ("Cancelled", "Errored")
+
+
 def test_session_without_a_driver_ends() -> None:
     document = session_document()
     del document["spec"]["driver"]

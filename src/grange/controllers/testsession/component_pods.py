@@ -24,6 +24,7 @@ from grange.api.kinds.testsession import (
 )
 from grange.api.meta import Document
 from grange.api.session_components import template_of
+from grange.api.validation.testsessions import PODS_MAX
 from grange.reconcile.control import from_template
 from grange.reconcile.owners import owner_reference
 
@@ -122,9 +123,19 @@ class SessionContext:
         return f"{self.files}-driver"
 
 
+def pod_count(session: TestSession) -> int:
+    """How many pods a session asks for."""
+    return sum(max(0, item.count) for _, _, item in components(session.spec))
+
+
 def component_pods(session: TestSession) -> tuple[ComponentPod, ...]:
-    """All pods of a session: servers, clients, further roles, the driver last."""
+    """All pods of a session: servers, clients, further roles, the driver last.
+
+    None where there are more than a session may have; its spec is not valid.
+    """
     name = session.metadata.name
+    if pod_count(session) > PODS_MAX:
+        return ()
     return tuple(
         ComponentPod(pod, pod.removeprefix(f"{name}-"), component, role, spec)
         for role, component, spec in components(session.spec)

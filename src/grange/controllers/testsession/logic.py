@@ -16,7 +16,7 @@ from grange.controllers.testsession.session_draft import SessionDraft
 from grange.controllers.testsession.session_inputs import SessionDecision, SessionInputs
 from grange.controllers.testsession.session_phase import FINAL, SessionPhase
 from grange.controllers.testsession.session_run import provisioning, running
-from grange.controllers.testsession.session_start import accepted, enqueue, queued
+from grange.controllers.testsession.session_start import accepted, check_driver, enqueue, queued
 
 
 def decide(inputs: SessionInputs) -> SessionDecision:
@@ -27,6 +27,8 @@ def decide(inputs: SessionInputs) -> SessionDecision:
         return draft.decision()
     if not inputs.session.status.phase:
         enqueue(draft)
+    if draft.phase in _BEFORE_THE_VERDICT:
+        check_driver(draft)
     while True:
         phase, attempt = draft.phase, draft.status.attempt
         if phase in FINAL:
@@ -41,6 +43,12 @@ def decide(inputs: SessionInputs) -> SessionDecision:
     return draft.decision()
 
 
+_BEFORE_THE_VERDICT = frozenset(
+    {
+        *(SessionPhase.QUEUED, SessionPhase.ACCEPTED),
+        *(SessionPhase.PROVISIONING, SessionPhase.RUNNING),
+    }
+)
 _HANDLERS: Mapping[SessionPhase, Callable[[SessionDraft], None]] = {
     SessionPhase.QUEUED: queued,
     SessionPhase.ACCEPTED: accepted,

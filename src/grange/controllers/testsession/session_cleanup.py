@@ -1,7 +1,5 @@
 """What follows the verdict: evidence is collected, pods go, and there is a retry or the end. Pure."""
 
-from datetime import timedelta
-
 from grange.api import timestamps
 from grange.api.kinds import testsession
 from grange.api.kinds.testsession import SessionEvidenceStatus
@@ -73,6 +71,8 @@ def cleaning(draft: SessionDraft) -> None:
             run_time=None,
         )
         return
+    if draft.status.verdict not in END_OF_VERDICT:  # a user has changed the status
+        draft.set(verdict=testsession.ERROR)
     draft.step(END_OF_VERDICT[draft.status.verdict])
     draft.finish()
 
@@ -120,7 +120,7 @@ def finished(draft: SessionDraft) -> None:
     if ttl is None:
         return
     end = timestamps.parse_or(draft.status.completion_time, draft.inputs.now)
-    left = (end + timedelta(seconds=ttl) - draft.inputs.now).total_seconds()
+    left = (timestamps.shift(end, ttl) - draft.inputs.now).total_seconds()
     if left > 0:
         draft.requeue(left)
     else:
@@ -131,7 +131,7 @@ def release_deleted(draft: SessionDraft) -> None:
     """The object waits for its dependents: delete them, and the leases when no pod is left."""
     limit = draft.inputs.session.spec.timeouts.cleanup_seconds
     since = timestamps.parse_or(draft.inputs.session.metadata.deletion_timestamp, draft.inputs.now)
-    left = (since + timedelta(seconds=limit) - draft.inputs.now).total_seconds()
+    left = (timestamps.shift(since, limit) - draft.inputs.now).total_seconds()
     draft.remove_pods(draft.inputs.pods, forced=left <= 0)
     if draft.inputs.pods:
         draft.requeue(max(left, AGAIN_S))

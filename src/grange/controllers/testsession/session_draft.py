@@ -1,7 +1,7 @@
 """The status of a session while it is decided about, and what is to be done besides."""
 
 from collections.abc import Collection, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -40,6 +40,7 @@ TERMINAL_EVENTS = {
     testsession.ERROR: ERROR,
     testsession.CANCELED: CANCELLED,
 }
+PHASES = frozenset(phase.value for phase in SessionPhase)
 FINISHED = "Finished"
 """Type of the condition that becomes True when a session has ended."""
 
@@ -76,7 +77,8 @@ class SessionDraft:
     @property
     def phase(self) -> SessionPhase:
         """Where the session is."""
-        return SessionPhase(self.status.phase or testsession.QUEUED)
+        known = self.status.phase in PHASES
+        return SessionPhase(self.status.phase) if known else SessionPhase.QUEUED
 
     @property
     def since(self) -> datetime:
@@ -175,7 +177,7 @@ class SessionDraft:
 
     def overdue(self, seconds: float) -> bool:
         """Whether the phase has lasted for so long; looks again when it will have."""
-        left = (self.since + timedelta(seconds=seconds) - self.inputs.now).total_seconds()
+        left = (timestamps.shift(self.since, seconds) - self.inputs.now).total_seconds()
         if left > 0:
             self.requeue(left)
         return left <= 0

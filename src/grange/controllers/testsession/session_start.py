@@ -36,6 +36,14 @@ def enqueue(draft: SessionDraft) -> None:
     _check_spec(draft)
 
 
+def check_driver(draft: SessionDraft) -> None:
+    """End a session without a driver, or with more pods than are allowed."""
+    if not draft.wanted or not draft.wanted[-1].is_driver:
+        message = "spec.driver: there is none, or the session has too many pods"
+        end = AttemptOutcome(testsession.ERROR, SessionReason.INVALID_SPEC, message)
+        end_attempt(draft, end, keep=False)
+
+
 def _check_spec(draft: SessionDraft) -> None:
     """End a session that cannot be acted on; where our rules are not checked on admission."""
     causes = check(codec.to_document(draft.inputs.session), None)
