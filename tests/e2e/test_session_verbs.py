@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    made = Plane(tmp_path_factory.mktemp("plane") / "data")
+    words = ("--pool", "drivers=1", "--pool", "workers=2")
+    made = Plane(tmp_path_factory.mktemp("plane") / "data", nodes=4, words=words)
     made.start()
     try:
         yield made
@@ -96,7 +97,9 @@ def test_matrix_runs_in_queues(plane: Plane, tmp_path: Path) -> None:
 
 
 def test_interruption_cancels_and_frees_everything(plane: Plane, tmp_path: Path) -> None:
-    path = manifest(tmp_path, "long", "echo begun; sleep 1000")
+    driver = {"pool": "drivers", "command": ["sh", "-c", "echo begun; sleep 1000"]}
+    servers = [{"pool": "workers", "count": 2, "command": ["sleep", "1000"]}]
+    path = manifest(tmp_path, "long", "", driver=driver, servers=servers)
     words = ["test", "run", path, "--artifacts", str(tmp_path), "--kubeconfig"]
     process = subprocess.Popen(
         [*GRANGE, *words, str(plane.kubeconfig)],
@@ -105,12 +108,25 @@ def test_interruption_cancels_and_frees_everything(plane: Plane, tmp_path: Path)
         text=True,
     )
     eventually(lambda: "long-" in str(running(plane)), "it runs")
+    behind = manifest(tmp_path, "behind", "", driver=driver)
+    waited = plane.grange("test", "run", behind, "--timeout", "5s", code=2)
+    assert "WAIT  position 1" in waited
+    assert "held by TestSession default/long-" in waited
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130, out
     assert "Interrupted: cancelling 1 session" in out
     assert "CANCELLED ts/long-" in out
     assert is_free(plane)
+    assert plane.get("ml").get("items", []) == []
+    assert "machine-lease" not in json.dumps(plane.get("nodes"))
+
+
+def test_pool_that_can_never_suffice_ends_at_once(plane: Plane, tmp_path: Path) -> None:
+    servers = [{"pool": "workers", "count": 3, "command": ["sleep", "1000"]}]
+    path = manifest(tmp_path, "many", "true", servers=servers)
+    text = plane.grange("test", "run", path, code=2)
+    assert "pool workers has 2 machines and 3 are requested" in text
 
 
 def running(plane: Plane) -> list[str]:

@@ -419,7 +419,7 @@ async def test_logs_are_followed_to_the_end_of_the_session(
 
 KEPT = {
     "logs/0/qps-abcde-driver/main.log": b"first attempt\n",
-    "logs/1/qps-abcde-driver/main.log": b"one\ntwo\n",
+    "logs/1/qps-abcde-driver/main.log": b"2030-01-01T00:00:00.123456789Z one\ntwo\n",
     "logs/1/qps-abcde-server-0/main.log": b"serving\n",
     "artifacts/1/driver/a/result.json": b"{}",
     "artifacts/1/driver/../../../../escape": b"out",

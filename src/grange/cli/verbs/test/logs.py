@@ -1,5 +1,6 @@
 """``grange test logs``: the logs of a session's components."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from grange.cli.testruns import following
 from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog, Selected, Sink
 from grange.cli.testruns.kept_evidence import KeptEvidence, NoEvidence
 
+_KEPT_TIME = re.compile(rb"^\d{4}-\d\d-\d\dT[\d:.]+Z ")  # that kept logs have before each line
 _COLORS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")
 
 
@@ -107,7 +109,8 @@ async def print_kept(
         for source, path in await evidence.logs():
             named = replace(source, component=_component(found, source.pod))
             if selected(named):
-                lines = (await evidence.read(path)).splitlines(keepends=True)
+                kept = (await evidence.read(path)).splitlines(keepends=True)
+                lines = [_KEPT_TIME.sub(b"", line) for line in kept]
                 sink(named, lines[max(0, len(lines) - tail) :] if tail >= 0 else lines)
                 count += 1
     finally:
