@@ -227,6 +227,17 @@ async def test_deleted_worker_is_an_infrastructure_error(world: ExecutorWorld) -
     assert "client" in str(execution.failure())
 
 
+async def test_pod_that_was_gone_at_once_is_not_created_again(world: ExecutorWorld) -> None:
+    world.held_watches.add("/api/v1/namespaces/default/pods")
+    execution = world.execute(cluster_session("a"))
+    await world.settle()
+    await world.remove("a-server")
+    world.held_watches.clear()
+    await world.settle()
+    assert execution.failure().is_infrastructure
+    assert "server was lost" in str(execution.failure())
+
+
 async def test_infrastructure_error_is_retried(world: ExecutorWorld) -> None:
     execution = world.execute(cluster_session("a", retries=SessionRetries(infrastructure=1)))
     await provisioned(world)

@@ -13,6 +13,7 @@ from grange.api import timestamps
 from grange.api.kinds import testsession
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import (
+    ATTEMPT_LABEL,
     SESSION_UID_LABEL,
     SessionComponent,
     SessionEvent,
@@ -71,7 +72,8 @@ class ExecutionState:
         self._started, self._timeout_s = started, timeout_s
         self._pods: dict[str, DiagnosedPod] = {}  # by UID
         self._ended: dict[str, DiagnosedPod] = {}  # pods that are gone after they had ended, by UID
-        self._gone: set[str] = set()
+        self._gone: set[str] = set()  # by UID
+        self._lost: set[tuple[str, str]] = set()  # attempt and name of pods that are gone
         self._refused: dict[str, str] = {}
         self.evidence: CollectedEvidence | None = None
         self.logs: dict[str, bytes] = {}
@@ -108,6 +110,7 @@ class ExecutionState:
         item = DiagnosedPod(pod, event.diagnosis)
         if event.deleted:
             self._gone.add(uid)
+            self._lost.add((pod.metadata.labels.get(ATTEMPT_LABEL, ""), pod.metadata.name))
             self._pods.pop(uid, None)
             if item.health.is_terminal and not event.diagnosis.is_infrastructure:
                 self._ended[uid] = item
@@ -142,7 +145,7 @@ class ExecutionState:
         spec = replace(self.session.spec, timeouts=self._limited(now))
         if self.left_s(now) <= 0:
             spec = replace(spec, retries=SessionRetries(infrastructure=0, failure=0))
-        pods = dict(self._pods)
+        pods, current = dict(self._pods), str(self.status.attempt)
         if self.status.phase in _AT_WORK:
             pods |= self._ended
         return SessionInputs(
@@ -150,6 +153,7 @@ class ExecutionState:
             now,
             pods=tuple(pods.values()),
             refused=self._refused,
+            gone=frozenset(name for attempt, name in self._lost if attempt == current),
             evidence=self.evidence,
             collects=True,
             confirmed=self.confirmed,
