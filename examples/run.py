@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-EXAMPLES = ("quickstart", "replication", "gang", "jobs.allreduce", "simulate")
+EXAMPLES = ("quickstart", "replication", "gang", "jobs.allreduce", "sessions.http", "simulate")
 HERE = Path(__file__).resolve().parent
-NODES = 3
+NODES = ("--nodes", "4", "--pool", "drivers=1", "--pool", "workers=3")
 INTERRUPTED = 130
 
 
@@ -53,11 +53,11 @@ class Stage:
         yield
         self.times.append((title, time.monotonic() - started))
 
-    def grange(self, *words: str, quiet: bool = False) -> str:
+    def grange(self, *words: str, quiet: bool = False, code: int = 0) -> str:
         """Run ``grange`` with these words and return what it printed; its progress is shown.
 
         Raises:
-            ExampleFailed: it exited with another code than 0.
+            ExampleFailed: it exited with another code than expected.
         """
         command = [sys.executable, "-m", "grange", *words]
         if words[0] not in {"up", "down", "simulate"}:
@@ -67,7 +67,7 @@ class Stage:
         done = subprocess.run(
             command, check=False, stdout=subprocess.PIPE, stderr=None, text=True, timeout=120
         )
-        if done.returncode != 0:
+        if done.returncode != code:
             raise ExampleFailed(
                 f"grange {shlex.join(words)} exited with {done.returncode}\n{done.stdout}"
             )
@@ -96,8 +96,8 @@ def main() -> int:
     code = 1
     try:
         try:
-            with stage.step(f"start a control plane with {NODES} nodes"):
-                stage.grange(*up, "--nodes", str(NODES))
+            with stage.step("start a control plane with four nodes in two pools"):
+                stage.grange(*up, *NODES)
             for name in EXAMPLES:
                 import_module(f"{name}.example").run(stage)
             code = 0
