@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-EXAMPLES = ("quickstart", "replication", "gang", "jobs.allreduce", "sessions.http", "simulate")
+# Sessions first: what other examples leave running would keep machines from being leased whole.
+EXAMPLES = ("sessions.http", "quickstart", "replication", "gang", "jobs.allreduce", "simulate")
 HERE = Path(__file__).resolve().parent
 NODES = ("--nodes", "4", "--pool", "drivers=1", "--pool", "workers=3")
 INTERRUPTED = 130
