@@ -220,7 +220,7 @@ def _signature(value: Any) -> str:
     except (TypeError, ValueError):
         return "(…)"
     text = re.sub(r"\b(?:grange|collections|typing|pathlib|datetime)(?:\.\w+)*\.(\w+)", r"\1", text)
-    text = re.sub(r"<factory>|<[^>]* at 0x[^>]*>|UNSET", "…", text)
+    text = re.sub(r"<factory>|<function \S+ at 0x[0-9a-f]+>|<[^>]* at 0x[^>]*>|UNSET", "…", text)
     text = re.sub(
         r"Union\[([^\[\],]+), ([^\[\]]+\[[^\[\]]*\])\]", r"\1 | \2", text.replace("~", "")
     )
