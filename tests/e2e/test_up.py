@@ -311,6 +311,11 @@ def test_down_leaves_no_process_behind(plane: Plane) -> None:
     assert plane.stop() == 0
     assert processes_with(str(plane.directory)) == []
     plane.start()
+
+    def restarts() -> int:
+        status = plane.get("pod", "sleeper")["status"]["containerStatuses"][0]
+        return int(status["restartCount"])
+
+    # The pod is Ready at first by what was stored before: only the count shows the new start.
+    eventually(lambda: restarts() == 1, "the program starts again")
     plane.grange("wait", "pod/sleeper", "--timeout", "20s")
-    status = plane.get("pod", "sleeper")["status"]["containerStatuses"][0]
-    assert status["restartCount"] == 1
