@@ -143,3 +143,15 @@ def test_pause_and_restart_are_merge_patches() -> None:
     assert rollouts.pause_patch(paused=True) == {"spec": {"rollout": {"paused": True}}}
     annotations = rollouts.restart_patch("now")["spec"]["template"]["metadata"]["annotations"]
     assert annotations == {rollouts.RESTARTED_AT: "now"}
+
+
+def test_replicas_are_bounded_but_what_is_stored_stays() -> None:
+    [cause] = REPLICATIONCONTROLLER.validate(controller(replicas=100_001), None)
+    assert (cause.field, cause.message) == (
+        "spec.replicas",
+        "Invalid value: 100001: must be less than or equal to 100000",
+    )
+    stored = controller(replicas=200_000)
+    assert REPLICATIONCONTROLLER.validate(stored, stored) == []
+    assert REPLICATIONCONTROLLER.validate(controller(replicas=150_000), stored) == []
+    assert REPLICATIONCONTROLLER.validate(controller(replicas=200_001), stored) != []

@@ -70,9 +70,13 @@ def test_r4_two_wanted_one_eligible_places_one_and_is_one_short() -> None:
     assert plan.short == 1
 
 
-def test_r5_negative_replicas_are_refused_and_touch_nothing() -> None:
-    """P2 removed every pod and then reported an error; here only the error remains."""
-    owner = builders.controller(replicas=-1)
+@pytest.mark.parametrize("replicas", [-1, 100_001, 2**31 - 1])
+def test_r5_negative_replicas_are_refused_and_touch_nothing(replicas: int) -> None:
+    """P2 removed every pod and then reported an error; here only the error remains.
+
+    Two thousand million were counted one by one, and nothing else ran meanwhile.
+    """
+    owner = builders.controller(replicas=replicas)
     with pytest.raises(InvalidController, match=r"spec\.replicas"):
         decide(owner, on_nodes(owner, "a", "b"), ["a", "b"])
 

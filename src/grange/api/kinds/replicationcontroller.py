@@ -93,11 +93,19 @@ def _default(document: Document) -> None:
     document["status"].setdefault("replicas", 0)
 
 
+REPLICAS_MAX = 100_000
+"""Pods that one controller may have: more are a mistake, and each pass looks at all of them."""
+
+
 def _validate(document: Document, old: Document | None) -> list[Cause]:
     faults = Faults()
     spec = document.get("spec") or {}
     if spec.get("replicas") is None:
         faults.required("spec.replicas", "set how many pods are wanted; zero is allowed")
+    # What was stored before the bound may stay, so that its status can be written.
+    elif spec["replicas"] > max(REPLICAS_MAX, ((old or {}).get("spec") or {}).get("replicas") or 0):
+        message = f"must be less than or equal to {REPLICAS_MAX}"
+        faults.invalid("spec.replicas", spec["replicas"], message)
     for field, choices in (("placement", PLACEMENTS), ("strategy", STRATEGIES)):
         value = spec.get(field)
         if value is not None and value not in choices:
@@ -185,7 +193,9 @@ DEFINITIONS: dict[str, Document] = {
         required=("replicas", "template"),
         spec={
             "replicas": schema_builder.whole(
-                "How many pods; required, never defaulted.", minimum=0
+                "How many pods; required, never defaulted.",
+                minimum=0,
+                **{schema_builder.RULED: {"maximum": REPLICAS_MAX}},
             ),
             "nodeSelector": schema_builder.reference(
                 f"{schema_builder.META}.LabelSelector",

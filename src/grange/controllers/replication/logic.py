@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from grange.api.kinds.pod import Pod
-from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.replicationcontroller import REPLICAS_MAX, ReplicationController
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.controllers.replication import (
     deletion_budgets,
@@ -113,11 +113,15 @@ def plan(inputs: Inputs, constraints: Constraints = UNCONSTRAINED) -> Plan:
         For a controller that is paused or being deleted, only what its node transfers need.
 
     Raises:
-        InvalidController: negative replicas or an unknown placement.
+        InvalidController: negative or far too many replicas, or an unknown placement.
     """
     spec = inputs.controller.spec
     if spec.replicas < 0:
         raise InvalidController(f"spec.replicas: {spec.replicas} is negative")
+    if spec.replicas > REPLICAS_MAX:
+        raise InvalidController(
+            f"spec.replicas: {spec.replicas} is more than {REPLICAS_MAX}; set fewer"
+        )
     if spec.placement not in {"OnePerNode", "Packed"}:
         raise InvalidController(f"spec.placement: {spec.placement!r} is not OnePerNode or Packed")
     counted = Plan()
