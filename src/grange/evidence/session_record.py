@@ -192,6 +192,27 @@ def name_of_test(meta: ObjectMeta, given: str = "") -> str:
     return prefix if prefix and meta.name.startswith(meta.generate_name) else meta.name
 
 
+def with_end(kept: SessionRecord, now: SessionRecord) -> SessionRecord:
+    """A record that was kept while evidence was collected, with how the session ended.
+
+    Args:
+        kept: with files; its session had not ended.
+        now: of the same session as the cluster has it.
+    """
+    return msgspec.structs.replace(
+        kept,
+        phase=now.phase,
+        verdict=now.verdict,
+        reason=now.reason,
+        message=now.message,
+        attempts=now.attempts,
+        start_time=now.start_time,
+        run_time=now.run_time,
+        completion_time=now.completion_time,
+        events=now.events,
+    )
+
+
 def with_files(
     record: SessionRecord,
     logs: Mapping[str, Sequence[KeptFile]],

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -448,11 +448,23 @@ def with_evidence(there: Player, **access: Any) -> ApiSession:
     return ApiSession(connected.client, "default", env, Access(**{**usual, **access}))
 
 
-async def finished(there: Player, url: str = URL) -> Document:
-    there.scripts["qps"] = Script(more={"evidence": {"url": url}})
+async def finished(there: Player, url: str = URL, verdict: str = "Passed") -> Document:
+    there.scripts["qps"] = Script(verdict, more={"evidence": {"url": url}})
     (item,) = planned(manifest("qps"))
     await launch.launch(there.connect(), [item], LaunchOptions())
     return await testsession_lookup.find(there.connect(), "qps-abcde")
+
+
+async def test_following_an_ended_session_gives_its_verdict(there: Player) -> None:
+    found = await finished(there, verdict="Failed")
+    opened = with_evidence(there)
+    seen: list[bytes] = []
+
+    def sink(source: ContainerLog, lines: Sequence[bytes]) -> None:
+        seen.extend(lines)
+
+    assert await logs_verb.print_kept(opened, found, sink, lambda _: True, verdict=True) == 1
+    assert seen == [b"one\n", b"two\n", b"serving\n"]
 
 
 async def test_logs_of_pods_that_are_gone_are_read_from_the_evidence(

@@ -99,3 +99,21 @@ def test_unreadable_record_is_an_error(raw: bytes) -> None:
 def test_record_tolerates_malformed_times() -> None:
     record = msgspec.structs.replace(SessionRecord(), completion_time="soon", start_time="now")
     assert record.duration_s == 0.0
+
+
+def test_kept_record_gets_the_end_of_its_session() -> None:
+    """It is written while evidence is collected, before the session has ended."""
+    now = session_record.record_of(session(), [node("m0")])
+    assert now.is_finished
+    early = msgspec.structs.replace(now, phase="Collecting", completion_time=None, events=())
+    kept = session_record.with_files(
+        early, {now.components[0].pod: [KeptFile(path="logs/x", size=1)]}, {}, {}
+    )
+    ended = session_record.with_end(kept, now)
+    assert (ended.phase, ended.completion_time, ended.events) == (
+        now.phase,
+        now.completion_time,
+        now.events,
+    )
+    assert ended.components == kept.components
+    assert ended.duration_s > 0

@@ -91,7 +91,8 @@ async def _kept(opened: ApiSession, session: Document) -> ReportInput:
         record = session_record.decode(await evidence.read("session.json"))
         paths = {kept.path for item in record.components for kept in item.logs}
         texts = {path: (await evidence.read(path)).decode(errors="replace") for path in paths}
-        return ReportInput(record, texts)
+        ended = session_record.with_end(record, session_record.record_of(session))
+        return ReportInput(ended, texts)
     finally:
         await evidence.close()
 

@@ -73,10 +73,10 @@ def command(  # noqa: PLR0913  click hands every option over by name
             query={key: value for key, value in query.items() if value},
             selected=selected,
         )
-        if follow:
+        if testsession_view.is_finished(testsession_view.view(found)):
+            code = await print_kept(opened, found, sink, selected, tail, verdict=follow)
+        elif follow:
             code = await follow_to_end(opened, found, logs)
-        elif testsession_view.is_finished(testsession_view.view(found)):
-            code = await print_kept(opened, found, sink, selected, tail)
         else:
             code = await print_once(opened, found, logs)
         for text in logs.lost:
@@ -96,9 +96,19 @@ async def print_once(opened: session.ApiSession, found: Document, logs: Componen
 
 
 async def print_kept(
-    opened: session.ApiSession, found: Document, sink: Sink, selected: Selected, tail: int = -1
+    opened: session.ApiSession,
+    found: Document,
+    sink: Sink,
+    selected: Selected,
+    tail: int = -1,
+    *,
+    verdict: bool = False,
 ) -> int:
-    """Print what the session service has kept of a session that has ended; 1 where that is nothing."""
+    """Print what the session service has kept of a session that has ended.
+
+    Returns:
+        1 where that is nothing, else 0, or the exit code of the verdict if that is asked for.
+    """
     try:
         evidence = KeptEvidence(opened, found)
     except NoEvidence as error:
@@ -117,7 +127,8 @@ async def print_kept(
         await evidence.close()
     if not count:
         terminal.echo("no matching log was kept", err=True)
-    return 0 if count else 1
+        return 1
+    return testsession_view.exit_code(testsession_view.view(found)) if verdict else 0
 
 
 def _component(found: Document, pod: str) -> str:
