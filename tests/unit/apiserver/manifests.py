@@ -378,6 +378,73 @@ PARTS: dict[str, Any] = {
             "nprocPerNode": "2",
         },
     },
+    "MachineLease": {
+        "spec": {
+            "machines": [{"pool": "workers", "count": 2}],
+            "holder": {"kind": "TestSession", "name": "a", "uid": "b"},
+            "priority": 1,
+            "semaphores": ["licence"],
+            "expectedSeconds": 10,
+            "ttlSeconds": 10,
+            "renewTime": "2026-01-01T00:00:00.000000Z",
+            "cleaning": "Manual",
+        },
+        "status": {"phase": "Granted", "machines": [{"pool": "workers", "node": "a"}]},
+    },
+    "LeasePolicy": {
+        "spec": {
+            "order": "Backfill",
+            "agingSeconds": 1,
+            "paused": True,
+            "drainingPools": ["workers"],
+            "maxGranted": 1,
+            "namespaceWeights": {"a": 1},
+            "semaphores": {"licence": 1},
+            "defaultPools": {"driver": "drivers"},
+        },
+    },
+    "TestSession": {
+        "spec": {
+            "driver": {"command": ["a"], "env": [{"name": "A", "value": "b"}], "port": 1},
+            "servers": [
+                {
+                    "name": "s",
+                    "count": 2,
+                    "pool": "workers",
+                    "template": template(restartPolicy="Never"),
+                    "artifacts": ["*.json"],
+                }
+            ],
+            "clients": [
+                {
+                    "image": "a",
+                    "args": ["b"],
+                    "resources": {"requests": {"cpu": "1"}},
+                    "readinessProbe": {"tcpSocket": {"port": 1}},
+                }
+            ],
+            "roles": {"proxy": [{"command": ["a"]}]},
+            "scenario": {"a": 1},
+            "testName": "a",
+            "semaphores": ["licence"],
+            "concurrency": {"group": "a", "policy": "Queue"},
+            "timeouts": {"queueSeconds": 1, "provisionSeconds": 1, "runSeconds": 1},
+            "retries": {"infrastructure": 1, "failure": 1},
+            "evidence": {
+                "retentionSeconds": 1,
+                "maxArtifactBytes": 1,
+                "metrics": [{"name": "a", "jsonPath": "{.a}", "better": "Lower", "threshold": 0.5}],
+            },
+            "cancel": "Collect",
+            "ttlSecondsAfterFinished": 1,
+        },
+        "status": {
+            "phase": "Running",
+            "components": [{"name": "driver"}],
+            "events": [{"type": "QUEUE", "time": "2026-01-01T00:00:00.000000Z"}],
+            "metrics": [{"name": "a", "value": 0.5}],
+        },
+    },
     "ReplicationController": {
         "spec": {
             "replicas": 1,
