@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,9 +40,20 @@ SETUP = PodSetup(
     "default",
     "web",
     "node-1",
-    (VolumePlan("config", (VolumeFile("app.conf", b"color: red\n", 0o644),)), VolumePlan("data")),
+    (
+        VolumePlan("config", (VolumeFile("app.conf", b"color: red\n", 0o644),)),
+        VolumePlan("data"),
+        VolumePlan("python", host_path=sys.prefix),
+        VolumePlan("tests", host_path=str(Path(__file__).parent)),
+    ),
 )
-MOUNTS = (Mount("config", "/etc/app", read_only=True), Mount("data", "/srv/grange/data"))
+# The environment and the sources may be in /tmp, of which pods have their own.
+MOUNTS = (
+    Mount("config", "/etc/app", read_only=True),
+    Mount("data", "/srv/grange/data"),
+    Mount("python", sys.prefix),
+    Mount("tests", str(Path(__file__).parent)),
+)
 ATTEMPTS = """
 import json, os, signal, socket, sys
 facts = json.loads(sys.argv[1])
@@ -82,22 +94,21 @@ print(json.dumps({
 async def isolated(
     tmp_path: Path, clock: Clock, log: Logger
 ) -> AsyncGenerator[ProcessRuntime, None]:
-    offload = Threads("runtime", 2)
     config = ProcessConfig(
         tmp_path / "data", isolation="auto", hidden=(tmp_path / "kubeconfig", tmp_path / "absent")
     )
-    async with ProcessRuntime(config, clock=clock, log=log, offload=offload) as made:
-        if made.isolation == "none":
-            strict = ProcessConfig(tmp_path / "strict", isolation="namespaces")
-            with pytest.raises(RuntimeFailedError, match="--isolation none"):
-                async with ProcessRuntime(strict, clock=clock, log=log, offload=offload):
-                    pass
-            pytest.xfail("the kernel allows no namespaces here; asking for them is refused")
-        await made.prepare(SETUP)
-        yield made
-        for record in made.pods():
-            await made.remove(record.sandbox.uid)
-    offload.close()
+    with closing(Threads("runtime", 2)) as offload:
+        async with ProcessRuntime(config, clock=clock, log=log, offload=offload) as made:
+            if made.isolation == "none":
+                strict = ProcessConfig(tmp_path / "strict", isolation="namespaces")
+                with pytest.raises(RuntimeFailedError, match="--isolation none"):
+                    async with ProcessRuntime(strict, clock=clock, log=log, offload=offload):
+                        pass
+                pytest.xfail("the kernel allows no namespaces here; asking for them is refused")
+            await made.prepare(SETUP)
+            yield made
+            for record in made.pods():
+                await made.remove(record.sandbox.uid)
     assert marked(tmp_path) == []
 
 
@@ -276,12 +287,20 @@ def test_cluster_configuration_is_at_its_fixed_paths(tmp_path: Path) -> None:
         [node] = plane.get("nodes")["items"]
         if node["metadata"]["labels"]["grange.dev/isolation"] == "none":
             pytest.xfail("the kernel allows no namespaces here; asking for them is refused")
-        main = {"name": "main", "command": [sys.executable, "-c", IN_CLUSTER]}
+        main = {
+            "name": "main",
+            "command": [sys.executable, "-c", IN_CLUSTER],
+            "volumeMounts": [{"name": "python", "mountPath": sys.prefix}],
+        }
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": "inside"},
-            "spec": {"restartPolicy": "Never", "containers": [main]},
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [main],
+                "volumes": [{"name": "python", "hostPath": {"path": sys.prefix}}],
+            },
         }
         plane.grange("apply", "-f", "-", stdin=json.dumps(pod))
         phases = {"Succeeded", "Failed"}

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 from tests.e2e.test_process_runtime import end_of, marked, run_of
 
-from grange.agent.container_runtime import ContainerID, LogQuery, PodSetup, Program, Sandbox
+from grange.agent.container_runtime import (
+    ContainerID,
+    LogQuery,
+    Mount,
+    PodSetup,
+    Program,
+    Sandbox,
+    VolumePlan,
+)
 from grange.agent.runtimes.process import bind_filter
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import Clock
@@ -21,6 +29,7 @@ from grange.base.offload import Threads
 
 pytestmark = pytest.mark.e2e
 
+MOUNTS = (Mount("python", sys.prefix),)
 BINDS = """
 import json, socket, sys
 port = int(sys.argv[1])
@@ -75,12 +84,13 @@ async def runtime(
 
 
 async def prepared(runtime: ProcessRuntime, name: str) -> Sandbox:
-    return await runtime.prepare(PodSetup(f"uid-{name}", "default", name, "node-1"))
+    python = VolumePlan("python", host_path=sys.prefix)  # it may be in /tmp
+    return await runtime.prepare(PodSetup(f"uid-{name}", "default", name, "node-1", (python,)))
 
 
 async def start(runtime: ProcessRuntime, name: str, *command: str) -> ContainerID:
     target = ContainerID(f"uid-{name}", "main", 0)
-    await runtime.start(target, Program(command, {"PATH": os.environ["PATH"]}), ())
+    await runtime.start(target, Program(command, {"PATH": os.environ["PATH"]}), MOUNTS)
     return target
 
 

@@ -16,6 +16,7 @@ ISOLATION = (NO_ISOLATION, NAMESPACES, AUTO)
 """What ``--isolation`` may be."""
 
 _HOSTS_PATH = "/etc/hosts"
+_PROGRAMS = ("/bin/true", "/usr/bin/true")
 _LIMIT_S = 10.0
 _ANSWER_LIMIT = 4096
 
@@ -81,10 +82,12 @@ def is_possible(
 
 
 def _refusal(run: Callable[[dict[str, object]], socket.socket], data_dir: Path) -> str:
+    # An interpreter may be where programs with a view do not see it, as in /tmp.
+    program = next((path for path in _PROGRAMS if os.path.exists(path)), sys.executable)
     with tempfile.TemporaryDirectory(dir=data_dir, prefix="probe-") as name:
         spec: dict[str, object] = {
-            "path": sys.executable,
-            "command": [sys.executable, "-I", "-S", "-c", ""],
+            "path": program,
+            "command": [program],
             "env": {},
             "cwd": "/",
             "pod": name,
