@@ -1,16 +1,14 @@
 """What the session controller knows of the world: sessions, pods, leases, the policy and nodes."""
 
 from collections.abc import Sequence
-from ipaddress import ip_network
 
 from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE, POD, TESTSESSION
 from grange.api.kinds.leasepolicy import POLICY_NAME, LeasePolicy
 from grange.api.kinds.machinelease import MachineLease
-from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import TestSession
 from grange.api.meta import ObjectKey, Resource, controller_of
-from grange.api.pod_addresses import LOOPBACK
+from grange.controllers.testsession.link_mounts import mounts_are_links
 from grange.controllers.testsession.queueing import test_name
 from grange.reconcile.informer import InformerFactory
 
@@ -73,16 +71,7 @@ class SessionListers:
 
     def mounts_are_links(self) -> bool:
         """Whether pods are processes that share a file system: all nodes give loopback addresses."""
-        nodes = self.nodes.store.list()
-        return bool(nodes) and all(_gives_loopback_addresses(node) for node in nodes)
-
-
-def _gives_loopback_addresses(node: Node) -> bool:
-    try:
-        network = ip_network(node.spec.pod_cidr, strict=False)
-    except ValueError:
-        return False
-    return network.version == LOOPBACK.version and network.subnet_of(LOOPBACK)
+        return mounts_are_links(self.nodes.store.list())
 
 
 def _owner(obj: Resource) -> Sequence[str]:

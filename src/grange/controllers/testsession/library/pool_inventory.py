@@ -11,7 +11,8 @@ from grange.base.rng import Stream
 from grange.base.tasks import Child, Nursery
 from grange.client.client import Client
 from grange.controllers.testsession.library.library_errors import ControllerStartError
-from grange.controllers.testsession.library.session_needs import current_pools, mounts_are_links
+from grange.controllers.testsession.library.session_needs import current_pools
+from grange.controllers.testsession.link_mounts import mounts_are_links
 from grange.placement.machine_pools import ReservationManager
 from grange.reconcile.informer import Informer
 

@@ -2,13 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_network
 
 from grange.api import codec, names
 from grange.api.kinds.machinelease import MACHINE_LEASE, POOL_LABEL
 from grange.api.kinds.node import Node
 from grange.api.kinds.testsession import TestSession, components
-from grange.api.pod_addresses import LOOPBACK
 from grange.api.validation.testsessions import check
 from grange.controllers.testsession.library.library_errors import InvalidSessionError
 from grange.placement.machine_pools import Pool, is_usable
@@ -70,20 +68,6 @@ def current_pools(nodes: Iterable[Node], in_use: Mapping[str, int]) -> dict[str,
         name: Pool(name, max(0, free[name] - in_use.get(name, 0)), count)
         for name, count in capacity.items()
     }
-
-
-def mounts_are_links(nodes: Iterable[Node]) -> bool:
-    """Whether pods are processes that share a file system: all nodes give loopback addresses."""
-    found = [_gives_loopback_addresses(node) for node in nodes]
-    return bool(found) and all(found)
-
-
-def _gives_loopback_addresses(node: Node) -> bool:
-    try:
-        network = ip_network(node.spec.pod_cidr, strict=False)
-    except ValueError:
-        return False
-    return network.version == LOOPBACK.version and network.subnet_of(LOOPBACK)
 
 
 def machines_text(need: Mapping[str, int]) -> str:
