@@ -15,11 +15,13 @@ from grange.agent.container_runtime import (
     CommandResult,
     ContainerID,
     LogQuery,
+    Mount,
     PodRuntime,
     PodSetup,
     Program,
     Run,
     RuntimeFailedError,
+    VolumePlan,
 )
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
@@ -30,7 +32,9 @@ from grange.base.offload import Threads
 LIMIT_S = 20.0
 LINES = tuple(f"line {number}" for number in range(1, 6))
 ENV = {"GREETING": "hello"}
-POD = PodSetup("uid-1", "default", "web", "node-1")
+# The interpreter may be in /tmp, of which isolated containers have their own.
+PYTHON = VolumePlan("python", host_path=sys.prefix)
+POD = PodSetup("uid-1", "default", "web", "node-1", (PYTHON,))
 
 # What the programs of this suite are, as scripts and as commands.
 SCRIPTS = {
@@ -82,7 +86,7 @@ class Harness:
         target = ContainerID(POD.uid, container, attempt)
         program = self.program(name)
         program = replace(program, env={**program.env, **env})
-        return await self.runtime.start(target, program, ())
+        return await self.runtime.start(target, program, (Mount(PYTHON.name, sys.prefix),))
 
     async def end_of(self, target: ContainerID) -> Run:
         """Wait for the end of a run, the way a worker does."""
