@@ -97,21 +97,38 @@ async def _drawn(
         def draw() -> None:
             live.update(table(rows(), clock.monotonic()), refresh=True)
 
-        async def keep_drawing() -> None:
-            while True:
-                draw()
-                await clock.sleep(_REFRESH_S)
+        async with redrawn(live, draw, clock, _REFRESH_S):
+            yield
 
-        try:
-            async with Nursery("progress") as nursery:
-                nursery.start(keep_drawing())
-                try:
-                    yield
-                finally:
-                    nursery.cancel()
-        finally:
-            live.vertical_overflow = "visible"
+
+@contextlib.asynccontextmanager
+async def redrawn(
+    live: Any, draw: Callable[[], None], clock: Clock, every_s: float
+) -> AsyncIterator[None]:
+    """Draw a live display again and again while the block runs, and whole at its end.
+
+    Args:
+        live: of rich.
+        draw: updates it.
+        clock: time.
+        every_s: seconds between.
+    """
+
+    async def keep_drawing() -> None:
+        while True:
             draw()
+            await clock.sleep(every_s)
+
+    try:
+        async with Nursery("progress") as nursery:
+            nursery.start(keep_drawing())
+            try:
+                yield
+            finally:
+                nursery.cancel()
+    finally:
+        live.vertical_overflow = "visible"
+        draw()
 
 
 def table(rows: Collection[ProgressRow], now: float) -> Any:

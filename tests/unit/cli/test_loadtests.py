@@ -1,5 +1,6 @@
 """``grange test convert``: LoadTests as TestSessions that the server accepts."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,15 @@ def test_garbage_is_converted_or_rejected(spec: object, metadata: object) -> Non
         assert verb.yaml_text(converted)
 
 
+@pytest.mark.parametrize("name", [":", "Main", "main", "clone", "x" * 64])
+def test_unusable_container_name_is_refused(name: str) -> None:
+    run = [{"image": "i"}, {"image": "i", "name": name}]
+    clone = {"repo": "https://example.com/r", "image": "git"}
+    document = {**loadtest({"name": "t"}), "spec": {"driver": {"run": run, "clone": clone}}}
+    with pytest.raises(InvalidLoadTest, match=r"^spec\.driver\.run\[1\]\.name: "):
+        conversion.convert(document, defaults())
+
+
 @given(spec=st.fixed_dictionaries({}, optional=_SPEC), name=_WORDS, scenario=_WORDS)
 def test_every_loadtest_becomes_a_valid_session(spec: Document, name: str, scenario: str) -> None:
     metadata = {"name": name, "annotations": {"scenario": scenario}}
@@ -274,6 +284,7 @@ def test_every_loadtest_becomes_a_valid_session(spec: Document, name: str, scena
     try:
         converted = conversion.convert(document, used)
     except InvalidLoadTest as error:
-        assert ".image: required" in str(error)  # noqa: PT017  a worker without an image
+        # A worker without an image, or a container that Kubernetes would refuse, too.
+        assert re.search(r"\.image: required|\.run\[[1-9]\]\.name: ", str(error))  # noqa: PT017
         return
     assert rejected(converted.document) == []

@@ -63,7 +63,8 @@ class ComponentConverter:
         if pool := source.text("pool") or self._defaults.pools.get(role, ""):
             component["pool"] = pool
         inits = [*self._clone(source.part("clone")), *self._build(source.part("build"), language)]
-        containers = self._run(source, role, language, {**self._variables, **(variables or {})})
+        used = {**self._variables, **(variables or {})}
+        containers = self._run(source, role, language, used, {c["name"] for c in inits})
         if (port := _port(containers)) is not None:
             component["port"] = port
         metrics_port = source.number("metricsPort")
@@ -114,13 +115,24 @@ class ComponentConverter:
         return [container]
 
     def _run(
-        self, source: LoadTestObject, role: str, language: str, variables: Mapping[str, str]
+        self,
+        source: LoadTestObject,
+        role: str,
+        language: str,
+        variables: Mapping[str, str],
+        taken: set[str],
     ) -> list[Document]:
         containers = source.documents("run") or [{}]
         for at, container in enumerate(containers):
             path = f"{source.path}.run[{at}]"
             found = LoadTestObject(container, path)
-            container["name"] = found.text("name") or (MAIN_CONTAINER if at == 0 else f"run-{at}")
+            name = found.text("name") or (MAIN_CONTAINER if at == 0 else f"run-{at}")
+            if at and (fault := names.check_dns_label(name)):
+                raise InvalidLoadTest(f"{path}.name: {name!r}: {fault}")
+            if at and name in taken:
+                raise InvalidLoadTest(f"{path}.name: {name!r} is the name of another container")
+            taken.add(name if at else MAIN_CONTAINER)
+            container["name"] = name
             image = found.text("image") or self._image(role if at == 0 else "", language)
             if image:
                 container["image"] = image

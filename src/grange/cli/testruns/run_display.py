@@ -11,10 +11,10 @@ from typing import Any
 from grange.api import timestamps
 from grange.api.kinds.testsession import TestSession
 from grange.base import controls
-from grange.base.tasks import Nursery
 from grange.cli import terminal, testsession_board, testsession_view
 from grange.cli.environment import Environment
 from grange.cli.printers import table
+from grange.cli.progress import redrawn
 from grange.cli.testruns.component_logs import ContainerLog
 from grange.cli.testruns.tracked_run import SessionRun
 
@@ -123,21 +123,8 @@ class LiveDisplay:
             def draw() -> None:
                 live.update(self._rendered(console.size.height), refresh=True)
 
-            async def keep_drawing() -> None:
-                while True:
-                    draw()
-                    await self._env.clock.sleep(_REFRESH_S)
-
-            try:
-                async with Nursery("board") as nursery:
-                    nursery.start(keep_drawing())
-                    try:
-                        yield
-                    finally:
-                        nursery.cancel()
-            finally:
-                live.vertical_overflow = "visible"
-                draw()
+            async with redrawn(live, draw, self._env.clock, _REFRESH_S):
+                yield
         if not many:
             terminal.echo(err=True)
 

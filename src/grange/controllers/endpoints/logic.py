@@ -1,8 +1,8 @@
 """Which endpoints a Service has: pure.
 
 The rules are Kubernetes' (discovery.k8s.io/v1, KEP-752; terminating endpoints as in KEP-1672). An
-endpoint stays in the slice that it is in, so that one pod's change is one slice's change; slices that
-are needed anew get names that follow from the Service and the ports.
+endpoint stays in the slice that it is in, so that one pod's change is one slice's change; further
+slices get names that follow from the Service and the ports.
 """
 
 import hashlib

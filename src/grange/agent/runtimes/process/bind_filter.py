@@ -32,6 +32,7 @@ _NOTIFICATION = struct.Struct("=QIIiIQ6Q")
 _RESPONSE = struct.Struct("=QqiI")
 _INSTRUCTION = struct.Struct("=HBBI")
 _ADDRESS_MAX = 128
+_FAMILY = struct.Struct("=H")
 _V4, _V6 = struct.Struct("!H4s"), struct.Struct("!HI16s")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -128,9 +129,9 @@ def _bind(
 
 def is_wildcard(wanted: bytes) -> bool:
     """Whether it is the wildcard address of IPv4 or IPv6 with a fixed port."""
-    if len(wanted) < 2:
+    if len(wanted) < _FAMILY.size:
         return False
-    family = int.from_bytes(wanted[:2], "little" if _is_little() else "big")
+    (family,) = _FAMILY.unpack_from(wanted)
     if family == socket.AF_INET and len(wanted) >= 2 + _V4.size:
         port, host = _V4.unpack_from(wanted, 2)
         return port != 0 and not any(host)
@@ -138,10 +139,6 @@ def is_wildcard(wanted: bytes) -> bool:
         port, _, host = _V6.unpack_from(wanted, 2)
         return port != 0 and not any(host)
     return False
-
-
-def _is_little() -> bool:
-    return struct.pack("=H", 1) == b"\1\0"
 
 
 def _bind_socket(found: socket.socket, wanted: bytes, address: str) -> int | None:
