@@ -12,7 +12,6 @@ dropped here as JSON drops them. Numbers, names and types of the fields are data
 """
 
 import base64
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +21,12 @@ from grange.api import codec, timestamps
 from grange.api.meta import Document
 from grange.api.status import BadRequest, TooLarge, UnsupportedMediaType
 from grange.apiserver.negotiation import PROTOBUF
+from grange.base.protobuf_schema import (
+    FieldReader,
+    ProtobufError,
+    TooManyFieldsError,
+    length_delimited,
+)
 
 MEDIA_TYPE = PROTOBUF
 FIELDS_MAX = 50_000
@@ -29,9 +34,6 @@ FIELDS_MAX = 50_000
 
 _MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_WIDTHS = {_FIXED64: 8, _FIXED32: 4}
-_VARINT_MAX_BYTES = 10
 _LIST, _MAP, _INLINED, _POINTER, _REQUIRED = "[]", "{}", "=", "?", "!"
 _TABLE = Path(__file__).parent / "protobuf_messages.txt"
 # What the others are wrapped in, and what special types are made of.
@@ -110,8 +112,17 @@ def decode(body: bytes) -> Document:
     """
     if not body.startswith(_MAGIC):
         raise BadRequest("the body is not Kubernetes' protobuf: it lacks the magic bytes")
+    try:
+        return _decode(body[len(_MAGIC) :])
+    except TooManyFieldsError as error:
+        raise TooLarge(f"the body has more than {FIELDS_MAX} fields; send JSON") from error
+    except ProtobufError as error:
+        raise _damaged(str(error)) from error
+
+
+def _decode(body: bytes) -> Document:
     reader = _Reader()
-    outer = reader.message("Unknown", body[len(_MAGIC) :])
+    outer = reader.message("Unknown", body)
     meta = outer.get("typeMeta") or {}
     version, kind = meta.get("apiVersion") or "", meta.get("kind") or ""
     message = _table().bodies.get(("v1" if kind == _ANY_VERSION else version, kind))
@@ -127,19 +138,19 @@ class _Reader:
     """Reads the messages of one body, and counts their fields."""
 
     def __init__(self) -> None:
-        self._left = FIELDS_MAX
+        self._reader = FieldReader(FIELDS_MAX)
         self._messages = _table().messages
 
     def message(self, name: str, body: bytes) -> Document:
         # Recursion is bounded by the table: no message contains itself.
         fields = self._messages[name]
         document: Document = {}
-        for number, wire, value in self._records(body):
+        for number, wire, value in self._reader.fields(body):
             field = fields.get(number)
             if field is None:
                 continue
             if field.shape == _MAP:
-                key, item = self._entry(_bytes(value, wire), field.kind)
+                key, item = self._entry(length_delimited(value, wire), field.kind)
                 document.setdefault(field.name, {})[key] = item
                 continue
             item = self._value(field.kind, wire, value)
@@ -154,7 +165,7 @@ class _Reader:
     def _entry(self, body: bytes, kind: str) -> tuple[str, Any]:
         key: Any = ""
         item: Any = ""
-        for number, wire, value in self._records(body):
+        for number, wire, value in self._reader.fields(body):
             if number == 1:
                 key = self._value("string", wire, value)
             elif number == 2:
@@ -166,7 +177,7 @@ class _Reader:
             if not isinstance(value, int):
                 raise _damaged("a number was expected")
             return bool(value) if kind == "bool" else value
-        body = _bytes(value, wire)
+        body = length_delimited(value, wire)
         match kind:
             case "string":
                 try:
@@ -204,45 +215,6 @@ class _Reader:
             return timestamps.rfc3339_micro(_EPOCH + since)
         except OverflowError:
             raise _damaged("a time is out of range") from None
-
-    def _records(self, body: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-        """Field number, wire type and value of each; numbers are signed, fixed ones are bytes."""
-        at = 0
-        while at < len(body):
-            self._left -= 1
-            if self._left < 0:
-                raise TooLarge(f"the body has more than {FIELDS_MAX} fields; send JSON")
-            tag, at = _varint(body, at)
-            number, wire = tag >> 3, tag & 7
-            if wire == _VARINT:
-                value, at = _varint(body, at)
-                yield number, wire, value - (1 << 64) if value >> 63 else value
-                continue
-            if wire == _BYTES:
-                size, at = _varint(body, at)
-            elif wire in _WIDTHS:
-                size = _WIDTHS[wire]
-            else:
-                raise _damaged(f"wire type {wire} is not known")
-            if at + size > len(body):
-                raise _damaged("it ends too early")
-            yield number, wire, body[at : at + size]
-            at += size
-
-
-def _bytes(value: int | bytes, wire: int) -> bytes:
-    if wire != _BYTES or not isinstance(value, bytes):
-        raise _damaged("a text or message was expected")
-    return value
-
-
-def _varint(body: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for index, byte in enumerate(body[at : at + _VARINT_MAX_BYTES]):
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, at + index + 1
-    raise _damaged("it ends in the middle of a number")
 
 
 def _damaged(why: str) -> BadRequest:
