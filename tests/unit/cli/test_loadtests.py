@@ -285,6 +285,6 @@ def test_every_loadtest_becomes_a_valid_session(spec: Document, name: str, scena
         converted = conversion.convert(document, used)
     except InvalidLoadTest as error:
         # A worker without an image, or a container that Kubernetes would refuse, too.
-        assert re.search(r"\.image: required|\.run\[[1-9]\]\.name: ", str(error))  # noqa: PT017
+        assert re.search(r"\.image: required|\.run\[[1-9]\]\.name: ", str(error))  # noqa: PT017  both are fine
         return
     assert rejected(converted.document) == []
