@@ -319,6 +319,8 @@ MINIMAL: dict[str, Document] = {
     "MachineLease": {"machines": [{"pool": "workers"}]},
     "LeasePolicy": {},
     "TestSession": {"driver": {"command": ["true"]}},
+    "NodePool": {"provider": "local"},
+    "Machine": {"pool": "workers", "provider": "local"},
     "PyTorchJob": {"pytorchReplicaSpecs": {"Worker": {"template": pod_template("pytorch")}}},
 }
 

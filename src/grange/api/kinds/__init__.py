@@ -10,9 +10,11 @@ from grange.api.kinds.event import EVENT
 from grange.api.kinds.gangjob import GANGJOB
 from grange.api.kinds.lease import LEASE
 from grange.api.kinds.leasepolicy import LEASEPOLICY
+from grange.api.kinds.machine import MACHINE
 from grange.api.kinds.machinelease import MACHINELEASE
 from grange.api.kinds.namespace import NAMESPACE
 from grange.api.kinds.node import NODE
+from grange.api.kinds.nodepool import NODEPOOL
 from grange.api.kinds.pod import POD
 from grange.api.kinds.poddisruptionbudget import PODDISRUPTIONBUDGET
 from grange.api.kinds.podgroup import PODGROUP
@@ -55,6 +57,8 @@ BUILT_IN: tuple[AnyKind, ...] = (
     MACHINELEASE,
     LEASEPOLICY,
     TESTSESSION,
+    NODEPOOL,
+    MACHINE,
 )
 
 __all__ = [
@@ -69,9 +73,11 @@ __all__ = [
     "JOB",
     "LEASE",
     "LEASEPOLICY",
+    "MACHINE",
     "MACHINELEASE",
     "NAMESPACE",
     "NODE",
+    "NODEPOOL",
     "POD",
     "PODDISRUPTIONBUDGET",
     "PODGROUP",

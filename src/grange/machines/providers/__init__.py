@@ -1,0 +1,1 @@
+"""Providers: one package each, and the protocol that all of them implement."""

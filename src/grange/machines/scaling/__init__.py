@@ -1,0 +1,1 @@
+"""Scaling algorithms: pure functions from machines and pods to a plan."""

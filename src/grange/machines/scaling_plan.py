@@ -1,0 +1,117 @@
+"""What a scaling algorithm decides: a plan of starts, stops, bindings and skips, each with its reason."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from grange.api.kinds.machine import Machine, MachineSpec
+from grange.api.kinds.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class MachineStart:
+    """A machine to order.
+
+    Attributes:
+        name: of the new Machine, and the token of its launch.
+        spec: of the new Machine.
+        pods: ``namespace/name`` of the pods that it is for; empty for standby.
+        pod_uid: of the pod that it is bound to; empty where none is.
+        reason: for people, e.g. ``pod default/a waits``.
+    """
+
+    name: str
+    spec: MachineSpec
+    pods: tuple[str, ...] = ()
+    pod_uid: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineStop:
+    """A machine to end, if it is still as it was when that was decided.
+
+    Attributes:
+        name: of the Machine.
+        version: its resourceVersion then.
+        reason: for people.
+        park: switch it off and keep it, as a stopped standby machine.
+    """
+
+    name: str
+    version: str
+    reason: str = ""
+    park: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodBinding:
+    """A machine that is meant for a pod; several pods of a packed machine have one each.
+
+    Attributes:
+        pod: ``namespace/name``.
+        pod_uid: of that pod.
+        machine: name of the Machine, which may be one of the plan's starts.
+        reason: for people.
+        kept: the machine's record has it already: nothing is to be written.
+    """
+
+    pod: str
+    pod_uid: str
+    machine: str
+    reason: str = ""
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodSkip:
+    """A pod for which nothing can be done now, and why; it gets no machine in this plan."""
+
+    pod: str
+    pod_uid: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPlan:
+    """What to do. Nothing in it has been done.
+
+    Attributes:
+        start: machines to order, the most urgent first.
+        stop: machines to end.
+        bind: which machine is for which pod.
+        skip: pods that get none.
+        resume: names of stopped standby machines to switch on.
+        unbind: names of machines whose binding names a pod that waits no longer.
+    """
+
+    start: tuple[MachineStart, ...] = ()
+    stop: tuple[MachineStop, ...] = ()
+    bind: tuple[PodBinding, ...] = ()
+    skip: tuple[PodSkip, ...] = ()
+    resume: tuple[str, ...] = ()
+    unbind: tuple[str, ...] = ()
+
+    @property
+    def bindings(self) -> Mapping[str, str]:
+        """Names of machines by UID of their pod; kip's map."""
+        return {binding.pod_uid: binding.machine for binding in self.bind}
+
+
+class ScalingAlgorithm(Protocol):
+    """Decides which machines a pool needs."""
+
+    def compute(
+        self, nodes: Sequence[Machine], pods: Sequence[Pod], *, now: datetime
+    ) -> ScalingPlan:
+        """A plan for one pool; the same input gives the same plan, names included.
+
+        Args:
+            nodes: the machines of the pool, whatever their phase; they are not changed.
+            pods: the pods that the pool could serve, whatever their phase.
+            now: wall time.
+
+        Returns:
+            The plan; a pod for which nothing can be decided is a skip with its reason.
+        """
