@@ -25,6 +25,8 @@ class User:
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 ADMIN = User("grange:admin", ("system:masters", "system:authenticated"))
+SERVER = User("system:apiserver", ("system:masters", "system:authenticated"))
+"""The API server itself, for what it writes without a request."""
 
 
 @dataclass(slots=True)

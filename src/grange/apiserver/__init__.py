@@ -5,7 +5,7 @@ Owns: routing, authentication and authorization of requests, the write pipeline 
     HTTPS listener.
 Never: kinds by name in the generic path (a kind is a ``KindInfo``), decisions of controllers,
     a client; it reads and writes nothing but the store.
-Flow: ``wire.Request`` → ``application`` → ``request_info`` → ``authz`` → a handler → ``registry``
+Flow: ``wire.Request`` → ``application`` → ``request_info`` → ``authorization`` → a handler → ``registry``
     → store; stored bytes go out again as they are.
 Concurrency: any number of calls at once on one event loop. A write decides and is accepted without
     an await in between, so no two writes interleave; only the store's acknowledgement is awaited.

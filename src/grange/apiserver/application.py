@@ -4,7 +4,7 @@
 here. The in-process transport calls it directly; the listener puts HTTPS in front of it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
@@ -20,13 +20,16 @@ from grange.api.status import (
     NotFound,
     Unauthorized,
 )
-from grange.apiserver import authz, discovery, request_info, reviews, storage, subresources
+from grange.apiserver import discovery, request_info, storage, subresources
 from grange.apiserver.account_tokens import AccountTokens, key_from
 from grange.apiserver.admission.namespacelifecycle import BUILT_IN, NamespaceLifecycle
 from grange.apiserver.admission.priority import Priority
 from grange.apiserver.admission.protection import Protection
 from grange.apiserver.admission.serviceaccount import ServiceAccounts
 from grange.apiserver.authn import Authenticator, check_impersonation
+from grange.apiserver.authorization import authorizer
+from grange.apiserver.authorization.authorizer import Authorizer, AuthorizerChain, Superusers
+from grange.apiserver.authorization.rbac_authorizer import RBACAuthorizer, default_index
 from grange.apiserver.cluster_objects import ClusterObjects
 from grange.apiserver.event_ttl import Expiry
 from grange.apiserver.explain import Explainer
@@ -40,6 +43,7 @@ from grange.apiserver.registry import Place, Registry
 from grange.apiserver.rendering import render
 from grange.apiserver.request_context import Call, add_warnings, failure
 from grange.apiserver.request_info import Target
+from grange.apiserver.reviews import Reviews
 from grange.apiserver.service_allocation import DEFAULT_NETWORK
 from grange.apiserver.storage import Work
 from grange.apiserver.unreadable import UnreadableObjects
@@ -106,6 +110,7 @@ class Application:
         clock, rng, log: of the process.
         authn: turns the credentials of requests that come without a user into one; None trusts
             the transport alone.
+        authorizers: asked after the one that allows superusers everything and before RBAC.
         logs: the output of pods; None when no agent is connected.
         explainer: explains why pods wait; None when no scheduler runs here.
         metrics: where requests are counted; a private registry by default.
@@ -127,6 +132,7 @@ class Application:
         rng: Stream,
         log: Logger,
         authn: Authenticator | None = None,
+        authorizers: Sequence[Authorizer] = (),
         logs: LogSource | None = None,
         explainer: Explainer | None = None,
         metrics: CollectorRegistry | None = None,
@@ -142,6 +148,9 @@ class Application:
         self._log = log
         self._errors = RateLimitedLogger(log, clock)
         self._authn = authn
+        self._rbac = RBACAuthorizer(default_index())
+        self._authorizer = AuthorizerChain((Superusers(), *authorizers, self._rbac))
+        self._reviews = Reviews(self._authorizer, self._rbac)
         self._logs = logs
         self._explainer = explainer
         registry = metrics or new_registry()
@@ -242,7 +251,7 @@ class Application:
         verb, resource = _METHODS.get(request.method, "other"), ""
         try:
             user = self._user(request)
-            review = reviews.serve(request, user)
+            review = self._reviews.serve(request, user)
             target = None if review else self._authorized(request, user)
             if review is not None:
                 response = review
@@ -295,7 +304,7 @@ class Application:
             ApiError: it will be refused whatever its body is.
         """
         user = self._user(request)
-        if reviews.is_review(request.path):
+        if self._reviews.admits(request, user):
             return
         target = self._authorized(request, user)
         if target is not None:
@@ -305,9 +314,10 @@ class Application:
         """What an authorized request is about; None for paths outside resources."""
         target = request_info.parse(request, self.scheme)
         if target is None:
-            authz.check_path(user, request.method, request.path)
+            attributes = authorizer.path_attributes(user, request.method, request.path)
         else:
-            authz.check_resource(user, target)
+            attributes = authorizer.resource_attributes(user, target)
+        authorizer.check(self._authorizer, attributes)
         return target
 
     def _service_faults(self) -> Mapping[str, str]:

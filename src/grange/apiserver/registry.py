@@ -240,7 +240,9 @@ class Registry:
         metadata.prepare(info, meta, now=self.clock.now(), rng=self._rng)
         if info.has_status and (info.group, info.plural) not in _STATUS_ON_CREATE:
             document.pop("status", None)
-        attempt = Attributes("create", info, namespace, meta.get("name") or "", document)
+        attempt = Attributes(
+            "create", info, namespace, meta.get("name") or "", document, options.user
+        )
         if options.large:
             document, checked = await self._check_new_off_loop(attempt, document, options, sent)
             meta = document["metadata"]
@@ -363,7 +365,7 @@ class Registry:
         if options.large or is_large(entry.value):
             entry, revised = await self._revise_off_loop(place, revise, change)
             # What admission looks at may have changed while the object did not.
-            self._admit(Attributes(verb, info, place.namespace, place.name, revised.candidate))
+            self._admit(self._attempt(verb, place, options, revised.candidate))
         else:
             revised = revise(entry, change)
         old, candidate, warnings = revised
@@ -435,7 +437,7 @@ class Registry:
         warnings = () if without_spec else conform(info, candidate, options, old)
         info.prepare_for_update(old, candidate)
         metadata.count_generation(info, old, candidate)
-        self._admit(Attributes(verb, info, place.namespace, name, candidate))
+        self._admit(self._attempt(verb, place, options, candidate))
         refuse(info, candidate, validate(candidate, old, info))
         warnings = (*warnings, *info.review(candidate, old, self.clock.now()))
         return _Revised(old, candidate, warnings)
@@ -522,9 +524,9 @@ class Registry:
         """
         entry = self._find(place)
         if options.ignore_unreadable and self.unreadable.holds(entry.key, entry.value):
-            return await self._remove_unreadable(place, entry, dry_run=options.dry_run)
+            return await self._remove_unreadable(place, entry, options)
         self._check_readable(place, entry)
-        self._admit(Attributes("delete", place.info, place.namespace, place.name))
+        self._admit(self._attempt("delete", place, options))
         old = storage.decode(entry.value, self.work)
         self._check_preconditions(
             place, entry, old, uid=options.uid, version=options.resource_version
@@ -533,7 +535,7 @@ class Registry:
             case deletion.Remove():
                 return await self._remove(place, entry, old, dry_run=options.dry_run)
             case deletion.Mark(document):
-                plain = WriteOptions(dry_run=options.dry_run)
+                plain = WriteOptions(dry_run=options.dry_run, user=options.user)
                 return await self._replace(place, entry, document, plain)
             case deletion.Keep():
                 return Written(entry.value)
@@ -551,14 +553,16 @@ class Registry:
             raise storage.translate(error, place.info, place.name) from error
         return Written(gone.value, removed=True)
 
-    async def _remove_unreadable(self, place: Place, entry: Entry, *, dry_run: bool) -> Written:
+    async def _remove_unreadable(
+        self, place: Place, entry: Entry, options: DeleteOptions
+    ) -> Written:
         """Remove an object that nothing can be asked of: neither finalizers nor preconditions."""
-        self._admit(Attributes("delete", place.info, place.namespace, place.name))
+        self._admit(self._attempt("delete", place, options))
         meta: Document = {"name": place.name, "uid": ""}
         if place.info.namespaced:
             meta["namespace"] = place.namespace
         gone = {"apiVersion": place.info.api_version, "kind": place.info.kind, "metadata": meta}
-        if not dry_run:
+        if not options.dry_run:
             with storage.translated(place.info, place.name):
                 await self.store.delete(entry.key, expect=entry.revision)
         return Written(codec.encode(gone), removed=True)
@@ -592,6 +596,15 @@ class Registry:
         shortage = self.occupancy.shortage(place.info, key, new)
         if shortage is not None:
             raise storage.conflict(place.info, place.name, str(shortage))
+
+    def _attempt(
+        self,
+        verb: str,
+        place: Place,
+        options: WriteOptions | DeleteOptions,
+        document: Document | None = None,
+    ) -> Attributes:
+        return Attributes(verb, place.info, place.namespace, place.name, document, options.user)
 
     def _admit(self, attempt: Attributes) -> tuple[Mutation | None, ...]:
         return tuple([plugin.admit(attempt) for plugin in self._admission])

@@ -165,7 +165,7 @@ class Call:
         Raises:
             BadRequest: a parameter has a value that is not known.
         """
-        asked = write_options(self.request.query)
+        asked = write_options(self.request.query, self.request.user)
         if self.is_large:
             asked = replace(asked, large=True)
         media = self.request.headers.get("content-type") or JSON

@@ -1,18 +1,24 @@
 """Questions that a caller asks about itself: who it is, and what it may do.
 
 Kinds that are created and never stored: the answer to the create is the object with its status.
-Everybody who is authenticated may ask.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from grange.api import codec, schema
 from grange.api.http import Request, Response, User
 from grange.api.meta import Document, Resource
 from grange.api.scheme import KindInfo
-from grange.api.status import BadRequest, Cause, Forbidden, Invalid, MethodNotAllowed
-from grange.apiserver import authz
+from grange.api.status import BadRequest, Cause, Invalid, MethodNotAllowed
+from grange.apiserver.authorization.authorizer import (
+    AuthorizationAttributes,
+    Authorizer,
+    Opinion,
+    check,
+    create_attributes,
+    path_attributes,
+)
+from grange.apiserver.authorization.rbac_authorizer import RBACAuthorizer
 from grange.apiserver.request_context import read_request_object, warning_headers
 
 _AUTHENTICATION = "authentication.k8s.io"
@@ -45,47 +51,105 @@ KINDS = (SELFSUBJECTREVIEW, SELFSUBJECTACCESSREVIEW, SELFSUBJECTRULESREVIEW)
 _BY_PATH = {info.path(): info for info in KINDS}
 
 
-def is_review(path: str) -> bool:
-    """Whether reviews are created at the path, which decides on its callers itself."""
-    return path in _BY_PATH
+class Reviews:
+    """Answers them.
 
-
-def serve(request: Request, user: User) -> Response | None:
-    """The answer to a review; None for any other path.
-
-    Raises:
-        MethodNotAllowed: it is not created, but read, changed or deleted.
-        Forbidden: the caller is not authenticated.
-        BadRequest, Invalid, UnsupportedMediaType: the body is no such review.
+    Args:
+        authorizer: decides who may ask, and is what they are about.
+        rbac: lists the rules of users.
     """
-    info = _BY_PATH.get(request.path)
-    if info is None:
-        return None
-    if request.method != "POST":
-        raise MethodNotAllowed(f"{info.plural} can be asked to create, and are not stored")
-    if not authz.is_authenticated(user):
-        raise Forbidden(
-            f'{info.qualified} is forbidden: User "{user.name}" cannot create resource '
-            f'"{info.plural}" in API group "{info.group}" at the cluster scope',
-            kind=info.plural,
-            group=info.group,
-        )
-    document, warnings = read_request_object(request, info.schema)
-    head = {"apiVersion": info.api_version, "kind": info.kind}
-    for field, wanted in head.items():
-        if document.get(field, wanted) != wanted:
-            raise BadRequest(f"{field}: must be {wanted}, not {document[field]!r}")
-    document.pop("status", None)  # typed clients send an empty one
-    causes = schema.check_definition(document, info.schema)
-    if causes:
-        raise _invalid(info, causes)
-    meta = document.get("metadata") or {}
-    spec = document.get("spec") or {}
-    body: Document = {**head, "metadata": {"creationTimestamp": None, **meta}}
-    if spec:
-        body["spec"] = spec
-    body["status"] = _ANSWERS[info.kind](user, spec)
-    return Response(201, codec.encode(body), headers=warning_headers(warnings))
+
+    def __init__(self, authorizer: Authorizer, rbac: RBACAuthorizer) -> None:
+        self._authorizer = authorizer
+        self._rbac = rbac
+        self._answers: dict[str, Callable[[User, Document], Document]] = {
+            SELFSUBJECTREVIEW.kind: _user_info,
+            SELFSUBJECTACCESSREVIEW.kind: self._access,
+            SELFSUBJECTRULESREVIEW.kind: self._rules,
+        }
+
+    def admits(self, request: Request, user: User) -> bool:
+        """Whether reviews are created at the path, by a user who may create them.
+
+        Raises:
+            MethodNotAllowed: it is not created, but read, changed or deleted.
+            Forbidden: the user may not.
+        """
+        return self._admitted(request, user) is not None
+
+    def serve(self, request: Request, user: User) -> Response | None:
+        """The answer to a review; None for any other path.
+
+        Raises:
+            MethodNotAllowed, Forbidden: as for ``admits``.
+            BadRequest, Invalid, UnsupportedMediaType: the body is no such review.
+        """
+        info = self._admitted(request, user)
+        if info is None:
+            return None
+        document, warnings = read_request_object(request, info.schema)
+        head = {"apiVersion": info.api_version, "kind": info.kind}
+        for field, wanted in head.items():
+            if document.get(field, wanted) != wanted:
+                raise BadRequest(f"{field}: must be {wanted}, not {document[field]!r}")
+        document.pop("status", None)  # typed clients send an empty one
+        causes = schema.check_definition(document, info.schema)
+        if causes:
+            raise _invalid(info, causes)
+        meta = document.get("metadata") or {}
+        spec = document.get("spec") or {}
+        body: Document = {**head, "metadata": {"creationTimestamp": None, **meta}}
+        if spec:
+            body["spec"] = spec
+        body["status"] = self._answers[info.kind](user, spec)
+        return Response(201, codec.encode(body), headers=warning_headers(warnings))
+
+    def _admitted(self, request: Request, user: User) -> KindInfo[ReviewResource] | None:
+        info = _BY_PATH.get(request.path)
+        if info is None:
+            return None
+        if request.method != "POST":
+            raise MethodNotAllowed(f"{info.plural} can be asked to create, and are not stored")
+        check(self._authorizer, create_attributes(user, info))
+        return info
+
+    def _access(self, user: User, spec: Document) -> Document:
+        resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+        if (resource is None) == (path is None):
+            text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+            raise _invalid(SELFSUBJECTACCESSREVIEW, [Cause("FieldValueInvalid", text, "spec")])
+        if path is not None:
+            asked = path_attributes(user, path.get("verb") or "", path.get("path") or "")
+        else:
+            asked = _resource_attributes(user, resource or {})
+        decision = self._authorizer.authorize(asked)
+        status: Document = {"allowed": decision.is_allowed}
+        if decision.opinion is Opinion.DENIED:
+            status["denied"] = True
+        if decision.reason:
+            status["reason"] = decision.reason
+        return status
+
+    def _rules(self, user: User, spec: Document) -> Document:
+        namespace = spec.get("namespace")
+        if not namespace:
+            raise BadRequest("spec.namespace: no namespace on request")
+        resources: list[Document] = []
+        paths: list[Document] = []
+        for rule in self._rbac.rules_of(user, namespace):
+            verbs = list(rule.verbs)
+            if rule.resources:
+                found: Document = {
+                    "verbs": verbs,
+                    "apiGroups": list(rule.api_groups),
+                    "resources": list(rule.resources),
+                }
+                if rule.resource_names:
+                    found["resourceNames"] = list(rule.resource_names)
+                resources.append(found)
+            if rule.non_resource_urls:
+                paths.append({"verbs": verbs, "nonResourceURLs": list(rule.non_resource_urls)})
+        return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
 
 
 def _invalid(info: KindInfo[ReviewResource], causes: list[Cause]) -> Invalid:
@@ -93,51 +157,17 @@ def _invalid(info: KindInfo[ReviewResource], causes: list[Cause]) -> Invalid:
     return Invalid(f"{info.kind} is invalid: {listed}", kind=info.kind, causes=causes)
 
 
-def _who(user: User, _spec: Document) -> Document:
+def _user_info(user: User, _spec: Document) -> Document:
     return {"userInfo": {"username": user.name, "groups": list(user.groups)}}
 
 
-def _may(user: User, spec: Document) -> Document:
-    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if (resource is None) == (path is None):
-        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        raise _invalid(SELFSUBJECTACCESSREVIEW, [Cause("FieldValueInvalid", text, "spec")])
-    if path is not None:
-        return {"allowed": authz.allows_path(user, path.get("path") or "")}
-    return {"allowed": _may_resource(user, resource or {})}
-
-
-def _may_resource(user: User, asked: Document) -> bool:
-    plural, group = str(asked.get("resource") or ""), str(asked.get("group") or "")
-    verb = str(asked.get("verb") or "")
-    if verb in VERBS and any((plural, group) == (info.plural, info.group) for info in KINDS):
-        return authz.is_authenticated(user)
-    return authz.allows_resource(user, verb, f"{plural}.{group}" if group else plural)
-
-
-def _rules(user: User, spec: Document) -> Document:
-    if not spec.get("namespace"):
-        raise BadRequest("spec.namespace: no namespace on request")
-    resources: list[Document] = [
-        {"verbs": list(VERBS), "apiGroups": [info.group], "resources": [info.plural]}
-        for info in KINDS
-    ]
-    paths: list[Document] = []
-    for rule in authz.rules_of(user):
-        for name in rule.resources:
-            plural, _, group = name.partition(".")
-            groups = [authz.ANY] if plural == authz.ANY else [group]
-            resources.append(
-                {"verbs": list(rule.verbs), "apiGroups": groups, "resources": [plural]}
-            )
-        for path in rule.paths:
-            urls = [path] if path == authz.ANY else [path, f"{path}/*"]
-            paths.append({"verbs": list(rule.verbs), "nonResourceURLs": urls})
-    return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
-
-
-_ANSWERS: dict[str, Callable[[User, dict[str, Any]], Document]] = {
-    SELFSUBJECTREVIEW.kind: _who,
-    SELFSUBJECTACCESSREVIEW.kind: _may,
-    SELFSUBJECTRULESREVIEW.kind: _rules,
-}
+def _resource_attributes(user: User, asked: Document) -> AuthorizationAttributes:
+    return AuthorizationAttributes(
+        user,
+        asked.get("verb") or "",
+        asked.get("group") or "",
+        asked.get("resource") or "",
+        asked.get("subresource") or "",
+        asked.get("namespace") or "",
+        asked.get("name") or "",
+    )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from grange.api.http import SERVER, User
 from grange.api.meta import Document
 from grange.api.status import BadRequest, Cause, Invalid
 from grange.api.validation.causes import Faults
@@ -35,12 +36,14 @@ class WriteOptions:
             is ``Warn``; kubectl asks for ``Strict``.
         duplicates: the paths of fields that the body has more than once; the last one counts.
         large: whether the work may be more than the event loop should be held for.
+        user: who writes.
     """
 
     dry_run: bool = False
     field_validation: str = WARN
     duplicates: tuple[str, ...] = ()
     large: bool = False
+    user: User = SERVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class DeleteOptions:
         grace_period_s: seconds for the agent to end it; None leaves it to the object.
         propagation: Background, Foreground or Orphan; empty for the kind's default.
         ignore_unreadable: remove an object that cannot be read from the store.
+        user: who deletes.
     """
 
     dry_run: bool = False
@@ -62,20 +66,22 @@ class DeleteOptions:
     grace_period_s: int | None = None
     propagation: str = ""
     ignore_unreadable: bool = False
+    user: User = SERVER
 
 
-_PLAIN = WriteOptions()
-
-
-def write_options(query: Mapping[str, str]) -> WriteOptions:
+def write_options(query: Mapping[str, str], user: User = SERVER) -> WriteOptions:
     """The options of a create, update or patch.
+
+    Args:
+        query: of the request.
+        user: who sends it.
 
     Raises:
         BadRequest: a parameter has a value that is not known.
     """
     if not query:
-        return _PLAIN
-    return WriteOptions(_dry_run(query.get("dryRun") or ""), field_validation(query))
+        return WriteOptions(user=user)
+    return WriteOptions(_dry_run(query.get("dryRun") or ""), field_validation(query), user=user)
 
 
 def field_validation(query: Mapping[str, str]) -> str:
@@ -96,12 +102,13 @@ def _dry_run(value: str) -> bool:
     return value == "All"
 
 
-def delete_options(query: Mapping[str, str], given: Document) -> DeleteOptions:
+def delete_options(query: Mapping[str, str], given: Document, user: User = SERVER) -> DeleteOptions:
     """The options of a delete: those of the body, then those of the query for what it leaves out.
 
     Args:
         query: of the request.
         given: the document in its body; empty for none.
+        user: who sends it.
 
     Raises:
         BadRequest: the body is no DeleteOptions, or a value is of the wrong type.
@@ -142,6 +149,7 @@ def delete_options(query: Mapping[str, str], given: Document) -> DeleteOptions:
         propagation=propagation,
         ignore_unreadable=_typed(given, _IGNORE_UNREADABLE, bool)
         or query.get(_IGNORE_UNREADABLE) == "true",
+        user=user,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from grange.api.http import SERVER, User
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 
@@ -20,6 +21,7 @@ class Attributes(msgspec.Struct, frozen=True):
         namespace: where; empty for cluster-scoped kinds.
         name: which; may be empty on a create that generates it.
         document: what would be written; for bind the Binding; None for a delete.
+        user: who writes.
     """
 
     verb: str
@@ -27,6 +29,7 @@ class Attributes(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     document: Document | None = None
+    user: User = SERVER
 
 
 class Mutation(Protocol):

@@ -50,4 +50,4 @@ async def delete_collection(call: Call) -> Response:
 
 def _options(call: Call) -> DeleteOptions:
     given = call.request_object(_DELETE_OPTIONS) if call.request.body.strip() else {}
-    return delete_options(call.request.query, given)
+    return delete_options(call.request.query, given, call.request.user)
