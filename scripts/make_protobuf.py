@@ -50,7 +50,10 @@ SCALARS = {3: "int", 5: "int", 8: "bool", 9: "string", 12: "bytes"}
 MESSAGE, REPEATED = 11, 3
 NULLABLE = 65001  # an option of fields: false for those that are no pointers in Go
 RENAMED = {"uID": "uid"}
-LEFT_OUT = {"k8s.io.api.authentication.v1.ExtraValue"}  # lists that are messages; in statuses only
+LEFT_OUT = {  # lists that are messages; nothing decides by them
+    "k8s.io.api.authentication.v1.ExtraValue",
+    "k8s.io.api.authorization.v1.ExtraValue",
+}
 # Since the release whose binary is read; numbers from the struct tags of that of 1.36.
 NEWER = {
     f"{CORE}PodSpec": {43: ("schedulingGroup", "PodSchedulingGroup?")},

@@ -45,8 +45,11 @@ ROOTS = (
     f"{CORE}.PodTemplateSpec",
     "io.k8s.api.authentication.v1.SelfSubjectReview",
     "io.k8s.api.authentication.v1.TokenRequest",
+    "io.k8s.api.authentication.v1.TokenReview",
+    "io.k8s.api.authorization.v1.LocalSubjectAccessReview",
     "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
     "io.k8s.api.authorization.v1.SelfSubjectRulesReview",
+    "io.k8s.api.authorization.v1.SubjectAccessReview",
     "io.k8s.api.batch.v1.CronJob",
     "io.k8s.api.batch.v1.CronJobList",
     "io.k8s.api.batch.v1.Job",
@@ -58,6 +61,11 @@ ROOTS = (
     "io.k8s.api.policy.v1.Eviction",
     "io.k8s.api.policy.v1.PodDisruptionBudget",
     "io.k8s.api.policy.v1.PodDisruptionBudgetList",
+    *(
+        f"io.k8s.api.rbac.v1.{kind}{suffix}"
+        for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+        for suffix in ("", "List")
+    ),
     "io.k8s.api.scheduling.v1.PriorityClass",
     "io.k8s.api.scheduling.v1.PriorityClassList",
     f"{META}.APIGroup",
