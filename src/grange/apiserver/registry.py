@@ -25,6 +25,7 @@ from grange.apiserver import deletion, metadata, storage
 from grange.apiserver.admission import AdmissionPlugin, Attributes, Mutation
 from grange.apiserver.conformance import conform, conforms_without_spec, refuse
 from grange.apiserver.node_capacity import Occupancy
+from grange.apiserver.object_parts import Part, main_part
 from grange.apiserver.pod_spec_cache import PodSpecCache, SentPod
 from grange.apiserver.service_allocation import DEFAULT_NETWORK, ServiceAllocator
 from grange.apiserver.storage import Work
@@ -45,9 +46,6 @@ _LARGE_VALUES = 512
 _SMALL_BYTES = 1_024
 _REVISIONS_MAX = 5
 _ADMISSION_CHANGED = "what it refers to changed while it was checked; please try again"
-
-Part = Callable[[AnyKind, Document, Document], Document]
-"""Which part of an object a write may touch: kind, old and new document to what is stored."""
 
 
 def is_large(body: bytes) -> bool:
@@ -136,24 +134,6 @@ class _Checked(NamedTuple):
 
 
 _NOT_YET = Written(b"")
-
-
-def main_part(info: AnyKind, old: Document, new: Document) -> Document:
-    """Everything but the status, where the status is a subresource."""
-    if not info.has_status:
-        return new
-    kept = {field: value for field, value in new.items() if field != "status"}
-    if "status" in old:
-        kept["status"] = old["status"]
-    return kept
-
-
-def status_part(info: AnyKind, old: Document, new: Document) -> Document:
-    """The old object with the new status."""
-    kept = {field: value for field, value in old.items() if field != "status"}
-    if new.get("status") is not None:
-        kept["status"] = new["status"]
-    return kept
 
 
 class Registry:

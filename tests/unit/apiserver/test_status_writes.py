@@ -12,7 +12,8 @@ from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.patch import merge_patch, strategic
 from grange.api.status import ApiError
-from grange.apiserver.registry import Place, status_part
+from grange.apiserver.object_parts import status_part
+from grange.apiserver.registry import Place
 from grange.apiserver.write_options import WriteOptions
 from grange.base.clock import Clock
 from grange.base.log import Logger

@@ -9,8 +9,8 @@ from grange.api.meta import Document
 from grange.api.patch import json_patch, merge_patch, strategic
 from grange.api.scheme import AnyKind
 from grange.api.status import BadRequest, UnsupportedMediaType
+from grange.apiserver.object_parts import Part, main_part, status_part
 from grange.apiserver.pod_spec_cache import SentPod
-from grange.apiserver.registry import Part, main_part, status_part
 from grange.apiserver.request_context import Call
 from grange.apiserver.write_options import WriteOptions
 

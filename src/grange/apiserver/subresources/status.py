@@ -2,7 +2,7 @@
 
 from grange.api.http import Response
 from grange.apiserver.handlers import reads, writes
-from grange.apiserver.registry import status_part
+from grange.apiserver.object_parts import status_part
 from grange.apiserver.request_context import Call
 from grange.apiserver.subresources.subresource import Subresource
 
