@@ -160,7 +160,7 @@ def pod_fields() -> Iterator[str]:
             if field.support is support and alone:
                 covered = f" (warned about with {field.covered_by})" if field.covered_by else ""
                 holder, _, name = f"spec.{field.path}".rpartition(".")
-                rows.setdefault((holder, f"{field.note}{covered}"), []).append(f"`{name}`")
+                rows.setdefault((holder, f"{field.warning}{covered}"), []).append(f"`{name}`")
         for (holder, note), names in rows.items():
             yield f"| `{holder}` | {', '.join(names)} | {note} |"
     yield ""

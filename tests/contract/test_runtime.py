@@ -46,6 +46,7 @@ SCRIPTS = {
     "talker": Script(duration_s=0.3, output=tuple((0.0, line) for line in LINES)),
     "says yes": Script(),
     "reporter": Script(output=((0.0, "up"),), files=(("progress", b"42 half"),)),
+    "leaver": Script(duration_s=0.05, files=(("/dev/termination-log", b"all of it"),)),
     "listener": Script(output=((0.0, "up"),), listens=(("127.0.0.1", 8080),)),
 }
 COMMANDS: dict[str, CommandResult | Callable[[Program], CommandResult]] = {
@@ -66,6 +67,7 @@ SHELL = {
     "polite": "trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done",
     "talker": "\n".join(f"echo '{line}'" for line in LINES) + "\nsleep 0.3",
     "reporter": "printf '42 half' > $TMPDIR/progress; echo up; sleep 600",
+    "leaver": "printf 'all of it' > $GRANGE_ROOT/dev/termination-log",
     "yes": "echo yes",
     "no": "echo no; exit 4",
     "slow": "sleep 600",
@@ -85,7 +87,7 @@ class Harness:
     async def start(self, name: str, container: str = "main", attempt: int = 0, **env: str) -> Run:
         target = ContainerID(POD.uid, container, attempt)
         program = self.program(name)
-        program = replace(program, env={**program.env, **env})
+        program = replace(program, env={**program.env, **env}, message_path="/dev/termination-log")
         return await self.runtime.start(target, program, (Mount(PYTHON.name, sys.prefix),))
 
     async def end_of(self, target: ContainerID) -> Run:
@@ -423,3 +425,15 @@ async def test_the_next_runtime_takes_over_what_runs(harness: Harness) -> None:
         assert greeting.output == "hello\n"
         await after.runtime.signal(running.id, signal.SIGTERM)
         assert (await after.end_of(running.id)).exit_code == 143
+
+
+async def test_message_that_a_program_left_is_read(harness: Harness) -> None:
+    sandbox = await harness.runtime.prepare(POD)
+    run = await harness.start("leaver", GRANGE_ROOT=sandbox.root("main"))
+    run = await harness.end_of(run.id)
+    assert run.exit_code == 0
+    path = "/dev/termination-log"
+    assert await harness.runtime.read_message(run.id, path, 4096) == b"all of it"
+    assert await harness.runtime.read_message(run.id, path, 2) == b"it"
+    assert await harness.runtime.read_message(run.id, "/none", 2) is None
+    assert await harness.runtime.read_message(ContainerID("nobody", "main", 0), path, 2) is None

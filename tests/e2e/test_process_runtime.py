@@ -24,7 +24,7 @@ from grange.agent.container_runtime import (
     VolumeFile,
     VolumePlan,
 )
-from grange.agent.runtimes.process import orphans, shim, shim_connection
+from grange.agent.runtimes.process import programs, shim, shim_connection
 from grange.agent.runtimes.process.files import Layout
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import Clock
@@ -50,7 +50,7 @@ def attempt(number: int = 0, container: str = "main") -> ContainerID:
 
 def marked(data_dir: Path, container: str = "") -> list[int]:
     """Processes that were started for containers below this directory; zombies do not count."""
-    wanted = f"{orphans.MARK}={data_dir}/pods/".encode()
+    wanted = f"{programs.MARK}={data_dir}/pods/".encode()
     part = f"/containers/{container}/".encode() if container else b""
     found = []
     for name in os.listdir("/proc"):
@@ -549,6 +549,9 @@ async def test_an_unwritable_directory_is_refused_by_name(
             pass
 
 
+PROGRAM = Program(("true",), {})
+
+
 @pytest.mark.parametrize("change", [{"boot": "another boot"}, {"pid_start": 1}])
 async def test_a_reused_process_id_is_left_alone(
     tmp_path: Path, clock: Clock, log: Logger, offload: Threads, change: dict[str, object]
@@ -558,7 +561,7 @@ async def test_a_reused_process_id_is_left_alone(
     try:
         layout = Layout(tmp_path)
         layout.make_pod(POD, "127.1.0.5")
-        layout.make_attempt(attempt(), (), {})
+        layout.make_attempt(attempt(), PROGRAM, (), {})
         state: dict[str, object] = {
             "id": str(attempt()),
             "boot": shim.boot_id(),

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from grange.api.pod_fields import AGENT_USER_LABEL, ISOLATION_LABEL, LIMITS_LABEL, Feature
 from grange.base.backoff import Exponential
 
 
@@ -75,6 +76,7 @@ class NodeConfig:
         timing: waits and intervals.
         runtime: name of what runs the containers, in ``containerID`` and in the Node's status.
         isolation: what separates its pods from each other and from the machine, for the Node.
+        limits: what holds containers to their limits, for the Node.
         user, group: of the agent, and of its pods' programs unless they ask for others.
     """
 
@@ -88,5 +90,21 @@ class NodeConfig:
     timing: Timing = field(default_factory=Timing)
     runtime: str = "process"
     isolation: str = "none"
+    limits: str = "none"
     user: int = field(default_factory=os.geteuid)
     group: int = field(default_factory=os.getegid)
+
+    @property
+    def feature_labels(self) -> dict[str, str]:
+        """The labels of the Node that fields of pods depend on."""
+        return {
+            ISOLATION_LABEL: self.isolation,
+            LIMITS_LABEL: self.limits,
+            AGENT_USER_LABEL: "root" if self.user == 0 else "other",
+        }
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What the node has that fields of pods depend on."""
+        labels = self.feature_labels
+        return frozenset(item for item in Feature if labels[item.value[0]] == item.value[1])

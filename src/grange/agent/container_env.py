@@ -49,6 +49,14 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replaced, text)
 
 
+def undefined(text: str, variables: Mapping[str, str]) -> str:
+    """The first variable that the text refers to and that is not defined; empty for none."""
+    for match in _REFERENCE.finditer(text):
+        if match.group(1) != "$" and match.group(2) not in variables:
+            return match.group(2)
+    return ""
+
+
 def command_of(container: Container, variables: Mapping[str, str]) -> tuple[str, ...]:
     """Program and arguments, expanded.
 

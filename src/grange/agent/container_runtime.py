@@ -88,6 +88,7 @@ class PodSetup:
         shared: programs of other users than the runtime's own have to reach its directories.
         address: that the pod needs; without effect where it is not in the runtime's range.
         hostname: that its programs see where they are isolated; empty for its name.
+        fs_group: group that the pod's own volumes belong to; None for the runtime's.
     """
 
     uid: str
@@ -98,6 +99,7 @@ class PodSetup:
     shared: bool = False
     address: str = ""
     hostname: str = ""
+    fs_group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +130,39 @@ class Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A volume in a container; ``path`` is as the manifest gives it."""
+    """A volume in a container; ``path`` is as the manifest gives it.
+
+    Attributes:
+        volume: its name.
+        path: where it appears.
+        sub_path: the part of the volume that does; empty for all of it.
+        read_only: whether the program may not write to it.
+        expression: its variables are to be replaced to give the ``sub_path``; empty for none.
+    """
 
     volume: str
     path: str
     sub_path: str = ""
     read_only: bool = False
+    expression: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """The rights of a program, where they are not those of the runtime itself.
+
+    Attributes:
+        groups: further groups of its user.
+        capabilities: bit mask of the capabilities that it may have; None for the runtime's own.
+        no_new_privileges: neither it nor what it executes gains rights, e.g. by a set-user-ID file.
+        read_only_root: only volumes and temporary files are writable; without effect where programs
+            are not isolated by namespaces.
+    """
+
+    groups: tuple[int, ...] = ()
+    capabilities: int | None = None
+    no_new_privileges: bool = False
+    read_only_root: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +177,9 @@ class Program:
             secret. Empty where nothing was expanded.
         search: ``PATH`` as messages may have it; empty for the one of the environment.
         user: user and group to run as; None for the runtime's own.
+        confinement: its rights beyond that.
+        message_path: where it may leave a message about its end, as the manifest has it; empty for
+            nowhere.
     """
 
     command: tuple[str, ...]
@@ -156,6 +188,8 @@ class Program:
     written: str = ""
     search: str = ""
     user: tuple[int, int] | None = None
+    confinement: Confinement = Confinement()
+    message_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +353,18 @@ class PodRuntime(Protocol):
 
         Returns:
             The content; None where there is no such file or pod.
+        """
+
+    async def read_message(self, target: ContainerID, path: str, limit: int) -> bytes | None:
+        """The last bytes of what the newest attempt of a container left at its ``message_path``.
+
+        Args:
+            target: the attempt.
+            path: as its program was given it.
+            limit: bytes to read at most.
+
+        Returns:
+            The content; None where there is no such regular file.
         """
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:

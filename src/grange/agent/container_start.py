@@ -4,7 +4,15 @@ import pwd
 from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import IPv4Address
 
-from grange.agent import container_env, lifecycle, pod_progress, service_account, users, volumes
+from grange.agent import (
+    container_env,
+    lifecycle,
+    pod_progress,
+    security_context,
+    service_account,
+    users,
+    volumes,
+)
 from grange.agent.config import NodeConfig
 from grange.agent.container_env import EnvContext
 from grange.agent.container_runtime import (
@@ -83,6 +91,7 @@ class ContainerStarter:
                     shared=config.user == 0 and users.asks_for_users(pod),
                     address=_wanted_address(pod),
                     hostname=pod.spec.hostname,
+                    fs_group=security_context.fs_group_of(pod) if config.user == 0 else None,
                 )
             )
             root = sandbox.root(container.name)
@@ -92,6 +101,7 @@ class ContainerStarter:
             own |= volumes.variables(sandbox.volumes, mounts)
             own |= service_account.variables(container.spec, sandbox.volumes)
             env = container_env.build(pod, container.spec, found, self._facts(sandbox.address, own))
+            mounts = volumes.expanded(mounts, env, container.name)
             command = container_env.command_of(container.spec, env)
             program = Program(
                 command,
@@ -100,6 +110,10 @@ class ContainerStarter:
                 written=container_env.written_program(container.spec, command),
                 search=container_env.written_path(container.spec, env, config.environment),
                 user=user,
+                confinement=security_context.confinement_of(
+                    pod, container.spec, RunAsUser(config.user, config.group)
+                ),
+                message_path=container.spec.termination_message_path,
             )
             run = await self._runtime.start(lifecycle.next_id(meta.uid, container), program, mounts)
         except RuntimeFailedError as error:

@@ -36,10 +36,6 @@ _CONDITIONS = (
 )
 
 
-ISOLATION_LABEL = "grange.dev/isolation"
-"""Label of a Node: what separates its pods from each other and from the machine."""
-
-
 def metadata(config: NodeConfig) -> Document:
     """Name and labels of the Node."""
     machine = os.uname()
@@ -50,7 +46,7 @@ def metadata(config: NodeConfig) -> Document:
             "kubernetes.io/hostname": config.name,
             "kubernetes.io/os": "linux",
             "kubernetes.io/arch": arch,
-            ISOLATION_LABEL: config.isolation,
+            **config.feature_labels,
             **config.labels,
         },
     }

@@ -17,6 +17,7 @@ from grange.agent.config import Timing
 from grange.agent.container_runtime import ContainerID, Run
 from grange.agent.probes import Record
 from grange.agent.transitions import ContainerEvent, ContainerPhase
+from grange.api import stop_signals
 from grange.api.kinds.pod import Container, Pod
 from grange.api.restart_policies import restarts
 from grange.base import statemachine
@@ -93,6 +94,12 @@ class ManagedContainer:
     def name(self) -> str:
         """The container's name."""
         return self.spec.name
+
+    @property
+    def stop_signal(self) -> int:
+        """What asks its program to end: SIGTERM, or the ``lifecycle.stopSignal`` that it names."""
+        named = self.spec.lifecycle.stop_signal if self.spec.lifecycle is not None else ""
+        return stop_signals.number_of(named)
 
     @property
     def succeeded(self) -> bool:

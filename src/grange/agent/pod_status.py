@@ -10,28 +10,34 @@ from grange.agent import transitions
 from grange.agent.container_runtime import ContainerID, Run
 from grange.agent.lifecycle import ManagedContainer, PodTermination, Role
 from grange.agent.transitions import ContainerPhase, PodPhase, PodPhaseEvent
-from grange.api import conditions, quantity, timestamps
+from grange.api import conditions, quantity, timestamps, unsupported
 from grange.api.kinds.pod import Container, Pod
 from grange.api.meta import Condition, Document
 from grange.base import statemachine
 
-OWN_CONDITIONS = frozenset({"PodScheduled", "Initialized", "ContainersReady", "Ready"})
+OWN_CONDITIONS = frozenset(
+    {"PodScheduled", "Initialized", "ContainersReady", "Ready", unsupported.CONDITION}
+)
 """The conditions of a pod that its agent writes."""
 
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
 @dataclass(frozen=True, slots=True)
-class PodAddresses:
+class PodPlace:
     """Where the pod runs.
 
     Attributes:
         host_ip: the machine's address.
         pod_ip: the pod's; empty while it has none.
+        runtime: name of what runs the containers.
+        fields_here: the fields of the pod that have no effect on this node, as a message.
     """
 
     host_ip: str
     pod_ip: str = ""
+    runtime: str = "process"
+    fields_here: str = ""
 
 
 def container_id(target: ContainerID, runtime: str) -> str:
@@ -77,12 +83,11 @@ def _phase_event(
 def build(
     pod: Pod,
     containers: Sequence[ManagedContainer],
-    place: PodAddresses,
+    place: PodPlace,
     troubles: Mapping[str, str],
     *,
     termination: PodTermination,
     now: datetime,
-    runtime: str = "process",
 ) -> Document:
     """The whole status that this agent is responsible for.
 
@@ -95,7 +100,6 @@ def build(
         troubles: container name to the message of its failing probe.
         termination: why the pod is coming to its end, if it is.
         now: wall time.
-        runtime: name of what runs the containers.
     """
     stamp = timestamps.rfc3339(now)
     phase = phase_of(pod.status.phase, containers, termination)
@@ -104,16 +108,16 @@ def build(
         "hostIP": place.host_ip,
         "startTime": pod.status.start_time or stamp,
         "qosClass": qos_class(pod),
-        "conditions": _conditions(pod, containers, troubles, phase, stamp),
+        "conditions": _conditions(pod, containers, troubles, phase, stamp, place.fields_here),
         "containerStatuses": [
-            _container_status(container, pod, runtime)
+            _container_status(container, pod, place.runtime)
             for container in containers
             if container.role is Role.MAIN
         ],
     }
     if pod.spec.init_containers:
         status["initContainerStatuses"] = [
-            _container_status(container, pod, runtime)
+            _container_status(container, pod, place.runtime)
             for container in containers
             if container.role is not Role.MAIN
         ]
@@ -146,6 +150,7 @@ def _conditions(
     troubles: Mapping[str, str],
     phase: PodPhase,
     stamp: str,
+    fields_here: str,
 ) -> list[Document]:
     serving = [container for container in containers if container.role is not Role.INIT]
     inits = [container for container in containers if container.role is Role.INIT]
@@ -159,6 +164,11 @@ def _conditions(
         if _has_restarted(conditions.find(result, wanted.type), serving, stamp):
             result = tuple(item for item in result if item.type != wanted.type)
         result = conditions.set_condition(result, wanted, stamp)
+    known = conditions.find(result, unsupported.CONDITION)
+    message = unsupported.message_on_node(known.message if known else "", fields_here)
+    if message:
+        unheeded = Condition(unsupported.CONDITION, "True", unsupported.REASON, message)
+        result = conditions.set_condition(result, unheeded, stamp)
     return [msgspec.to_builtins(item) for item in result if item.type in OWN_CONDITIONS]
 
 
@@ -243,6 +253,9 @@ def _container_status(container: ManagedContainer, pod: Pod, runtime: str) -> Do
         "restartCount": latest.id.attempt if latest is not None else container.attempt,
         "lastState": {},
     }
+    lifecycle = container.spec.lifecycle
+    if lifecycle is not None and lifecycle.stop_signal:
+        status["stopSignal"] = lifecycle.stop_signal
     if latest is not None:
         status["containerID"] = container_id(latest.id, runtime)
     if container.phase in transitions.ALIVE and latest is not None:
@@ -305,6 +318,13 @@ def runs_of(pod: Pod) -> dict[str, list[Run]]:
                 )
             ]
     return found
+
+
+def messages_of(pod: Pod) -> dict[str, str]:
+    """By ``containerID``, the messages of runs in the status; only an earlier agent knew these runs."""
+    items = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    ended = (state.terminated for item in items for state in (item.state, item.last_state))
+    return {run.container_id: run.message for run in ended if run is not None and run.message}
 
 
 def _instant(text: str | None) -> datetime:

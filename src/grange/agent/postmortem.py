@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from grange.agent.container_runtime import (
     ERROR,
+    START_ERROR,
     ListeningSocket,
     LogQuery,
     PodRecord,
@@ -17,6 +18,7 @@ from grange.api.kinds.pod import Container
 
 _LINES = 80  # as Kubernetes has it for FallbackToLogsOnError
 _MESSAGE_BYTES = 2048
+_FILE_BYTES = 4096  # as Kubernetes has it for the file at terminationMessagePath
 _READ_BYTES = 64 * 1024
 _TAKEN = re.compile(r"address (?:is )?already in use|EADDRINUSE|connection in use", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,5}")
@@ -29,19 +31,23 @@ def wants_output(container: Container) -> bool:
     return container.termination_message_policy == _FALLBACK
 
 
-async def explain(runtime: PodRuntime, run: Run, container: Container) -> tuple[Run, str]:
-    """The run with a message, where its output gives one, and the explanation of a port in use.
+async def explain(
+    runtime: PodRuntime, run: Run, container: Container, *, unasked: bool = True
+) -> tuple[Run, str]:
+    """The run with a message, where it or its output gives one, and the explanation of a port in use.
 
     Args:
         runtime: that ran it.
         run: that has ended.
         container: what was run.
+        unasked: whether it ended without being asked to.
 
     Returns:
         The run, and the sentence about a port that is taken; empty for none.
     """
-    if run.exit_code == 0 or run.reason != ERROR:
-        return run, ""
+    left = await _message(runtime, run, container)
+    if run.exit_code == 0 or run.reason != ERROR or not (unasked or wants_output(container)):
+        return replace(run, message="\n".join(filter(None, (run.message, left)))), ""
     output = await _last_output(runtime, run)
     taken = ""
     if _TAKEN.search(output):
@@ -50,9 +56,20 @@ async def explain(runtime: PodRuntime, run: Run, container: Container) -> tuple[
         except (OSError, ValueError, RuntimeFailedError):
             listeners = []
         taken = port_taken(run, container, output, listeners, runtime.pods())
-    words = output[-_MESSAGE_BYTES:] if wants_output(container) else ""
+    words = left or (output[-_MESSAGE_BYTES:] if wants_output(container) else "")
     message = "\n".join(filter(None, (run.message, taken, words)))
     return replace(run, message=message), taken
+
+
+async def _message(runtime: PodRuntime, run: Run, container: Container) -> str:
+    path = container.termination_message_path
+    if not path or run.reason == START_ERROR:
+        return ""
+    try:
+        content = await runtime.read_message(run.id, path, _FILE_BYTES)
+    except (OSError, RuntimeFailedError):
+        return ""
+    return (content or b"").decode(errors="replace")
 
 
 async def _last_output(runtime: PodRuntime, run: Run) -> str:

@@ -8,6 +8,7 @@ is in ``GRANGE_VOLUME_<NAME>``. See docs/reference/agent.md.
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from grange.agent import container_env, service_account
@@ -183,9 +184,37 @@ def mounts(pod: Pod, container: Container) -> tuple[Mount, ...]:
                 raise NotCreatableError(f'{where}: path "{path}" must not lead out of its root')
         if not item.mount_path.strip("/"):
             raise NotCreatableError(f'{where}: mountPath "{item.mount_path}" names no place')
-        result.append(Mount(item.name, item.mount_path, item.sub_path, item.read_only))
+        result.append(
+            Mount(item.name, item.mount_path, item.sub_path, item.read_only, item.sub_path_expr)
+        )
     result = _without_hidden_token(result)
     _refuse_nested(container, result)
+    return tuple(result)
+
+
+def expanded(found: Iterable[Mount], env: Mapping[str, str], container: str) -> tuple[Mount, ...]:
+    """The mounts with ``subPathExpr`` replaced by what it stands for.
+
+    Args:
+        found: from ``mounts``.
+        env: of the container.
+        container: its name, for messages.
+
+    Raises:
+        NotCreatableError: an expression names a variable that is not set, or leads out of its volume.
+    """
+    result = []
+    for item in found:
+        if not item.expression:
+            result.append(item)
+            continue
+        where = f'container "{container}": subPathExpr of volume "{item.volume}"'
+        if missing := container_env.undefined(item.expression, env):
+            raise NotCreatableError(f"{where}: there is no variable {missing}; set it in env")
+        path = container_env.expand(item.expression, env)
+        if path.startswith("/") or ".." in PurePosixPath(path).parts:
+            raise NotCreatableError(f'{where}: path "{path}" must not lead out of its volume')
+        result.append(replace(item, sub_path=path))
     return tuple(result)
 
 

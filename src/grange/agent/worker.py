@@ -15,6 +15,7 @@ from typing import NamedTuple
 from grange.agent import lifecycle, pod_progress, pod_status, postmortem, probing, transitions
 from grange.agent.config import NodeConfig
 from grange.agent.container_runtime import (
+    COMPLETED,
     ERROR,
     EXIT_KILLED,
     STATUS_UNKNOWN,
@@ -38,13 +39,13 @@ from grange.agent.lifecycle import (
     Start,
 )
 from grange.agent.metrics import AgentMetrics
-from grange.agent.pod_status import PodAddresses
+from grange.agent.pod_status import PodPlace
 from grange.agent.probe_answer import ProbeTarget
 from grange.agent.prober import Prober
 from grange.agent.probing import Probing
 from grange.agent.status_writer import PodStatusWriter, WriteOutcome
 from grange.agent.transitions import ContainerPhase
-from grange.api import pod_requests, timestamps
+from grange.api import pod_requests, timestamps, unsupported
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.meta import Document
@@ -56,6 +57,7 @@ from grange.client.client import Client
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
 _FOREIGN_MESSAGE = "the runtime knows nothing of this container; how it ended is not known"
+_OWN_WORDS = (COMPLETED, ERROR)  # their messages are the program's
 _ROUNDS = 20  # more decisions in a row without a wait are a bug
 
 
@@ -132,6 +134,7 @@ class PodWorker:
         self._wall_origin = tools.clock.now()
         self._origin = tools.clock.monotonic()
         self._left_s = self._left_of_grace()
+        self._fields_here = unsupported.on_node(pod.spec, tools.config.features)
         self._grace_s: float | None = None  # of the whole pod, while it comes to its end
 
     # --- from outside --------------------------------------------------------------------------
@@ -211,7 +214,7 @@ class PodWorker:
         if record is not None:
             self._use(record.sandbox)
             runs: dict[str, list[Run]] = {}
-            recorded = _messages(self.pod)
+            recorded = pod_status.messages_of(self.pod)
             for run in record.runs:
                 message = run.message or recorded.get(
                     pod_status.container_id(run.id, self._tools.config.runtime), ""
@@ -302,11 +305,12 @@ class PodWorker:
                 continue
             run = known.get(container.latest.id) or self._lost(container.latest)
             if not run.running:
-                cause = ""
-                if container.phase is ContainerPhase.RUNNING or postmortem.wants_output(
-                    container.spec
-                ):
-                    run, cause = await postmortem.explain(self._tools.runtime, run, container.spec)
+                run, cause = await postmortem.explain(
+                    self._tools.runtime,
+                    run,
+                    container.spec,
+                    unasked=container.phase is ContainerPhase.RUNNING,
+                )
                 self._on_ended(container, run, now, tasks, cause)
                 if cause:
                     message = f"container {container.name}: {cause}"
@@ -327,7 +331,7 @@ class PodWorker:
             exit_code=run.exit_code,
             reason=run.reason,
         )
-        if run.message and run.reason != ERROR:  # an error's message is the program's own words
+        if run.message and run.reason not in _OWN_WORDS:
             kind = (
                 AgentReason.STATUS_UNKNOWN if run.reason == STATUS_UNKNOWN else AgentReason.FAILED
             )
@@ -415,6 +419,7 @@ class PodWorker:
                     if self._pre_stop(container, tasks):
                         return
                 if container.latest is not None:
+                    number = number if number == signal.SIGKILL else container.stop_signal
                     await self._tools.runtime.signal(container.latest.id, number)
 
     def _target(self, container: ManagedContainer) -> ProbeTarget | None:
@@ -443,7 +448,7 @@ class PodWorker:
         container.on_pre_stopped(self._now(), grace_s)
         self._wake.set()
         if container.latest is not None:
-            await self._tools.runtime.signal(container.latest.id, signal.SIGTERM)
+            await self._tools.runtime.signal(container.latest.id, container.stop_signal)
 
     def _post_start(self, container: ManagedContainer, tasks: _Tasks) -> bool:
         """Run the container's postStart hook, if it has one; its probes begin at the end."""
@@ -507,11 +512,15 @@ class PodWorker:
         document = pod_status.build(
             self._reporter.merged(self.pod),
             self._containers,
-            PodAddresses(self._tools.config.host_ip, address),
+            PodPlace(
+                self._tools.config.host_ip,
+                address,
+                runtime=self._tools.config.runtime,
+                fields_here=self._fields_here,
+            ),
             probing.troubles(self._containers),
             termination=self._termination,
             now=self._tools.clock.now(),
-            runtime=self._tools.config.runtime,
         )
         await self._write(document)
 
@@ -567,13 +576,6 @@ class PodWorker:
         # object cannot bring the pod back. With finalizers that may take a while.
         self._released = True
         return self._vanished
-
-
-def _messages(pod: Pod) -> dict[str, str]:
-    """By ``containerID``, the messages of runs in the status; only an earlier agent knew these runs."""
-    items = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    ended = (state.terminated for item in items for state in (item.state, item.last_state))
-    return {run.container_id: run.message for run in ended if run is not None and run.message}
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -22,8 +22,30 @@ class Support(Enum):
     """What becomes of a field that is set."""
 
     HONOURED = "honoured"
+    BY_NODE = "by node"
     WARNED = "warned"
     REFUSED = "refused"
+
+
+ISOLATION_LABEL = "grange.dev/isolation"
+"""Label of a Node: what separates its pods from each other and from the machine."""
+AGENT_USER_LABEL = "grange.dev/agent-user"
+"""Label of a Node: ``root``, or ``other``."""
+LIMITS_LABEL = "grange.dev/limits"
+"""Label of a Node: ``cgroup`` where limits are enforced, or ``none``."""
+
+
+class Feature(Enum):
+    """What a node may have that fields need: the label by which Nodes show it, and its value."""
+
+    NAMESPACES = (ISOLATION_LABEL, "namespaces")
+    ROOT = (AGENT_USER_LABEL, "root")
+    LIMITS = (LIMITS_LABEL, "cgroup")
+
+    @property
+    def selector(self) -> str:
+        """The label and its value as a selector."""
+        return "=".join(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +56,7 @@ class Field:
         path: below ``spec``; ``[]`` follows the name of a list.
         support: what becomes of it.
         note: why, or how it differs from Kubernetes; the text of the warning.
+        needs: what a node must have that honours it; None where that does not matter.
         quiet: whether a value, given with the object that holds it, needs no warning: defaults, and
             values that ask for what happens anyway.
         covered_by: the field that is warned about in its place; empty for none.
@@ -44,6 +67,12 @@ class Field:
     note: str = ""
     quiet: Callable[[Any, Document], bool] | None = None
     covered_by: str = ""
+    needs: Feature | None = None
+
+    @property
+    def warning(self) -> str:
+        """The text of the warning."""
+        return f"needs a node with {self.needs.selector}; {self.note}" if self.needs else self.note
 
 
 def _honoured(*paths: str, note: str = "") -> Iterator[Field]:
@@ -53,6 +82,13 @@ def _honoured(*paths: str, note: str = "") -> Iterator[Field]:
 def _warned(*paths: str, note: str, quiet: Collection[object] = ()) -> Iterator[Field]:
     test = (lambda value, _: value in quiet) if quiet else None
     return (Field(path, Support.WARNED, note, test) for path in paths)
+
+
+def _by_node(
+    *paths: str, needs: Feature, note: str, quiet: Collection[object] = ()
+) -> Iterator[Field]:
+    test = (lambda value, _: value in quiet) if quiet else None
+    return (Field(path, Support.BY_NODE, note, test, needs=needs) for path in paths)
 
 
 def _only_extended(value: Any, _: Document) -> bool:
@@ -155,9 +191,10 @@ _CONTAINER = (
     *_honoured("resources.requests", note="places pods, and refuses those that do not fit"),
     Field(
         "resources.limits",
-        Support.WARNED,
-        "CPU, memory and storage are not limited",
+        Support.BY_NODE,
+        "CPU, memory and processes are limited where the agent has control groups",
         _only_extended,
+        needs=Feature.LIMITS,
     ),
     *_warned("resources.claims", note=_NO_CLAIMS),
     *_warned("resizePolicy", note="pods are not resized in place"),
@@ -174,38 +211,53 @@ _CONTAINER = (
         "lifecycle.preStop.tcpSocket",
         note="fails, as in Kubernetes, which takes it for compatibility only",
     ),
-    *_warned("lifecycle.stopSignal", note="SIGTERM is sent", quiet=("SIGTERM",)),
+    *_honoured("lifecycle.stopSignal"),
     *_below("securityContext", _SECURITY),
-    *_warned("securityContext.capabilities", note=_NO_SANDBOX),
+    *_honoured("securityContext.capabilities.drop"),
+    *_by_node(
+        "securityContext.capabilities.add",
+        needs=Feature.ROOT,
+        note="programs of an agent that is not root have no capabilities",
+    ),
     *_warned(
         "securityContext.privileged",
         note=f"{_PROCESS}they get no further rights",
         quiet=(False,),
     ),
-    *_warned("securityContext.readOnlyRootFilesystem", note="the root is writable", quiet=(False,)),
-    *_warned("securityContext.allowPrivilegeEscalation", note=_NO_SANDBOX, quiet=(True,)),
+    *_by_node(
+        "securityContext.readOnlyRootFilesystem",
+        needs=Feature.NAMESPACES,
+        note="else the root is writable; `/tmp` is the pod's own and stays writable",
+        quiet=(False,),
+    ),
+    *_honoured("securityContext.allowPrivilegeEscalation"),
     *_warned("securityContext.procMount", note=_NO_SANDBOX, quiet=("Default",)),
     *_warned("stdin", "stdinOnce", "tty", note="programs have no standard input", quiet=(False,)),
-    *_warned(
+    *_honoured(
         "terminationMessagePath",
-        note="not read; what the container prints is in its log",
-        quiet=("/dev/termination-log",),
+        note="below the container's root, `$GRANGE_ROOT`; with namespaces at the path itself, too",
     ),
-    *_honoured("terminationMessagePolicy", note="File has no message, as no file is read"),
+    *_honoured("terminationMessagePolicy"),
     *_honoured(
         "volumeMounts[].name",
         "volumeMounts[].mountPath",
         "volumeMounts[].subPath",
-        note="below the container's root, `$GRANGE_ROOT`",
+        "volumeMounts[].subPathExpr",
+        note="below the container's root, `$GRANGE_ROOT`; with namespaces at the path itself",
     ),
-    Field("volumeMounts[].readOnly", Support.WARNED, "files can be written to", _of_token),
+    Field(
+        "volumeMounts[].readOnly",
+        Support.BY_NODE,
+        "else files can be written to",
+        _of_token,
+        needs=Feature.NAMESPACES,
+    ),
     *_warned(
         "volumeMounts[].mountPropagation",
         "volumeMounts[].recursiveReadOnly",
         note=f"{_PROCESS}volumes are linked to, not mounted",
         quiet=("None", "Disabled"),
     ),
-    *_warned("volumeMounts[].subPathExpr", note="the whole volume appears"),
     *_warned("volumeDevices", note=_NO_VOLUME),
 )
 
@@ -245,10 +297,12 @@ _FIELDS = (
         "hostNetwork",
         "hostPID",
         "shareProcessNamespace",
-        note="always true: programs share the machine",
+        note="always true where there are no namespaces; with them, each container has its own "
+        "processes and IPC",
     ),
     *_warned("hostUsers", note=_USER, quiet=(True,)),
-    *_warned("hostname", "hostnameOverride", note="only the variable HOSTNAME has it"),
+    *_by_node("hostname", needs=Feature.NAMESPACES, note="else only the variable HOSTNAME has it"),
+    *_warned("hostnameOverride", note="only the variable HOSTNAME has it"),
     *_warned("subdomain", "setHostnameAsFQDN", note=_NO_DNS, quiet=(False, "")),
     *_warned("dnsPolicy", note=_NO_DNS, quiet=("ClusterFirst", "Default")),
     *_warned("dnsConfig", "hostAliases", note=_NO_DNS),
@@ -276,12 +330,16 @@ _FIELDS = (
         note="gangs are named by the label scheduling.x-k8s.io/pod-group",
     ),
     *_below("securityContext", _SECURITY),
-    *_warned(
+    *_by_node(
         "securityContext.fsGroup",
-        "securityContext.fsGroupChangePolicy",
         "securityContext.supplementalGroups",
+        needs=Feature.ROOT,
+        note="else programs have the groups of the user who runs the agent",
+    ),
+    *_honoured("securityContext.fsGroupChangePolicy", note="volumes are changed at each start"),
+    *_honoured(
         "securityContext.supplementalGroupsPolicy",
-        note=_USER,
+        note="Strict always: there is no image whose groups could be merged",
     ),
     *_warned(
         "securityContext.seLinuxChangePolicy",

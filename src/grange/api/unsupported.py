@@ -1,16 +1,19 @@
 """What a pod spec asks for and does not get, by the table of ``pod_fields``."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from grange.api import codec, timestamps
-from grange.api.meta import Document
-from grange.api.pod_fields import FIELDS, Field, Support
+from grange.api.meta import Document, View
+from grange.api.pod_fields import FIELDS, Feature, Field, Support
 from grange.base.bounded import BoundedDict
 
 CONDITION = "grange.dev/UnsupportedFields"
 """Type of the pod condition that lists them."""
+REASON = "FieldsNotHonoured"
 
+_ON_NODE = "no effect on this node: "
 _PATHS_SHOWN = 4  # of one cause in a warning
 _LISTED = 16  # in the condition
 _REMEMBERED = 256
@@ -23,7 +26,7 @@ def _tree() -> dict[str, _Node]:
     """The entries that warn, by the names on the way to them: all else need not be looked at."""
     root: dict[str, _Node] = {}
     for field in FIELDS.values():
-        if field.support is not Support.WARNED or field.covered_by:
+        if field.support not in (Support.WARNED, Support.BY_NODE) or field.covered_by:
             continue
         node = root
         *way, last = field.path.replace("[]", "").split(".")
@@ -39,16 +42,50 @@ def _tree() -> dict[str, _Node]:
 
 
 _TREE = _tree()
+_READ = {*_TREE, "nodeSelector"}
 
 
 def find(spec: Document, path: str) -> list[tuple[str, Field]]:
     """The fields of a pod spec that have no effect, with their paths.
 
+    Those that have one on some nodes are among them, unless the pod goes to such nodes only.
+
     Args:
         spec: has passed its schema.
         path: of the spec in its document.
     """
-    return [(f"{path}{below}", field) for below, field in _visit(spec, _TREE)]
+    selector = spec.get("nodeSelector") or {}
+    return [
+        (f"{path}{below}", field)
+        for below, field in _visit(spec, _TREE)
+        if field.needs is None or selector.get(field.needs.value[0]) != field.needs.value[1]
+    ]
+
+
+def on_node(spec: View, features: Collection[Feature]) -> str:
+    """The fields that have an effect on some nodes and not on one; empty for none.
+
+    Args:
+        spec: of a pod.
+        features: of the node.
+    """
+    found = [
+        f"spec{below}"
+        for below, field in _visit(codec.decode_any(codec.encode_any(spec)), _TREE)
+        if field.needs is not None and field.needs not in features
+    ]
+    return f"{_ON_NODE}{_listed(found, _LISTED)}" if found else ""
+
+
+def message_on_node(message: str, here: str) -> str:
+    """The condition's message on a node: what has no effect anywhere, and what has none there.
+
+    Args:
+        message: of the condition as it is, with or without what an agent has added.
+        here: from ``on_node``.
+    """
+    anywhere = "" if message.startswith(_ON_NODE) else message.partition(f"; {_ON_NODE}")[0]
+    return "; ".join(filter(None, (anywhere, here)))
 
 
 def _visit(holder: Document, nodes: dict[str, _Node]) -> list[tuple[str, Field]]:
@@ -75,7 +112,7 @@ def warnings(found: list[tuple[str, Field]]) -> tuple[str, ...]:
     """One warning for each cause, with the fields that it concerns."""
     paths: dict[str, list[str]] = {}
     for path, field in found:
-        paths.setdefault(field.note, []).append(path)
+        paths.setdefault(field.warning, []).append(path)
     return tuple(f"{_listed(concerned, _PATHS_SHOWN)}: {note}" for note, concerned in paths.items())
 
 
@@ -133,7 +170,7 @@ class FieldReport(NamedTuple):
         return {
             "type": CONDITION,
             "status": "True",
-            "reason": "FieldsNotHonoured",
+            "reason": REASON,
             "message": self.message,
             "lastTransitionTime": timestamps.rfc3339(now),
         }
@@ -152,13 +189,14 @@ class Reviewer:
 
     def review(self, spec: Document) -> FieldReport:
         """The fields of a pod's spec, which has passed its schema, that have no effect."""
-        body = codec.encode_any({name: spec[name] for name in spec if name in _TREE})
+        body = codec.encode_any({name: spec[name] for name in spec if name in _READ})
         known = self._known.get(body)
         if known is not None:
             return known
         self.looks += 1
         found = find(spec, "spec")
-        message = f"no effect: {_listed([path for path, _ in found], _LISTED)}" if found else ""
+        nowhere = [path for path, field in found if field.needs is None]
+        message = f"no effect: {_listed(nowhere, _LISTED)}" if nowhere else ""
         made = FieldReport((*command_warnings(spec, "spec"), *warnings(found)), message)
         if len(body) <= _REMEMBERED_BYTES:
             self._known[body] = made

@@ -1,5 +1,6 @@
 """Lifecycle hooks: after the start of a container and before its end."""
 
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -192,3 +193,14 @@ async def test_http_hook_is_done_with_any_answer(there: World) -> None:
     hook = {"httpGet": {"path": "/warm", "port": 80}}
     await there.create(document(container(**hooked(postStart=hook))))
     assert await there.until_ready() < 0.1
+
+
+async def test_stop_signal_is_sent_in_place_of_sigterm(there: World) -> None:
+    await there.create(document(container(lifecycle={"stopSignal": "SIGUSR1"})))
+    await there.until_ready()
+    assert (await there.main()).stop_signal == "SIGUSR1"
+    uid = (await there.pod()).metadata.uid
+    sent = there.machine.signals
+    await there.client.delete(POD, "web", "default")
+    await there.until_gone()
+    assert [number for target, number in sent if target.pod_uid == uid] == [signal.SIGUSR1]

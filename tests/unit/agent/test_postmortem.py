@@ -112,3 +112,34 @@ async def test_last_output_is_the_message_where_asked_for(
         ended = (await there.main()).state.terminated
         assert ended is not None
         assert ended.message == message
+
+
+LEFT = "/dev/termination-log"
+
+
+@pytest.mark.parametrize(
+    ("policy", "content", "code", "message"),
+    [
+        ("File", b"disk is full", 3, "disk is full"),
+        ("File", b"all done", 0, "all done"),
+        ("FallbackToLogsOnError", b"disk is full", 3, "disk is full"),
+        ("FallbackToLogsOnError", b"", 3, "last words\n"),
+        ("FallbackToLogsOnError", b"", 0, ""),
+        ("File", b"", 3, ""),
+        ("File", b"x" * 5000, 3, "x" * 4096),
+    ],
+)
+async def test_message_is_what_the_program_left(
+    clock: Clock, rng: Stream, log: Logger, policy: str, content: bytes, code: int, message: str
+) -> None:
+    async with world(clock, rng, log) as there:
+        there.machine.scripts["leaves"] = Script(
+            duration_s=1.0, exit_code=code, output=((0.0, "last words"),), files=((LEFT, content),)
+        )
+        fields = {"terminationMessagePolicy": policy}
+        await there.create(document(container(program="leaves", **fields), restartPolicy="Never"))
+        await there.until_phase("Failed" if code else "Succeeded")
+        found = (await there.main()).state.terminated
+        assert found is not None
+        assert (found.exit_code, found.message) == (code, message)
+        assert "Failed" not in [reason for reason, _ in await there.events()]

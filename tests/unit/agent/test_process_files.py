@@ -8,11 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from grange.agent.container_runtime import ContainerID, Mount, PodSetup, VolumeFile, VolumePlan
+from grange.agent.container_runtime import (
+    ContainerID,
+    Mount,
+    PodSetup,
+    Program,
+    RuntimeFailedError,
+    VolumeFile,
+    VolumePlan,
+)
 from grange.agent.runtimes.process.files import Layout
 
 UID = "8a1c2f0e-0000-4000-8000-000000000001"
 UNPRIVILEGED = 65534
+PROGRAM = Program(("true",), {})
 
 
 @pytest.fixture
@@ -85,7 +94,7 @@ def test_volume_does_not_follow_links(layout: Layout) -> None:
 
 def test_read_only_directories_hold_up_no_restart(layout: Layout) -> None:
     volumes = layout.make_pod(setup(config(a="1")), "").volumes
-    layout.make_attempt(attempt(0), (Mount("config", "/etc/app"),), volumes)
+    layout.make_attempt(attempt(0), PROGRAM, (Mount("config", "/etc/app"),), volumes)
     root = layout.container(UID, "main") / "root"
     (root / "cache" / "deep").mkdir(parents=True)
     (root / "cache" / "deep" / "file").write_text("")
@@ -94,7 +103,7 @@ def test_read_only_directories_hold_up_no_restart(layout: Layout) -> None:
         place.chmod(0o500)
     (layout.pod(UID) / "tmp").chmod(0)
     layout.make_pod(setup(config(a="2")), "")
-    layout.make_attempt(attempt(1), (Mount("config", "/etc/app"),), volumes)
+    layout.make_attempt(attempt(1), PROGRAM, (Mount("config", "/etc/app"),), volumes)
     assert sorted(path.name for path in root.iterdir()) == ["etc"]
     assert (root / "etc" / "app" / "a").read_text() == "2"
 
@@ -102,23 +111,85 @@ def test_read_only_directories_hold_up_no_restart(layout: Layout) -> None:
 @pytest.mark.parametrize("link", [False, True])
 def test_root_that_is_no_directory_holds_up_no_restart(layout: Layout, link: bool) -> None:
     layout.make_pod(setup(), "")
-    layout.make_attempt(attempt(0), (), {})
+    layout.make_attempt(attempt(0), PROGRAM, (), {})
     root = layout.container(UID, "main") / "root"
     root.rmdir()
     if link:
         root.symlink_to("/nowhere")
     else:
         root.write_text("")
-    layout.make_attempt(attempt(1), (), {})
+    layout.make_attempt(attempt(1), PROGRAM, (), {})
     assert root.is_dir()
 
 
 def test_removed_pod_leaves_nothing(layout: Layout) -> None:
     layout.make_pod(setup(config(a="1")), "")
-    layout.make_attempt(attempt(0), (), {})
+    layout.make_attempt(attempt(0), PROGRAM, (), {})
     cache = layout.container(UID, "main") / "root" / "cache"
     cache.mkdir()
     (cache / "file").write_text("")
     cache.chmod(0)
     layout.remove_pod(UID)
     assert layout.pods() == []
+
+
+def message_at(layout: Layout, path: str) -> Path:
+    layout.make_pod(setup(), "127.1.0.2")
+    layout.make_attempt(attempt(0), Program(("true",), {}, message_path=path), (), {})
+    return layout.container(UID, "main") / "root" / path.strip("/")
+
+
+@pytest.mark.parametrize("path", ["/dev/termination-log", "/message"])
+def test_message_is_the_last_of_its_file(layout: Layout, path: str) -> None:
+    place = message_at(layout, path)
+    assert place.read_bytes() == b""
+    place.write_bytes(b"0123456789")
+    assert layout.read_message(attempt(0), path, 4) == b"6789"
+
+
+@pytest.mark.parametrize("part", ["dev", "dev/termination-log"])
+def test_message_is_not_read_through_links(layout: Layout, part: str) -> None:
+    place = message_at(layout, "/dev/termination-log")
+    secret = layout.root / "termination-log"
+    secret.write_text("secret")
+    place.unlink()
+    if part == "dev":
+        place.parent.rmdir()
+        place.parent.symlink_to(layout.root)
+    else:
+        place.symlink_to(secret)
+    assert layout.read_message(attempt(0), "/dev/termination-log", 4) is None
+
+
+def test_message_that_is_no_regular_file_is_none(layout: Layout) -> None:
+    place = message_at(layout, "/dev/termination-log")
+    place.unlink()
+    os.mkfifo(place)
+    assert layout.read_message(attempt(0), "/dev/termination-log", 4) is None
+
+
+def test_sub_path_that_leads_out_of_its_volume_is_refused(layout: Layout) -> None:
+    volumes = layout.make_pod(setup(VolumePlan("data")), "127.1.0.2").volumes
+    Path(volumes["data"], "out").symlink_to(layout.root)
+    mount = Mount("data", "/data", sub_path="out/made")
+    with pytest.raises(RuntimeFailedError, match="cannot make"):
+        layout.make_attempt(attempt(0), PROGRAM, (mount,), volumes)
+    assert not (layout.root / "made").exists()
+
+
+def test_sub_path_may_have_links_inside_its_volume(layout: Layout) -> None:
+    volumes = layout.make_pod(setup(VolumePlan("data")), "127.1.0.2").volumes
+    Path(volumes["data"], "real").mkdir()
+    Path(volumes["data"], "link").symlink_to("real")
+    mount = Mount("data", "/data", sub_path="link/made")
+    layout.make_attempt(attempt(0), PROGRAM, (mount,), volumes)
+    assert Path(volumes["data"], "real", "made").is_dir()
+
+
+def test_volume_of_a_group_is_writable_for_it(layout: Layout) -> None:
+    group = os.getegid()
+    made = PodSetup(UID, "default", "web", "node-1", (config(a="1"),), fs_group=group)
+    volume = Path(layout.make_pod(made, "127.1.0.2").volumes["config"])
+    assert volume.stat().st_mode & 0o2070 == 0o2070
+    assert (volume / "a").stat().st_mode & 0o060 == 0o060
+    assert (volume / "a").stat().st_gid == group

@@ -145,3 +145,25 @@ async def test_stale_view_of_a_status_is_not_written_over(
         assert await writer.write(stale, status_with(READY)) is WriteOutcome.UNCHANGED
         await add_gate(there)
         assert await writer.write(await there.pod(), status_with(READY)) is WriteOutcome.UNCHANGED
+
+
+HERE = "no effect on this node: spec.containers[0].securityContext.readOnlyRootFilesystem"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [({}, HERE), ({"subdomain": "x"}, f"no effect: spec.subdomain; {HERE}")],
+)
+async def test_fields_that_the_node_lacks_are_on_the_pod(
+    clock: Clock, rng: Stream, log: Logger, spec: dict[str, str], message: str
+) -> None:
+    fixed = container(securityContext={"readOnlyRootFilesystem": True})
+    expected = ("True", "FieldsNotHonoured", message)
+    async with world(clock, rng, log) as there:
+        await there.create(document(fixed, **spec))
+        await there.until_ready()
+        assert await there.condition("grange.dev/UnsupportedFields") == expected
+        there.crash_agent()
+        there.start_agent()
+        await clock.sleep(30.0)
+        assert await there.condition("grange.dev/UnsupportedFields") == expected

@@ -8,13 +8,13 @@ from tests.unit.agent.builders import at, container, pod, run
 from grange.agent import admission, lifecycle, pod_status
 from grange.agent.config import Timing
 from grange.agent.lifecycle import ManagedContainer, PodTermination
-from grange.agent.pod_status import PodAddresses
+from grange.agent.pod_status import PodPlace
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
 from grange.api.pod_requests import Resources, allocatable, pod_request
 
 TIMING = Timing()
-PLACE = PodAddresses("127.0.0.1", "127.1.2.3")
+PLACE = PodPlace("127.0.0.1", "127.1.2.3")
 
 
 def build(

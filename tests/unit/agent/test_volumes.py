@@ -141,3 +141,30 @@ def test_siblings_whose_names_begin_alike_do_not_overlap() -> None:
 def test_impossible_mounts_are_refused(given: list[dict[str, Any]], says: str) -> None:
     with pytest.raises(NotCreatableError, match=says):
         mounts(*given)
+
+
+EXPRESSION = container(
+    volumeMounts=[{"name": "v", "mountPath": "/logs", "subPathExpr": "$(POD_NAME)/$$(X)"}]
+)
+
+
+def test_sub_path_expression_is_expanded() -> None:
+    view = pod(EXPRESSION, volumes=[{"name": "v", "emptyDir": {}}])
+    found = volumes.mounts(view, view.spec.containers[0])
+    (made,) = volumes.expanded(found, {"POD_NAME": "web"}, "main")
+    assert made.sub_path == "web/$(X)"
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        ({}, "there is no variable POD_NAME"),
+        ({"POD_NAME": ".."}, "must not lead out"),
+        ({"POD_NAME": "/x"}, "must not"),
+    ],
+)
+def test_sub_path_expression_must_lead_to_a_place(env: dict[str, str], says: str) -> None:
+    view = pod(EXPRESSION, volumes=[{"name": "v", "emptyDir": {}}])
+    found = volumes.mounts(view, view.spec.containers[0])
+    with pytest.raises(NotCreatableError, match=says):
+        volumes.expanded(found, env, "main")

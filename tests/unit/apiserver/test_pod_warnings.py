@@ -17,11 +17,18 @@ async def test_create_warns_of_fields_without_effect(server: Server) -> None:
     answer = await server.create(PODS, with_limits(subdomain="x"))
     assert answer.code == 201
     assert answer.headers["Warning"].count("299 - ") == 2
-    assert "spec.containers[0].resources.limits: CPU, memory" in answer.headers["Warning"]
+    where = "spec.containers[0].resources.limits: needs a node with grange.dev/limits=cgroup"
+    assert where in answer.headers["Warning"]
     assert "spec.subdomain: " in answer.headers["Warning"]
     [condition] = answer.body["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("grange.dev/UnsupportedFields", "True")
-    assert "spec.containers[0].resources.limits" in condition["message"]
+    assert condition["message"] == "no effect: spec.subdomain"  # its agent adds what the node lacks
+
+
+async def test_pod_for_nodes_with_the_feature_is_not_warned_about(server: Server) -> None:
+    answer = await server.create(PODS, with_limits(nodeSelector={"grange.dev/limits": "cgroup"}))
+    assert answer.code == 201
+    assert "Warning" not in answer.headers
 
 
 async def test_image_without_command_is_warned_about_once(server: Server) -> None:

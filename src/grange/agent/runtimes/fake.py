@@ -101,6 +101,7 @@ class FakeMachine:
         self.watchers: dict[object, tuple[str, Callable[[], None]]] = {}
         self.refusal = ""
         self.starts: list[ContainerID] = []
+        self.signals: list[tuple[ContainerID, int]] = []
         self.environments: dict[ContainerID, Mapping[str, str]] = {}
 
     def lose(self, target: ContainerID, now: datetime) -> None:
@@ -249,6 +250,7 @@ class FakeRuntime:
         live = pod.runs.get(target) if pod is not None else None
         if live is None or not live.run.running:
             return
+        self._machine.signals.append((target, number))
         if number == signals.SIGKILL:
             self._machine.end(target, self._clock.now(), 137, signals.SIGKILL)
         elif live.script.term_s is not None:
@@ -307,6 +309,12 @@ class FakeRuntime:
         pod = self._machine.pods.get(pod_uid)
         content = pod.files.get(name) if pod is not None else None
         return content[:limit] if content is not None else None
+
+    async def read_message(self, target: ContainerID, path: str, limit: int) -> bytes | None:
+        """What a script left under that path; see ``PodRuntime``."""
+        pod = self._machine.pods.get(target.pod_uid)
+        content = pod.files.get(path) if pod is not None else None
+        return content[-limit:] if content is not None else None
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back after every end; see ``PodRuntime``."""

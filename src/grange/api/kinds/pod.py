@@ -128,6 +128,7 @@ class Lifecycle(View, frozen=True):
 
     post_start: LifecycleHandler | None = None
     pre_stop: LifecycleHandler | None = None
+    stop_signal: str = ""
 
 
 class VolumeMount(View, frozen=True):
@@ -136,6 +137,7 @@ class VolumeMount(View, frozen=True):
     name: str
     mount_path: str
     sub_path: str = ""
+    sub_path_expr: str = ""
     read_only: bool = False
 
 
@@ -164,6 +166,7 @@ class Container(View, frozen=True):
     liveness_probe: Probe | None = None
     lifecycle: Lifecycle | None = None
     security_context: dict[str, Any] | None = None
+    termination_message_path: str = ""
     termination_message_policy: str = ""
     restart_policy: str = ""
     restart_policy_rules: tuple[dict[str, Any], ...] = ()
@@ -354,6 +357,7 @@ class ContainerStatus(View, frozen=True):
     container_id: str = msgspec.field(name="containerID", default="")
     allocated_resources: dict[str, Scalar] | None = None
     resources: ResourceRequirements | None = None
+    stop_signal: str = ""
 
 
 class PodStatus(View, frozen=True):

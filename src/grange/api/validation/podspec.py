@@ -12,6 +12,7 @@ import msgspec
 from grange.api import names
 from grange.api.pod_fields import FIELDS
 from grange.api.restart_policies import RESTART_POLICIES
+from grange.api.stop_signals import STOP_SIGNALS
 from grange.api.validation import scheduling
 from grange.api.validation.causes import Faults
 from grange.api.validation.faultless import Faultless
@@ -186,6 +187,10 @@ def _check_actions(container: dict[str, Any], path: str, faults: Faults) -> None
                 faults.invalid(at, probe["successThreshold"], "must be 1")
     lifecycle = container.get("lifecycle")
     if lifecycle:
+        wanted = lifecycle.get("stopSignal")
+        if wanted is not None and wanted not in STOP_SIGNALS:
+            at = f"{path}.lifecycle.stopSignal"
+            faults.not_supported(at, wanted, STOP_SIGNALS)
         for field in ("postStart", "preStop"):
             if lifecycle.get(field) is not None:
                 at = f"{path}.lifecycle.{field}"
@@ -336,10 +341,14 @@ def _check_mounts(
         elif where in taken:
             faults.invalid(f"{at}.mountPath", where, "must be unique")
         taken.add(where)
-        if sub := mount.get("subPath"):
-            _check_plain_path(sub, f"{at}.subPath", faults)
-            if sub.startswith("/"):
-                faults.invalid(f"{at}.subPath", sub, "must be a relative path")
+        for field in ("subPath", "subPathExpr"):
+            if sub := mount.get(field):
+                _check_plain_path(sub, f"{at}.{field}", faults)
+                if sub.startswith("/"):
+                    faults.invalid(f"{at}.{field}", sub, "must be a relative path")
+        if mount.get("subPath") and mount.get("subPathExpr"):
+            message = "subPathExpr and subPath are mutually exclusive"
+            faults.invalid(f"{at}.subPathExpr", mount["subPathExpr"], message)
 
 
 def _check_probe(probe: dict[str, Any], path: str, faults: Faults) -> None:

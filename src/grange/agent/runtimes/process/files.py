@@ -28,10 +28,11 @@ from grange.agent.container_runtime import (
     ContainerID,
     Mount,
     PodSetup,
+    Program,
     RuntimeFailedError,
     VolumePlan,
 )
-from grange.agent.runtimes.process import shim
+from grange.agent.runtimes.process import beneath, shim
 
 _POD_FILE = "pod.json"
 HOSTS = "hosts"
@@ -88,6 +89,8 @@ class Layout:
             for plan in setup.volumes:
                 if setup.shared and not plan.exact and not plan.host_path:
                     Path(volumes[plan.name]).chmod(_COMMON)
+                if setup.fs_group is not None and not plan.host_path:
+                    _give_group(Path(volumes[plan.name]), setup.fs_group)
             _write_atomically(directory / HOSTS, _hosts(setup, address), 0o644)
             record = PodFile(
                 setup.uid, setup.namespace, setup.name, setup.node_name, address, volumes
@@ -102,9 +105,9 @@ class Layout:
     def make_attempt(
         self,
         target: ContainerID,
+        program: Program,
         mounts: tuple[Mount, ...],
         volumes: dict[str, str],
-        user: tuple[int, int] | None = None,
     ) -> Path:
         """Make a container's root with its mounts and the attempt's directory.
 
@@ -115,6 +118,7 @@ class Layout:
             RuntimeFailedError: the disk does not allow it, or the attempt exists.
         """
         container = self.container(target.pod_uid, target.container)
+        user = program.user
         try:
             _own(container, _PASSED if user else _PRIVATE)
             # As with images, what an attempt wrote outside of volumes does not outlive it.
@@ -122,6 +126,7 @@ class Layout:
             (container / "root").mkdir()
             for mount in mounts:
                 _make_mount(container / "root", mount, volumes[mount.volume])
+            _make_message(container / "root", program.message_path)
             if user is not None:
                 _give(container / "root", user)
             directory = self.attempt(target)
@@ -157,6 +162,25 @@ class Layout:
         try:
             regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
             return os.read(descriptor, limit) if regular else None
+        finally:
+            os.close(descriptor)
+
+    def read_message(self, target: ContainerID, path: str, limit: int) -> bytes | None:
+        """The last bytes of a regular file below a container's root; None without one.
+
+        The program may have put anything there: links and FIFOs are not opened.
+        """
+        root = str(self.container(target.pod_uid, target.container) / "root")
+        try:
+            flags = os.O_RDONLY | os.O_NONBLOCK
+            descriptor = beneath.open_beneath(root, path.strip("/"), flags, links=False)
+        except OSError:
+            return None
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            return os.pread(descriptor, limit, max(0, found.st_size - limit))
         finally:
             os.close(descriptor)
 
@@ -244,10 +268,20 @@ def _own(directory: Path, mode: int) -> None:
 
 def _give(root: Path, user: tuple[int, int]) -> None:
     """Let a container's root be a user's, with what was made in it."""
-    for name, directories, _ in os.walk(root):
+    for name, directories, files in os.walk(root):
         os.chown(name, *user)
-        for path in (Path(name, item) for item in directories):
+        for path in (Path(name, item) for item in (*directories, *files)):
             os.chown(path, *user, follow_symlinks=False)
+
+
+def _give_group(volume: Path, group: int) -> None:
+    """Let a volume be a group's, too, as the kubelet does it: members may write to all of it."""
+    for name, _, files in os.walk(volume):
+        for path in (Path(name), *(Path(name, item) for item in files)):
+            if path.is_symlink():
+                continue
+            os.chown(path, -1, group)
+            path.chmod(stat.S_IMODE(path.stat().st_mode) | (0o2070 if path.is_dir() else 0o060))
 
 
 def _remove(top: Path) -> None:
@@ -342,11 +376,26 @@ def _check_host_path(plan: VolumePlan) -> None:
         )
 
 
+def _make_message(root: Path, path: str) -> None:
+    """An empty file for a program's message about its end, unless the path is in a volume."""
+    parent, _, name = path.strip("/").rpartition("/")
+    if not name:
+        return
+    with suppress(OSError):  # in a volume, or with parts that cannot be names: there is no message
+        beneath.make_beneath(str(root), parent)
+        at = beneath.open_beneath(str(root), parent, os.O_PATH | os.O_DIRECTORY, links=False)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(name, flags, 0o666, dir_fd=at))
+        finally:
+            os.close(at)
+
+
 def _make_mount(root: Path, mount: Mount, volume: str) -> None:
     """Let a volume, or a part of it, appear in a container's root."""
     place = root / mount.path.strip("/")
     source = Path(volume, mount.sub_path) if mount.sub_path else Path(volume)
-    if mount.sub_path and not source.exists():
-        source.mkdir(parents=True)
+    if mount.sub_path:
+        beneath.make_beneath(volume, mount.sub_path)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(source)

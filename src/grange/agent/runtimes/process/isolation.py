@@ -24,6 +24,8 @@ import stat
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
+from grange.agent.runtimes.process import beneath
+
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 _CLONE_NEWUSER, _CLONE_NEWPID = 0x10000000, 0x20000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
@@ -31,8 +33,10 @@ _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+_MOUNT_SETATTR, _MOUNT_ATTR_RDONLY, _AT_RECURSIVE = 442, 1, 0x8000
 _BASE, _OLD = "/tmp", "/.grange-old-root"  # noqa: S108  a place to mount on, not a file
 _SHM = "/dev/shm"  # noqa: S108  likewise
+_LEFT_OUT = ("tty0", *(f"tty{n}" for n in range(1, 10)), "ttyS", "vcs", "loop", "ram", "nbd")
 _ROOT_OPTIONS = "mode=0755,size=1m"
 _STATUS = struct.Struct("=i")
 _LOCKED = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
@@ -90,7 +94,8 @@ def enter(view: Mapping[str, object]) -> None:
     Args:
         view: ``hostname``; ``pod``: directory that stays at its path; ``tmp``: directory to be
             ``/tmp``; ``hidden``: absolute paths without links that show nothing; ``mounts``:
-            source, target and whether it is read-only, outer targets first.
+            volume, path in it, target and whether it is read-only, outer targets first;
+            ``read_only``: only volumes, ``/tmp`` and ``/dev/shm`` are writable.
 
     Raises:
         OSError: a part of it is refused.
@@ -100,7 +105,10 @@ def enter(view: Mapping[str, object]) -> None:
     name = str(view["hostname"]).encode()[:64]
     check(_libc.sethostname(name, len(name)))
     mount("none", "/", None, _MS_REC | _MS_PRIVATE)
-    mounts = [(_opened(source), target, only) for source, target, only in _mounts(view)]
+    mounts = [
+        (beneath.open_beneath(volume, part, os.O_PATH), target, only)
+        for volume, part, target, only in _mounts(view)
+    ]
     pod, tmp, null = (_opened(str(path)) for path in (view["pod"], view["tmp"], os.devnull))
     entries = sorted(os.listdir("/"))
     mount("tmpfs", _BASE, "tmpfs", _MS_NOSUID | _MS_NODEV, _ROOT_OPTIONS)
@@ -128,13 +136,20 @@ def enter(view: Mapping[str, object]) -> None:
             _make_read_only(target)
     check(_libc.umount2(_OLD.encode(), _MNT_DETACH))
     os.rmdir(_OLD)
+    if view.get("read_only"):
+        writable = [target for _, target, only in mounts if not only]
+        _make_all_read_only(
+            [item for item in (_BASE, _SHM, "/proc", *writable) if os.path.exists(item)]
+        )
     for descriptor in (pod, tmp, null, *(source for source, _, _ in mounts)):
         os.close(descriptor)
 
 
-def _mounts(view: Mapping[str, object]) -> list[tuple[str, str, bool]]:
-    found: list[tuple[str, str, bool]] = view["mounts"]  # type: ignore[assignment]  # our own
-    return [(str(source), str(target), bool(only)) for source, target, only in found]
+def _mounts(view: Mapping[str, object]) -> list[tuple[str, str, str, bool]]:
+    found: list[tuple[str, str, str, bool]] = view["mounts"]  # type: ignore[assignment]  # our own
+    return [
+        (str(source), str(part), str(target), bool(only)) for source, part, target, only in found
+    ]
 
 
 def _listed(value: object) -> Sequence[str]:
@@ -197,11 +212,17 @@ def _place(target: str, directory: bool, own: set[int]) -> None:  # noqa: FBT001
 
 
 def _shadow(directory: str) -> None:
-    """Replace a directory of the machine by a tmpfs with the same entries."""
+    """Replace a directory of the machine by a tmpfs with the same entries.
+
+    Terminals and disks of the machine are left out of ``/dev``: nothing in a container needs them,
+    and each entry is a mount.
+    """
     before = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     mode = stat.S_IMODE(os.fstat(before).st_mode)
     mount("tmpfs", directory, "tmpfs", _MS_NOSUID | _MS_NODEV, f"mode={mode:o},size=1m")
     for entry in os.listdir(before):
+        if directory == "/dev" and entry.startswith(_LEFT_OUT):
+            continue
         _copy(f"/proc/self/fd/{before}/{entry}", f"{directory}/{entry}")
     os.close(before)
 
@@ -210,6 +231,19 @@ def _make_read_only(target: str) -> None:
     """Make a bind read-only; the flags that it has may not be taken away in a user namespace."""
     flags = os.statvfs(target).f_flag & _LOCKED
     mount("none", target, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags)
+
+
+def _make_all_read_only(but: Sequence[str]) -> None:
+    """Make every mount read-only, except the mounts at these paths."""
+    _set_attributes("/", _MOUNT_ATTR_RDONLY, 0, recursive=True)
+    for target in but:
+        _set_attributes(target, 0, _MOUNT_ATTR_RDONLY, recursive=False)
+
+
+def _set_attributes(path: str, add: int, clear: int, *, recursive: bool) -> None:
+    attributes = struct.pack("=QQQQ", add, clear, 0, 0)
+    flags = _AT_RECURSIVE if recursive else 0
+    check(_libc.syscall(_MOUNT_SETATTR, -1, path.encode(), flags, attributes, len(attributes)))
 
 
 def reap(program: int, report: int) -> None:

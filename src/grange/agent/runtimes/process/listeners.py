@@ -5,7 +5,7 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 from grange.agent.container_runtime import ListeningSocket
-from grange.agent.runtimes.process.orphans import MARK
+from grange.agent.runtimes.process.programs import MARK
 
 _LISTEN = "0A"  # the state in the kernel's tables
 

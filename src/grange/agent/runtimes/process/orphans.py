@@ -10,10 +10,9 @@ from collections.abc import Collection, Sequence
 from grange.agent.container_runtime import ContainerID
 from grange.agent.runtimes.process import shim, shim_connection
 from grange.agent.runtimes.process.files import Layout
+from grange.agent.runtimes.process.programs import MARK
 from grange.base.clock import Clock
 from grange.base.log import Logger
-
-MARK = "GRANGE_RUN"
 
 
 class Undertaker:

@@ -454,6 +454,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             return None
         return await self._offload.run(lambda: self._layout.read_file(pod_uid, name, limit))
 
+    async def read_message(self, target: ContainerID, path: str, limit: int) -> bytes | None:
+        """What a program left at its message path; see ``PodRuntime``."""
+        if target.pod_uid not in self._pods:
+            return None
+        return await self._offload.run(lambda: self._layout.read_message(target, path, limit))
+
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back after every end of a run; see ``PodRuntime``."""
         pod = self._pods.get(pod_uid)
@@ -501,7 +507,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         target = attempt.target
         volumes = dict(pod.sandbox.volumes)
         directory = await self._offload.run(
-            lambda: self._layout.make_attempt(target, mounts, volumes, program.user)
+            lambda: self._layout.make_attempt(target, program, mounts, volumes)
         )
         if pod.ending:
             raise RuntimeFailedError(f"pod {target.pod_uid} is coming to its end")
@@ -527,8 +533,10 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             spec["address"] = pod.sandbox.address
         if self._is_isolated:
             hidden = (self._config.data_dir, *self._config.hidden)
+            root = pod.sandbox.root(target.container)
+            where = self._layout.pod(target.pod_uid)
             spec["view"] = views.of_container(
-                self._layout.pod(target.pod_uid), pod.setup, mounts, volumes, hidden
+                where, root, pod.setup, program, mounts, volumes, hidden
             )
         self._listen(pod, attempt, self._request("start", str(directory), spec))
 

@@ -1,10 +1,15 @@
 """Which file a command means, and what a shim receives about it."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from grange.agent.container_runtime import Program
-from grange.agent.runtimes.process.orphans import MARK
+from grange.agent.container_runtime import Confinement, Program
+
+MARK = "GRANGE_RUN"
+"""The variable by which processes of a run are found when their shim is gone."""
 
 
 def locate(program: Program, cwd: Path, *, own_view: bool = False) -> Path | str:
@@ -49,4 +54,17 @@ def specification(program: Program, path: Path, cwd: Path, mark: Path) -> dict[s
         "cwd": str(cwd),
         "user": program.user,
         "pod": str(mark.parents[2]),
+        "rights": rights_of(program.confinement),
     }
+
+
+def rights_of(confinement: Confinement) -> dict[str, object]:
+    """What the shim needs to confine a program; empty for no confinement."""
+    found = asdict(confinement)
+    nothing = asdict(Confinement())
+    return {name: value for name, value in found.items() if value != nothing[name]}
+
+
+def confinement_from(rights: Mapping[str, Any]) -> Confinement:
+    """The confinement that a shim was given."""
+    return Confinement(**{**rights, "groups": tuple(rights.get("groups", ()))})

@@ -35,7 +35,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from grange.agent.runtimes.process import bind_filter, isolation
+from grange.agent.runtimes.process import bind_filter, confinement, isolation
 from grange.agent.runtimes.process.child_processes import Children, children_of, kill_children
 from grange.agent.runtimes.process.log_writer import LogWriter
 
@@ -45,8 +45,6 @@ CONTROL_SOCKET = "ctl"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
-_CLONE_NEWNS = 0x20000
-_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _CHUNK = 65536  # the capacity of a pipe
 _DRAIN_LIMIT_S = 5.0  # a process stuck in the kernel cannot hold the report of an exit longer
 _MESSAGE_LIMIT = 65536
@@ -101,35 +99,6 @@ def _write_file(directory_fd: int, name: str, flags: int, data: bytes, *, durabl
             os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _become(uid: int, gid: int, pod: str) -> None:
-    """Change to another user, who can reach the pod's directory whatever it lies in."""
-    closed = [place for place in _above(pod) if not _is_open(place, uid, gid)]
-    if closed:
-        # In its own mount namespace, only the pod's directory is mounted over what is closed.
-        isolation.check(_libc.unshare(_CLONE_NEWNS))
-        directory = os.open(pod, os.O_PATH | os.O_CLOEXEC)  # a mount of the new view
-        isolation.mount("none", "/", None, _MS_REC | _MS_PRIVATE)
-        isolation.mount("tmpfs", closed[0], "tmpfs", 0, "mode=0755,size=64k")
-        os.umask(0o022)
-        os.makedirs(pod)
-        isolation.mount(f"/proc/self/fd/{directory}", pod, None, _MS_BIND | _MS_REC)
-    os.setgroups([gid])
-    os.setgid(gid)
-    os.setuid(uid)
-
-
-def _above(path: str) -> list[str]:
-    """The directories that lead to a path, the outermost first."""
-    names = os.path.dirname(path).split("/")
-    return ["/".join(names[: end + 1]) or "/" for end in range(len(names))]
-
-
-def _is_open(directory: str, uid: int, gid: int) -> bool:
-    found = os.stat(directory)
-    shift = 6 if found.st_uid == uid else 3 if found.st_gid == gid else 0
-    return bool(found.st_mode >> shift & 1)
 
 
 def _spawn(
@@ -191,11 +160,9 @@ def _become_program(
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         os.umask(0o022)
-        if spec.get("user"):
-            stage = "user"
-            uid, gid = json.loads(json.dumps(spec["user"]))
-            _become(uid, gid, str(spec["pod"]))
-            stage = "prepare"
+        stage = "user" if spec.get("user") else "confine"
+        confinement.take_rights(spec)
+        stage = "prepare"
         # Without its shim it must not run. Forgotten by the kernel when the user changes.
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         stage = "chdir"

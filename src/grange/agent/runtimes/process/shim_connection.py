@@ -22,7 +22,7 @@ from grange.agent.container_runtime import (
     Program,
     Run,
 )
-from grange.agent.runtimes.process import shim
+from grange.agent.runtimes.process import programs, shim
 from grange.api import timestamps
 
 _MESSAGE_LIMIT = 65536
@@ -57,6 +57,11 @@ def start_failure(state: Mapping[str, object]) -> tuple[int, str]:
         return EXIT_NOT_EXECUTABLE, (
             f"cannot run it as the user that it asks for: {why}; the agent needs the rights of root "
             "to change the user and to mount"
+        )
+    if state.get("stage") == "confine":
+        return EXIT_NOT_EXECUTABLE, (
+            f"cannot take the rights from it that its securityContext forbids: {why}; the agent "
+            "needs the rights of root for capabilities and groups"
         )
     if state.get("stage") == "isolate":
         return EXIT_NOT_EXECUTABLE, (
@@ -166,6 +171,7 @@ def program_from(memory: int) -> Program:
         spec["cwd"],
         search=spec.get("search", ""),
         user=tuple(user) if user else None,
+        confinement=programs.confinement_from(spec.get("rights") or {}),
     )
 
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from grange.agent.container_runtime import Mount, PodSetup, RuntimeFailedError
+from grange.agent.container_runtime import Mount, PodSetup, Program, RuntimeFailedError
 from grange.agent.runtimes.process.files import HOSTS
 
 NO_ISOLATION, NAMESPACES, AUTO = "none", "namespaces", "auto"
@@ -23,7 +23,9 @@ _ANSWER_LIMIT = 4096
 
 def of_container(
     pod: Path,
+    root: str,
     setup: PodSetup,
+    program: Program,
     mounts: Iterable[Mount],
     volumes: Mapping[str, str],
     hidden: Iterable[Path],
@@ -32,23 +34,38 @@ def of_container(
 
     Args:
         pod: the pod's directory, which stays at its path.
+        root: the container's.
         setup: of the pod.
+        program: what the view is for.
         mounts: of the container.
         volumes: volume name to path.
         hidden: what is not to be seen.
     """
     found = [
-        (str(Path(volumes[item.volume], item.sub_path)), _absolute(item.path), item.read_only)
+        (volumes[item.volume], item.sub_path, _absolute(item.path), item.read_only)
         for item in mounts
     ]
-    if all(path != _HOSTS_PATH for _, path, _ in found):
-        found.append((str(pod / HOSTS), _HOSTS_PATH, False))
+    paths = {path for _, _, path, _ in found}
+    if _HOSTS_PATH not in paths:
+        found.append((str(pod), HOSTS, _HOSTS_PATH, False))
+    message = _absolute(program.message_path) if program.message_path else ""
+    if message and not any(Path(message).is_relative_to(path) for path in paths):
+        found.append((str(root), message.lstrip("/"), message, False))
+    read_only = program.confinement.read_only_root
+    if read_only:  # what is writable is so at the paths that variables name, too
+        inside = os.path.realpath(pod)
+        owned = [volumes[item.volume] for item in mounts if not item.read_only]
+        owned = [
+            str(Path(inside, *Path(path).parts[-2:])) for path in owned if not os.path.islink(path)
+        ]
+        found += [(path, "", path, False) for path in {os.path.join(inside, "tmp"), *owned}]
     return {
         "hostname": setup.hostname or setup.name,
         "pod": os.path.realpath(pod),
         "tmp": str(pod / "tmp"),
         "hidden": [os.path.realpath(path) for path in hidden],
-        "mounts": sorted(found, key=lambda item: item[1]),
+        "mounts": sorted(found, key=lambda item: item[2]),
+        "read_only": read_only,
     }
 
 
