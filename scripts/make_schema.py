@@ -54,6 +54,8 @@ ROOTS = (
     "io.k8s.api.batch.v1.CronJobList",
     "io.k8s.api.batch.v1.Job",
     "io.k8s.api.batch.v1.JobList",
+    "io.k8s.api.certificates.v1.CertificateSigningRequest",
+    "io.k8s.api.certificates.v1.CertificateSigningRequestList",
     "io.k8s.api.coordination.v1.Lease",
     "io.k8s.api.coordination.v1.LeaseList",
     "io.k8s.api.discovery.v1.EndpointSlice",

@@ -1,5 +1,6 @@
 """Manifests of every kind with many fields: what tests change one value of."""
 
+import base64
 from typing import Any
 
 from tests.unit.api.jobs import GANGJOB_FIELDS, template
@@ -228,6 +229,31 @@ PARTS: dict[str, Any] = {
             "loadBalancerIP": "",
             "externalTrafficPolicy": "Cluster",
         }
+    },
+    "CertificateSigningRequest": {
+        "spec": {
+            "request": base64.b64encode(b"-----BEGIN CERTIFICATE REQUEST-----\n").decode(),
+            "signerName": "kubernetes.io/kubelet-serving",
+            "usages": ["digital signature", "server auth"],
+            "expirationSeconds": 3600,
+            "username": "x",
+            "groups": ["a"],
+            "uid": "u",
+            "extra": {"a": ["b"]},
+        },
+        "status": {
+            "certificate": "YQ==",
+            "conditions": [
+                {
+                    "type": "Approved",
+                    "status": "True",
+                    "reason": "a",
+                    "message": "m",
+                    "lastUpdateTime": "2026-01-01T00:00:00Z",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }
+            ],
+        },
     },
     "PriorityClass": {
         "value": 1,

@@ -2,6 +2,7 @@
 
 from grange.api.kinds.auditrecord import AUDITRECORD
 from grange.api.kinds.batchjob import JOB
+from grange.api.kinds.certificatesigningrequest import CERTIFICATESIGNINGREQUEST
 from grange.api.kinds.configmap import CONFIGMAP
 from grange.api.kinds.cronjob import CRONJOB
 from grange.api.kinds.endpoints import ENDPOINTS
@@ -43,6 +44,7 @@ BUILT_IN: tuple[AnyKind, ...] = (
     JOB,
     CRONJOB,
     LEASE,
+    CERTIFICATESIGNINGREQUEST,
     ENDPOINTSLICE,
     REPLICATIONCONTROLLER,
     PODDISRUPTIONBUDGET,
@@ -64,6 +66,7 @@ BUILT_IN: tuple[AnyKind, ...] = (
 __all__ = [
     "AUDITRECORD",
     "BUILT_IN",
+    "CERTIFICATESIGNINGREQUEST",
     "CONFIGMAP",
     "CRONJOB",
     "ENDPOINTS",

@@ -21,6 +21,9 @@ KINDS: Mapping[str, str] = {
     f"{_CORE}.ServiceAccount": "An identity with which the programs of pods call the API.",
     "io.k8s.api.batch.v1.CronJob": "Jobs that are created on a schedule.",
     "io.k8s.api.batch.v1.Job": "Pods that run until so many of them have succeeded.",
+    "io.k8s.api.certificates.v1.CertificateSigningRequest": (
+        "A request for a certificate of the cluster's authority."
+    ),
     "io.k8s.api.coordination.v1.Lease": "A lock with an expiry: leader election and heartbeats.",
     "io.k8s.api.discovery.v1.EndpointSlice": "Part of the addresses and ports behind a Service.",
     "io.k8s.api.policy.v1.PodDisruptionBudget": (

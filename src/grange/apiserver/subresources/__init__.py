@@ -5,6 +5,7 @@ A kind names the ones it has (``KindInfo.parts``).
 
 from grange.api.scheme import AnyKind
 from grange.apiserver.subresources import (
+    approval,
     binding,
     eviction,
     finalize,
@@ -25,6 +26,7 @@ TABLE: tuple[Subresource, ...] = (
     finalize.FINALIZE,
     token.TOKEN,
     why.WHY,
+    approval.APPROVAL,
 )
 _BY_NAME = {item.name: item for item in TABLE}
 
