@@ -22,13 +22,16 @@ from grange.api.status import (
 )
 from grange.apiserver import discovery, request_info, storage, subresources
 from grange.apiserver.account_tokens import AccountTokens, key_from
+from grange.apiserver.admission.certificaterequester import CertificateRequester
 from grange.apiserver.admission.namespacelifecycle import BUILT_IN, NamespaceLifecycle
+from grange.apiserver.admission.noderestriction import NodeRestriction
 from grange.apiserver.admission.priority import Priority
 from grange.apiserver.admission.protection import Protection
 from grange.apiserver.admission.serviceaccount import ServiceAccounts
 from grange.apiserver.authn import Authenticator, check_impersonation
 from grange.apiserver.authorization import authorizer
 from grange.apiserver.authorization.authorizer import Authorizer, AuthorizerChain, Superusers
+from grange.apiserver.authorization.node_authorizer import NodeAuthorizer
 from grange.apiserver.authorization.rbac_authorizer import RBACAuthorizer, default_index
 from grange.apiserver.cluster_objects import ClusterObjects
 from grange.apiserver.event_ttl import Expiry
@@ -149,8 +152,6 @@ class Application:
         self._errors = RateLimitedLogger(log, clock)
         self._authn = authn
         self._rbac = RBACAuthorizer(default_index())
-        self._authorizer = AuthorizerChain((Superusers(), *authorizers, self._rbac))
-        self._reviews = Reviews(self._authorizer, self._rbac)
         self._logs = logs
         self._explainer = explainer
         registry = metrics or new_registry()
@@ -172,6 +173,8 @@ class Application:
                 self._priority,
                 ServiceAccounts(store, has_ca=bool(ca_pem)),
                 Protection(store),
+                CertificateRequester(),
+                NodeRestriction(),
             ),
             service_network=service_network,
             unreadable=self._unreadable,
@@ -186,6 +189,9 @@ class Application:
         self.accounts = accounts or AccountTokens(
             key_from(stream.fork("accounts").uid()), store, clock
         )
+        nodes = NodeAuthorizer(store, self.registry.occupancy)
+        self._authorizer = AuthorizerChain((Superusers(), nodes, *authorizers, self._rbac))
+        self._reviews = Reviews(self._authorizer, self._rbac)
         self._objects = ClusterObjects(self.registry, ca_pem=ca_pem, log=log)
         self._openapi = OpenAPI(scheme)
         self._expiry = Expiry(self.registry, clock=clock, log=log, metrics=registry)
@@ -316,7 +322,7 @@ class Application:
         if target is None:
             attributes = authorizer.path_attributes(user, request.method, request.path)
         else:
-            attributes = authorizer.resource_attributes(user, target)
+            attributes = authorizer.resource_attributes(user, target, request.query)
         authorizer.check(self._authorizer, attributes)
         return target
 

@@ -5,10 +5,12 @@ Written by the server when it starts, when a namespace is made, and when one of 
 that a namespace that is there has them; no controller needs to run for that.
 """
 
+import base64
 import ipaddress
 
 import msgspec
 
+from grange.api import codec
 from grange.api.kinds import (
     CONFIGMAP,
     ENDPOINTS,
@@ -30,6 +32,9 @@ from grange.base.log import Logger
 
 KUBERNETES = "kubernetes"
 """The Service of the API server, in the namespace default."""
+
+PUBLIC, CLUSTER_INFO = "kube-public", "cluster-info"
+"""Namespace and name of the ConfigMap with the authority's certificate, which everyone may read."""
 
 _HOME = "default"
 _PORT = 443
@@ -77,6 +82,7 @@ class ClusterObjects:
         """Write the Service of the API server, which is served at this address."""
         self._address = (host, port)
         await self._ensure(_HOME)
+        await self._ensure(PUBLIC)
 
     async def after(self, target: Target, body: bytes) -> None:
         """Write what a request that succeeded has made necessary.
@@ -99,6 +105,9 @@ class ClusterObjects:
             if self._ca_pem:
                 data = {"data": {"ca.crt": self._ca_pem}}
                 await self._put(CONFIGMAP, namespace, ROOT_CA, data)
+            if namespace == PUBLIC and self._ca_pem and self._address is not None:
+                data = {"data": {"kubeconfig": _cluster_info(self._ca_pem, *self._address)}}
+                await self._put(CONFIGMAP, PUBLIC, CLUSTER_INFO, data)
             if namespace == _HOME and self._address is not None:
                 await self._put_service(*self._address)
         except ApiError as error:
@@ -149,3 +158,19 @@ class ClusterObjects:
                 return {**old, **fields, **({"spec": spec} if spec else {})}
 
             await self._registry.update(place, change, _OPTIONS)
+
+
+def _cluster_info(ca_pem: str, host: str, port: int) -> str:
+    """A kubeconfig without users, as machines that join look for it; JSON, which is YAML."""
+    cluster = {
+        "certificate-authority-data": base64.b64encode(ca_pem.encode()).decode(),
+        "server": f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+    }
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "", "cluster": cluster}],
+        "contexts": None,
+        "users": None,
+    }
+    return codec.encode_any(document).decode()

@@ -47,6 +47,10 @@ Drained = Callable[[Protocol], Awaitable[None]]
 _FLUSH_POLL_S = 0.01
 
 
+class _ExpiredCertificate(Unauthorized):
+    """The certificate of a connection ended; a new connection may have another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a connection may take.
@@ -82,7 +86,8 @@ class Listener:
         handler: serves requests; raises only on cancellation.
         authenticator: turns credentials into users, refusing unknown ones with 401; None leaves
             every request anonymous.
-        ssl_context: TLS; None serves plain HTTP.
+        ssl_context: TLS; None serves plain HTTP. Where it asks for client certificates, their
+            users come before those of other credentials.
         host: address to listen on.
         port: 0 takes a free one; see ``port``.
         drain: called when closing begins, to end streams in order.
@@ -112,6 +117,7 @@ class Listener:
         self._handler = handler
         self._authenticator = authenticator
         self._ssl_context = ssl_context
+        self._has_tls = ssl_context is not None
         self._clock = clock
         self._log = log
         self._errors = RateLimitedLogger(log, clock)
@@ -218,7 +224,9 @@ class Listener:
                 request.body = await self._body(request, body)
         except ApiError as error:
             refusal = _plain(failure(error))
-            if isinstance(body, Body) and not body.is_here:
+            if isinstance(error, _ExpiredCertificate) or (
+                isinstance(body, Body) and not body.is_here
+            ):
                 refusal.force_close()  # the rest of the body is of no use
             return refusal
         response = await self._handler(request)
@@ -242,17 +250,26 @@ class Listener:
         return await body.read()
 
     def _user(self, incoming: web.BaseRequest) -> User:
-        user: User | None = None
-        if self._authenticator is not None:
+        protocol = cast("Protocol", incoming.protocol)
+        user = self._certificate_user(protocol)
+        if user is None and self._authenticator is not None:
             user = self._authenticator.authenticate(incoming.headers)
             if user is None:
                 if incoming.headers.get("authorization"):
                     raise Unauthorized("the credential in the Authorization header is not known")
                 return ANONYMOUS
-        protocol = incoming.protocol
-        if isinstance(protocol, Protocol) and protocol.connection is not None:
+        if protocol.connection is not None:
             self.connections.authenticate(protocol.connection)
         return user or ANONYMOUS
+
+    def _certificate_user(self, protocol: Protocol) -> User | None:
+        """The user of the peer's certificate, which may end while the connection lasts."""
+        identity = protocol.identity if self._has_tls else None
+        if identity is None:
+            return None
+        if identity.until <= self._clock.now().timestamp():
+            raise _ExpiredCertificate("the client certificate has expired; connect with a new one")
+        return identity.user
 
     async def _drained(self, protocol: Protocol) -> None:
         """Wait until the peer has taken enough of what was written; one that takes nothing is cut.

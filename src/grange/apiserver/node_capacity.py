@@ -77,6 +77,7 @@ class _Node:
     memory_bytes: int = 0
     ephemeral_bytes: int = 0
     scalars: dict[str, int] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
 
     def add(self, need: Resources, sign: int) -> None:
         """Charge a pod, or discharge it."""
@@ -224,6 +225,12 @@ class Occupancy:
         found = books.lacks(need)
         return None if found is None else Shortage(node, *found)
 
+    def pods_on(self, node: str) -> Iterator[str]:
+        """The keys of the pods on a node that have not ended."""
+        self._confirm()
+        books = self._books.get(node)
+        yield from sorted(books.keys) if books is not None else ()
+
     def sums(self) -> Iterator[tuple[str, int, Resources]]:
         """By node how many pods there are and what they ask for together, for comparisons."""
         self._confirm()
@@ -306,8 +313,10 @@ class Occupancy:
         if need is not None:
             self._held[key] = need
             books.add(need, 1)
+            books.keys.add(key)
         else:
             del self._held[key]
+            books.keys.discard(key)
             self._drop_empty(node, books)
 
     def _drop_empty(self, name: str, books: _Node) -> None:

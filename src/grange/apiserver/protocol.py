@@ -9,6 +9,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from grange.api.status import ApiError, BadRequest, InternalError
+from grange.apiserver.client_certificates import PeerIdentity, identify
 from grange.apiserver.connections import Connection
 from grange.apiserver.request_context import failure
 from grange.base.ratelimited import RateLimitedLogger
@@ -28,7 +29,7 @@ class Protocol(RequestHandler):
         connection: its place among the connections of the listener.
     """
 
-    __slots__ = ("_errors", "_head_s", "_lost", "connection")
+    __slots__ = ("_errors", "_head_s", "_identity", "_lost", "connection")
 
     def __init__(
         self, server: "Server", head_s: float, errors: RateLimitedLogger, **settings: Any
@@ -37,7 +38,17 @@ class Protocol(RequestHandler):
         self._head_s = head_s
         self._errors = errors
         self._lost: Callable[[], None] | None = None
+        self._identity: PeerIdentity | bool | None = False
         self.connection: Connection | None = None
+
+    @property
+    def identity(self) -> PeerIdentity | None:
+        """Whom the peer's certificate names; None without one that names a user."""
+        if isinstance(self._identity, bool):  # not read yet
+            transport = self.transport
+            certificate = transport.get_extra_info("peercert") if transport is not None else None
+            self._identity = identify(certificate)
+        return self._identity
 
     def attach(self, connection: Connection, lost: Callable[[], None]) -> None:
         """Give it its place, and what to call when it has ended."""

@@ -345,7 +345,7 @@ class Registry:
         if options.large or is_large(entry.value):
             entry, revised = await self._revise_off_loop(place, revise, change)
             # What admission looks at may have changed while the object did not.
-            self._admit(self._attempt(verb, place, options, revised.candidate))
+            self._admit(self._attempt(verb, place, options, revised.candidate, revised.old))
         else:
             revised = revise(entry, change)
         old, candidate, warnings = revised
@@ -417,7 +417,7 @@ class Registry:
         warnings = () if without_spec else conform(info, candidate, options, old)
         info.prepare_for_update(old, candidate)
         metadata.count_generation(info, old, candidate)
-        self._admit(self._attempt(verb, place, options, candidate))
+        self._admit(self._attempt(verb, place, options, candidate, old))
         refuse(info, candidate, validate(candidate, old, info))
         warnings = (*warnings, *info.review(candidate, old, self.clock.now()))
         return _Revised(old, candidate, warnings)
@@ -583,8 +583,10 @@ class Registry:
         place: Place,
         options: WriteOptions | DeleteOptions,
         document: Document | None = None,
+        old: Document | None = None,
     ) -> Attributes:
-        return Attributes(verb, place.info, place.namespace, place.name, document, options.user)
+        where = place.info, place.namespace, place.name
+        return Attributes(verb, *where, document, options.user, old)
 
     def _admit(self, attempt: Attributes) -> tuple[Mutation | None, ...]:
         return tuple([plugin.admit(attempt) for plugin in self._admission])

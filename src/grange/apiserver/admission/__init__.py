@@ -22,6 +22,7 @@ class Attributes(msgspec.Struct, frozen=True):
         name: which; may be empty on a create that generates it.
         document: what would be written; for bind the Binding; None for a delete.
         user: who writes.
+        old: the object before an update or patch; the spec of a pod may be raw.
     """
 
     verb: str
@@ -30,6 +31,7 @@ class Attributes(msgspec.Struct, frozen=True):
     name: str
     document: Document | None = None
     user: User = SERVER
+    old: Document | None = None
 
 
 class Mutation(Protocol):

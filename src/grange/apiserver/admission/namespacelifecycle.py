@@ -13,7 +13,7 @@ from grange.apiserver.deletion import is_namespace
 from grange.base.bounded import BoundedDict
 from grange.store.interface import Store
 
-BUILT_IN = ("default", "kube-system", "kube-node-lease")
+BUILT_IN = ("default", "kube-system", "kube-node-lease", "kube-public")
 _REMEMBERED_MAX = 4096
 
 

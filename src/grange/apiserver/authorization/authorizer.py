@@ -1,6 +1,6 @@
 """The seam of authorization: attributes of a request in, a decision out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -17,6 +17,7 @@ MASTERS = "system:masters"
 
 
 _PATH_VERBS = {"HEAD": "get"}
+_NO_QUERY: Mapping[str, str] = {}
 
 
 class Opinion(Enum):
@@ -61,6 +62,7 @@ class AuthorizationAttributes(msgspec.Struct, frozen=True, gc=False):
             own name.
         name: empty for collections, and for objects that are created.
         path: of a request that is about no resource; empty for those that are.
+        fields: the field selector of a collection; empty for all its objects.
     """
 
     user: User
@@ -71,6 +73,7 @@ class AuthorizationAttributes(msgspec.Struct, frozen=True, gc=False):
     namespace: str = ""
     name: str = ""
     path: str = ""
+    fields: str = ""
 
 
 class Authorizer(Protocol):
@@ -110,7 +113,9 @@ class AuthorizerChain:
         return AuthorizationDecision(Opinion.NONE, "; ".join(reasons))
 
 
-def resource_attributes(user: User, target: Target) -> AuthorizationAttributes:
+def resource_attributes(
+    user: User, target: Target, query: Mapping[str, str] = _NO_QUERY
+) -> AuthorizationAttributes:
     """The attributes of a request that is about a resource."""
     info = target.info
     if target.subresource and not target.name:  # the bindings of many pods
@@ -125,6 +130,7 @@ def resource_attributes(user: User, target: Target) -> AuthorizationAttributes:
         target.subresource,
         target.name if info is NAMESPACE else target.namespace,
         target.name,
+        fields=query.get("fieldSelector") or "",
     )
 
 

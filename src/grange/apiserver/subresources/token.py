@@ -8,6 +8,8 @@ from grange.api.kinds import POD, SERVICEACCOUNT
 from grange.api.meta import Document
 from grange.api.status import BadRequest, Cause, Conflict, Invalid
 from grange.apiserver.account_tokens import AUDIENCE, Bound
+from grange.apiserver.admission.noderestriction import check_token
+from grange.apiserver.client_certificates import node_of
 from grange.apiserver.registry import Place
 from grange.apiserver.request_context import Call
 from grange.apiserver.subresources.subresource import Subresource
@@ -32,6 +34,8 @@ async def _create(call: Call) -> Response:
     account = _identified(call, Place(SERVICEACCOUNT, call.place.namespace, call.place.name))
     audiences = list(spec.get("audiences") or ()) or [AUDIENCE]
     bound = spec.get("boundObjectRef")
+    if node := node_of(call.request.user):
+        check_token(call.registry.store, node, call.place.namespace, account.name, bound)
     token, expires = call.accounts.issue(
         call.place.namespace,
         account,
