@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from grange.api.node_identity import API_SERVER, API_SERVERS
 from grange.app.pki import Keys, KeysUnusable, damaged, read, write_private
 
 _CA_LIFE = timedelta(days=3650)
@@ -40,13 +41,15 @@ def ensure(directory: Path, *, names: Sequence[str], now: datetime) -> Keys:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     ca_certificate, ca_key = _authority(directory, now)
     _server(directory, ca_certificate, ca_key, names, now)
+    _client(directory, ca_certificate, now)
     token_path = directory / "token"
     if not token_path.exists():
         write_private(token_path, secrets.token_urlsafe(32).encode())
     return read(directory)
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A private key, not encrypted."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -54,16 +57,24 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _named(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+def subject(common_name: str, organization: str = "") -> x509.Name:
+    """A name of one or two parts."""
+    name = x509.NameAttribute(NameOID.COMMON_NAME, common_name)
+    if not organization:
+        return x509.Name([name])
+    return x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization), name])
 
 
 def _builder(
-    subject: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, life: timedelta
+    name: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    now: datetime,
+    life: timedelta,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
-        .subject_name(_named(subject))
+        .subject_name(name)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
@@ -95,13 +106,13 @@ def _authority(
     key = ec.generate_private_key(ec.SECP256R1())
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = (
-        _builder("grange-ca", _named("grange-ca"), key.public_key(), now, _CA_LIFE)
+        _builder(subject("grange-ca"), subject("grange-ca"), key.public_key(), now, _CA_LIFE)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(identifier, critical=False)
         .sign(key, hashes.SHA256())
     )
-    write_private(key_path, _pem(key))
+    write_private(key_path, pem(key))
     write_private(certificate_path, certificate.public_bytes(serialization.Encoding.PEM))
     return certificate, key
 
@@ -148,6 +159,8 @@ def _still_good(
         return False
     if certificate.not_valid_after_utc - now < _RENEW_BEFORE:
         return False
+    if not names:
+        return True
     present = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return all(name in list(present) for name in names)
 
@@ -164,18 +177,84 @@ def _server(
     if _still_good(path, ca_certificate, wanted, now):
         return
     key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _leaf(
+        ca_certificate,
+        ca_key,
+        subject("grange-apiserver"),
+        key.public_key(),
+        usage=ExtendedKeyUsageOID.SERVER_AUTH,
+        names=wanted,
+        now=now,
+        life=_SERVER_LIFE,
+    )
+    write_private(directory / "server.key", pem(key))
+    write_private(path, certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _client(directory: Path, ca_certificate: x509.Certificate, now: datetime) -> None:
+    """The certificate with which the API server calls the agents of nodes."""
+    path = directory / "client.crt"
+    if _still_good(path, ca_certificate, [], now):
+        return
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = sign_leaf(
+        directory,
+        subject(API_SERVER, API_SERVERS),
+        key.public_key(),
+        usage=ExtendedKeyUsageOID.CLIENT_AUTH,
+        names=[],
+        now=now,
+        life=_SERVER_LIFE,
+    )
+    write_private(directory / "client.key", pem(key))
+    write_private(path, certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def sign_leaf(
+    directory: Path,
+    name: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    *,
+    usage: x509.ObjectIdentifier,
+    names: Sequence[x509.GeneralName],
+    now: datetime,
+    life: timedelta,
+) -> x509.Certificate:
+    """A certificate that the authority of a directory signs; it ends with the authority at the latest.
+
+    Raises:
+        KeysUnusable: there is no authority, or it cannot be read.
+    """
+    ca_path, key_path = directory / "ca.crt", directory / "ca.key"
+    if not ca_path.exists() or not key_path.exists():
+        raise damaged(ca_path)
+    ca_certificate, ca_key = _certificate(ca_path), _key(key_path)
+    return _leaf(ca_certificate, ca_key, name, key, usage=usage, names=names, now=now, life=life)
+
+
+def _leaf(  # noqa: PLR0913  the parts of a certificate
+    ca_certificate: x509.Certificate,
+    ca_key: ec.EllipticCurvePrivateKey,
+    name: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    *,
+    usage: x509.ObjectIdentifier,
+    names: Sequence[x509.GeneralName],
+    now: datetime,
+    life: timedelta,
+) -> x509.Certificate:
     authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
-    certificate = (
-        _builder("grange-apiserver", ca_certificate.subject, key.public_key(), now, _SERVER_LIFE)
-        .add_extension(x509.SubjectAlternativeName(wanted), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    life = min(life, ca_certificate.not_valid_after_utc - now)
+    builder = _builder(name, ca_certificate.subject, key, now, life)
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return (
+        builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         .add_extension(authority, critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    write_private(directory / "server.key", _pem(key))
-    write_private(path, certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def main(words: Sequence[str]) -> int:

@@ -8,8 +8,8 @@ stops last.
 import asyncio
 import errno
 import ssl
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,8 +21,10 @@ from grange.api.scheme import Scheme
 from grange.apiserver.account_tokens import AccountTokens, key_from
 from grange.apiserver.application import Application
 from grange.apiserver.authn import FirstOf, StaticTokens
+from grange.apiserver.bootstrap_authenticator import BootstrapTokens
 from grange.apiserver.listener import Limits, Listener
 from grange.app import descriptors, pki, roles
+from grange.app.certificate_process import CertificateProcess
 from grange.app.datadir import make_directory
 from grange.app.explanations import Explanations
 from grange.app.local_nodes import LocalNodes
@@ -161,7 +163,9 @@ class ControlPlane:
             raise RuntimeError("the keys are made before serving")
         documents = Threads("documents", workers=2)  # threads are started as they are needed
         accounts = AccountTokens(key_from(keys.token), store, self._clock)
-        tokens = FirstOf(StaticTokens({keys.token: ADMIN}), accounts)
+        tokens = FirstOf(
+            StaticTokens({keys.token: ADMIN}), accounts, BootstrapTokens(store, self._clock)
+        )
         application = Application(
             store,
             Scheme(BUILT_IN),
@@ -297,6 +301,8 @@ class ControlPlane:
                 )
                 await stack.enter_async_context(evidence)
                 sharded, further = evidence.sharded(), [evidence.runnable()]
+                signing = certificate_signing(deps("certificate-signing"), self.settings, nodes)
+                further.append(stack.enter_context(signing))
             nursery = await stack.enter_async_context(Nursery("roles"))
             for role in (
                 *roles.chosen(self.settings, nodes, deps, self._scheduler, self._why, sharded),
@@ -305,6 +311,22 @@ class ControlPlane:
                 self._supervise(nursery, role)
             nursery.start(informers.run(), name="informers")
             self._settled()
+
+
+@contextmanager
+def certificate_signing(deps: Deps, settings: Settings, nodes: LocalNodes) -> Iterator[Runnable]:
+    """Signs the certificates of machines that join; no machine gets the name of a local node."""
+    from grange.controllers.certificatesigning.controller import (
+        NAME,
+        CertificateSigningController,
+    )
+
+    offload = Threads("certificates", workers=2)
+    signer = CertificateProcess(offload, pki.wanted(settings)[0])
+    try:
+        yield Runnable(NAME, CertificateSigningController(deps, signer, nodes.names).run)
+    finally:
+        offload.close()
 
 
 def _address_for_pods(url: str) -> tuple[str, int]:

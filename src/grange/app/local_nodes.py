@@ -103,6 +103,10 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         finally:
             self._offload.close()
 
+    def names(self) -> frozenset[str]:
+        """The names of the nodes that this machine is presented as."""
+        return frozenset(self._names)
+
     def runnables(self, deps: Callable[[str], Deps]) -> Iterator[Runnable]:
         """An agent for each node that the machine is presented as."""
         if self._runtime is None:

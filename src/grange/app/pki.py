@@ -41,17 +41,23 @@ class Keys:
         token: the admin's bearer token.
         server_certificate: path of the server's certificate chain.
         server_key: path of the server's private key.
+        client_certificate: path of the certificate with which the server calls agents.
+        client_key: path of its private key.
     """
 
     ca_pem: bytes
     token: str
     server_certificate: Path
     server_key: Path
+    client_certificate: Path
+    client_key: Path
 
     def server_context(self) -> ssl.SSLContext:
-        """A TLS context for the listener: TLS 1.2 or newer."""
+        """A TLS context for the listener: TLS 1.2 or newer; asks for client certificates."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(cadata=self.ca_pem.decode("ascii"))
         self.load_into(context)
         return context
 
@@ -164,6 +170,8 @@ def read(directory: Path) -> Keys:
         token=_token(directory / "token"),
         server_certificate=directory / "server.crt",
         server_key=directory / "server.key",
+        client_certificate=directory / "client.crt",
+        client_key=directory / "client.key",
     )
 
 
