@@ -16,6 +16,7 @@ from grange.agent.container_runtime import (
     ContainerID,
     LogQuery,
     Mount,
+    NameFiles,
     PodRuntime,
     PodSetup,
     Program,
@@ -83,6 +84,7 @@ class Harness:
     program: Callable[[str], Program]
     reopen: Callable[[], AsyncGenerator[PodRuntime, None]]
     clock: Clock
+    has_name_files: bool = False
 
     async def start(self, name: str, container: str = "main", attempt: int = 0, **env: str) -> Run:
         target = ContainerID(POD.uid, container, attempt)
@@ -158,7 +160,7 @@ async def harness(
                 yield second
                 await remove_all(second)
 
-        yield Harness(first, shell, reopened, clock)
+        yield Harness(first, shell, reopened, clock, first.has_name_files)
         await remove_all(first)
 
 
@@ -388,6 +390,24 @@ async def test_files_of_the_temporary_directory_are_read(harness: Harness) -> No
     assert await harness.runtime.read_file(POD.uid, "progress", 100) == b"42 half"
     assert await harness.runtime.read_file(POD.uid, "missing", 100) is None
     assert await harness.runtime.read_file("another", "progress", 100) is None
+
+
+async def test_files_of_names_change_while_a_program_runs(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever")
+    read = ("cat", "/etc/hosts", "/etc/resolv.conf")
+    for text in ("127.9.0.9\tfirst and longer than the next\n", "127.9.0.9\tsecond\n"):
+        await harness.runtime.write_name_files(POD.uid, NameFiles(text, "nameserver 127.9.0.1\n"))
+        seen = (await harness.runtime.run(run.id, read, LIMIT_S)).output
+        if harness.has_name_files:
+            assert seen == f"{text}nameserver 127.9.0.1\n"
+        else:
+            assert "127.9.0.9" not in seen
+
+
+async def test_files_of_names_of_a_gone_pod_are_not_written(harness: Harness) -> None:
+    await harness.runtime.write_name_files("uid-2", NameFiles("", ""))
+    assert harness.runtime.pods("uid-2") == []
 
 
 async def test_a_removed_pod_starts_nothing(harness: Harness) -> None:

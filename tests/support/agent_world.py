@@ -77,7 +77,12 @@ class World(ApiFixture):
         return [item for item in self.requests if "/events" not in item[1]]
 
     def start_agent(
-        self, *, capacity: Mapping[str, str] = CAPACITY, timing: Timing | None = None
+        self,
+        *,
+        capacity: Mapping[str, str] = CAPACITY,
+        timing: Timing | None = None,
+        name_files: bool = False,
+        cluster_dns: str = "",
     ) -> None:
         """An agent with informers of its own."""
         # Every agent draws other names for its Events, as every process does.
@@ -88,6 +93,8 @@ class World(ApiFixture):
             capacity,
             pod_network=str(self.runtime.pod_network),
             timing=timing or Timing(),
+            name_files=name_files,
+            cluster_dns=cluster_dns,
         )
         agent = NodeAgent(deps, config, self.runtime, prober=self.prober)
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from grange.agent.resolver_config import ResolverConfig
 from grange.api.pod_fields import AGENT_USER_LABEL, ISOLATION_LABEL, LIMITS_LABEL, Feature
 from grange.base.backoff import Exponential
 
@@ -77,6 +78,9 @@ class NodeConfig:
         runtime: name of what runs the containers, in ``containerID`` and in the Node's status.
         isolation: what separates its pods from each other and from the machine, for the Node.
         limits: what holds containers to their limits, for the Node.
+        name_files: its containers have ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves.
+        cluster_dns: address of the responder for names of Services; empty where there is none.
+        resolver: how the machine resolves names.
         user, group: of the agent, and of its pods' programs unless they ask for others.
     """
 
@@ -91,6 +95,9 @@ class NodeConfig:
     runtime: str = "process"
     isolation: str = "none"
     limits: str = "none"
+    name_files: bool = False
+    cluster_dns: str = ""
+    resolver: ResolverConfig = field(default_factory=ResolverConfig)
     user: int = field(default_factory=os.geteuid)
     group: int = field(default_factory=os.getegid)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from grange.agent.cluster_dns.pod_files import hostname
 from grange.agent.errors import IMAGE_ERROR, NotCreatableError
 from grange.agent.references import Reference, Sources
 from grange.api import quantity
@@ -114,7 +115,7 @@ def build(pod: Pod, container: Container, sources: Sources, facts: EnvContext) -
     """
     result = {
         **facts.base,
-        "HOSTNAME": pod.spec.hostname or pod.metadata.name,
+        "HOSTNAME": hostname(pod),
         "POD_NAME": pod.metadata.name,
         "POD_NAMESPACE": pod.metadata.namespace,
         "POD_UID": pod.metadata.uid,

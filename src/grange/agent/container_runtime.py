@@ -103,6 +103,19 @@ class PodSetup:
 
 
 @dataclass(frozen=True, slots=True)
+class NameFiles:
+    """How the containers of a pod resolve names.
+
+    Attributes:
+        hosts: the content of ``/etc/hosts``.
+        resolver: the content of ``/etc/resolv.conf``.
+    """
+
+    hosts: str
+    resolver: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sandbox:
     """A prepared pod.
 
@@ -365,6 +378,15 @@ class PodRuntime(Protocol):
 
         Returns:
             The content; None where there is no such regular file.
+        """
+
+    async def write_name_files(self, pod_uid: str, files: NameFiles) -> None:
+        """Change the files of a prepared pod in place: containers that run see it, too.
+
+        Nothing happens where containers have no such files to themselves, or the pod is gone.
+
+        Raises:
+            RuntimeFailedError: they cannot be written now.
         """
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:

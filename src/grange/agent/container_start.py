@@ -13,6 +13,8 @@ from grange.agent import (
     users,
     volumes,
 )
+from grange.agent.cluster_dns.pod_files import hostname
+from grange.agent.cluster_dns.pod_names import PodNames
 from grange.agent.config import NodeConfig
 from grange.agent.container_env import EnvContext
 from grange.agent.container_runtime import (
@@ -51,6 +53,7 @@ class ContainerStarter:
         runtime: what runs containers.
         config: of the node.
         services: the Services of a namespace, once they are known.
+        names: writes the files by which a pod resolves names; None where pods have none.
     """
 
     def __init__(
@@ -59,11 +62,13 @@ class ContainerStarter:
         runtime: PodRuntime,
         config: NodeConfig,
         services: Callable[[str], Awaitable[Iterable[Service]]],
+        names: PodNames | None = None,
     ) -> None:
         self._fetcher = Fetcher(client)
         self._runtime = runtime
         self._config = config
         self._services = services
+        self._names = names
 
     async def create(self, pod: Pod, container: ManagedContainer) -> tuple[Sandbox, Run]:
         """Begin the container's next run; the pod is prepared (again) with what it refers to now.
@@ -90,10 +95,12 @@ class ContainerStarter:
                     plans,
                     shared=config.user == 0 and users.asks_for_users(pod),
                     address=_wanted_address(pod),
-                    hostname=pod.spec.hostname,
                     fs_group=security_context.fs_group_of(pod) if config.user == 0 else None,
+                    hostname=hostname(pod),
                 )
             )
+            if self._names is not None:
+                await self._names.write(pod, sandbox.address)
             root = sandbox.root(container.name)
             own = {"GRANGE_ROOT": root, "HOME": root, "TMPDIR": sandbox.tmp}
             own |= pod_progress.variables(pod, sandbox)
@@ -125,6 +132,8 @@ class ContainerStarter:
     def forget(self, pod_uid: str) -> None:
         """The pod of this uid is over."""
         self._fetcher.forget(pod_uid)
+        if self._names is not None:
+            self._names.forget(pod_uid)
 
     def _facts(self, pod_ip: str = "", own: dict[str, str] | None = None) -> EnvContext:
         return EnvContext(

@@ -26,6 +26,10 @@ class NodeRuntime(PodRuntime, Protocol):
         """What separates pods from each other and from the machine."""
 
     @property
+    def has_name_files(self) -> bool:
+        """Whether containers have files ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves."""
+
+    @property
     def pod_network(self) -> IPv4Network | None:
         """The range of the pods' addresses, for the Nodes' ``podCIDR``; None: it is not known."""
 

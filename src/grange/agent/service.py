@@ -4,6 +4,8 @@ import asyncio
 import signal
 
 from grange.agent import admission
+from grange.agent.cluster_dns.pod_names import PodNames
+from grange.agent.cluster_dns.service_names import ServiceNames
 from grange.agent.config import NodeConfig
 from grange.agent.container_runtime import PodRecord, PodRuntime, RuntimeFailedError
 from grange.agent.container_start import ContainerStarter
@@ -30,6 +32,7 @@ class NodeAgent:
         config: of the node.
         runtime: what runs its pods; opened by the caller.
         prober: what asks probes; sockets and commands by default.
+        names: of Services, shared with other nodes of the process.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class NodeAgent:
         runtime: PodRuntime,
         *,
         prober: Prober | None = None,
+        names: ServiceNames | None = None,
     ) -> None:
         self._deps = deps
         self._config = config
@@ -55,10 +59,14 @@ class NodeAgent:
             log=self._log,
             has_synced_status=self._has_synced_status,
         )
+        self._names: PodNames | None = None
+        if config.name_files:
+            shared = names or ServiceNames(deps.informers)
+            self._names = PodNames(runtime, shared, config, clock=deps.clock, log=self._log)
         self._tools = Tools(
             client=deps.client,
             runtime=runtime,
-            starter=ContainerStarter(deps.client, runtime, config, self._services_of),
+            starter=ContainerStarter(deps.client, runtime, config, self._services_of, self._names),
             prober=prober or SystemProber(runtime, deps.clock),
             recorder=self._recorder,
             clock=deps.clock,
@@ -88,6 +96,8 @@ class NodeAgent:
                 nursery.start(self._heartbeat.run(), name="heartbeat")
                 await self._pods.synced.wait()
                 self._listen()
+                if self._names is not None:
+                    nursery.start(self._names.run(self._with_address), name="names of Services")
                 for record in self._strangers():
                     nursery.start(
                         end_pod(self._runtime, record, self._tools), name="end a forgotten pod"
@@ -106,6 +116,14 @@ class NodeAgent:
         """The Services of a namespace; no container starts before they are known."""
         await self._services.synced.wait()
         return list(self._services.store.list(namespace))
+
+    def _with_address(self) -> list[tuple[Pod, str]]:
+        """The pods that are prepared, and their addresses."""
+        return [
+            (worker.pod, record.sandbox.address)
+            for record in self._runtime.pods()
+            if (worker := self._workers.get(record.sandbox.uid)) is not None
+        ]
 
     # --- pods ----------------------------------------------------------------------------------
 

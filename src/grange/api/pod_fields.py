@@ -108,7 +108,7 @@ def _without_command(value: Any, container: Document) -> bool:
 _PROCESS = "pods run as processes of the node: "
 _USER = f"{_PROCESS}programs run as the user who runs the agent"
 _NO_SANDBOX = f"{_PROCESS}nothing confines them"
-_NO_DNS = f"{_PROCESS}names are resolved as the machine resolves them"
+_NO_DNS = "else names are resolved as the machine resolves them"
 _NO_VOLUME = "no agent can mount it: the pod waits with CreateContainerConfigError"
 _NO_CLAIMS = "devices of claims are not allocated"
 _OTHER_VOLUMES = (
@@ -301,17 +301,20 @@ _FIELDS = (
         "processes and IPC",
     ),
     *_warned("hostUsers", note=_USER, quiet=(True,)),
-    *_by_node("hostname", needs=Feature.NAMESPACES, note="else only the variable HOSTNAME has it"),
-    *_warned("hostnameOverride", note="only the variable HOSTNAME has it"),
-    *_warned("subdomain", "setHostnameAsFQDN", note=_NO_DNS, quiet=(False, "")),
-    *_warned("dnsPolicy", note=_NO_DNS, quiet=("ClusterFirst", "Default")),
-    *_warned("dnsConfig", "hostAliases", note=_NO_DNS),
-    Field(
-        "enableServiceLinks",
-        Support.WARNED,
-        "no variables of Services are set, as nothing routes to Services yet",
-        covered_by="the kind Service",
+    *_by_node(
+        "hostname",
+        "hostnameOverride",
+        "setHostnameAsFQDN",
+        needs=Feature.NAMESPACES,
+        note="else only the variable HOSTNAME has it",
+        quiet=(False,),
     ),
+    *_honoured("subdomain", note="the pod's name below a headless Service"),
+    *_by_node(
+        "dnsPolicy", needs=Feature.NAMESPACES, note=_NO_DNS, quiet=("ClusterFirst", "Default")
+    ),
+    *_by_node("dnsConfig", "hostAliases", needs=Feature.NAMESPACES, note=_NO_DNS),
+    *_honoured("enableServiceLinks"),
     Field("imagePullSecrets", Support.WARNED, "no image is pulled", covered_by="image"),
     *_warned("os", note="nodes run Linux", quiet=({"name": "linux"},)),
     *_honoured("readinessGates"),

@@ -8,6 +8,7 @@ from typing import Self
 
 from grange.agent import service_account
 from grange.agent.addresses import service_range
+from grange.agent.cluster_dns.service_names import ServiceNames
 from grange.agent.config import NodeConfig
 from grange.agent.container_logs import AgentLogs
 from grange.agent.runtime_table import RUNTIMES, NodeRuntime, RuntimeOptions
@@ -114,6 +115,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         proxy = ServiceProxy(deps("service-proxy"), service_range(str(self._settings.data_dir)))
         yield Runnable("service proxy", proxy.run)
         yield Runnable("former nodes", lambda: self._clean_up(deps("nodes").client))
+        names = ServiceNames(deps("names").informers) if self._runtime.has_name_files else None
         variables = service_account.api_variables(*self.api) if self.api is not None else {}
         for share, pool in zip(self._shares, self._pools, strict=True):
             labels = {MACHINE_LABEL: self._settings.identity}
@@ -125,8 +127,10 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 environment={**self._settings.environment, **variables},
                 runtime=self._settings.runtime,
                 isolation=self._runtime.isolation,
+                name_files=self._runtime.has_name_files,
+                resolver=machine.resolver(),
             )
-            agent = NodeAgent(deps(f"node:{share.name}"), config, self._runtime)
+            agent = NodeAgent(deps(f"node:{share.name}"), config, self._runtime, names=names)
             yield Runnable(f"agent {share.name}", agent.run)
 
     async def _clean_up(self, client: Client) -> None:

@@ -3,8 +3,12 @@
 import os
 import platform
 from dataclasses import dataclass
+from pathlib import Path
+
+from grange.agent.resolver_config import ResolverConfig, parse_resolver
 
 _MIB = 1024 * 1024
+_RESOLVER = Path("/etc/resolv.conf")
 _NAME_MAX = 63 - len("-1000")  # a label, less the number of a share
 MAX_PODS_PER_NODE = 110  # the field's usual limit
 
@@ -48,3 +52,11 @@ def shares(nodes: int) -> list[Share]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // nodes
     names = [f"{host}-{at}" for at in range(1, nodes + 1)]
     return [Share(name, cpu_milli, memory) for name in names]
+
+
+def resolver() -> ResolverConfig:
+    """How the machine resolves names; nothing where it has no such file."""
+    try:
+        return parse_resolver(_RESOLVER.read_text(errors="replace"))
+    except OSError:
+        return ResolverConfig()

@@ -11,6 +11,7 @@ import pytest
 from grange.agent.container_runtime import (
     ContainerID,
     Mount,
+    NameFiles,
     PodSetup,
     Program,
     RuntimeFailedError,
@@ -193,3 +194,31 @@ def test_volume_of_a_group_is_writable_for_it(layout: Layout) -> None:
     assert volume.stat().st_mode & 0o2070 == 0o2070
     assert (volume / "a").stat().st_mode & 0o060 == 0o060
     assert (volume / "a").stat().st_gid == group
+
+
+# --- names -----------------------------------------------------------------------------------------
+
+
+def test_names_are_written_in_place_and_whole(layout: Layout) -> None:
+    layout.make_pod(setup(), "127.9.0.5")
+    hosts = layout.pod(UID) / "hosts"
+    assert "127.9.0.5\tweb\n" in hosts.read_text()
+    with hosts.open() as reader:
+        layout.write_name_files(UID, NameFiles("a\n", "b\n"))
+        layout.make_pod(setup(), "127.9.0.5")  # again for its next container
+        assert reader.read() == "a\n"
+    assert (hosts.parent / "resolv.conf").read_text() == "b\n"
+
+
+@pytest.mark.parametrize("name", ["hosts", "resolv.conf"])
+def test_names_are_written_nowhere_else(layout: Layout, name: str) -> None:
+    layout.make_pod(setup(), "127.9.0.5")
+    secret = layout.root / "secret"
+    secret.write_text("mine")
+    place = layout.pod(UID) / name
+    for is_link in (True, False):
+        place.unlink()
+        place.symlink_to(secret) if is_link else os.mkfifo(place)
+        layout.write_name_files(UID, NameFiles("a\n", "a\n"))
+        assert place.read_text() == "a\n"
+    assert secret.read_text() == "mine"

@@ -152,7 +152,7 @@ HERE = "no effect on this node: spec.containers[0].securityContext.readOnlyRootF
 
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [({}, HERE), ({"subdomain": "x"}, f"no effect: spec.subdomain; {HERE}")],
+    [({}, HERE), ({"hostUsers": False}, f"no effect: spec.hostUsers; {HERE}")],
 )
 async def test_fields_that_the_node_lacks_are_on_the_pod(
     clock: Clock, rng: Stream, log: Logger, spec: dict[str, str], message: str

@@ -115,7 +115,7 @@ def test_every_refused_field_is_tested() -> None:
 
 def test_covering_field_is_in_the_table() -> None:
     covered = {entry.covered_by for entry in FIELDS.values()} - {""}
-    assert covered == {"image", "the kind Service"}
+    assert covered == {"image"}
 
 
 def test_defaults_and_the_token_need_no_warning() -> None:
@@ -152,7 +152,7 @@ def test_warnings_are_one_for_each_cause() -> None:
 
 
 def test_new_pod_lists_the_fields_in_a_condition() -> None:
-    document = pod(subdomain="x", runtimeClassName="y")
+    document = pod(hostUsers=False, runtimeClassName="y")
     schema.apply_defaults(document, POD)
     assert len(list(POD.review(document, None, NOW))) == 2
     assert document["status"]["conditions"] == [
@@ -160,7 +160,7 @@ def test_new_pod_lists_the_fields_in_a_condition() -> None:
             "type": "grange.dev/UnsupportedFields",
             "status": "True",
             "reason": "FieldsNotHonoured",
-            "message": "no effect: spec.subdomain, spec.runtimeClassName",
+            "message": "no effect: spec.hostUsers, spec.runtimeClassName",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
     ]
@@ -171,16 +171,18 @@ def test_new_pod_lists_the_fields_in_a_condition() -> None:
 def test_specs_of_one_template_are_looked_at_once() -> None:
     reviewer = unsupported.Reviewer()
     for node in ("a", "b"):
-        assert reviewer.review(pod(subdomain="x", nodeName=node)["spec"]).warnings
+        assert reviewer.review(pod(hostUsers=False, nodeName=node)["spec"]).warnings
     assert reviewer.looks == 1
-    assert reviewer.review(pod(subdomain="y")["spec"]).message == "no effect: spec.subdomain"
+    assert (
+        reviewer.review(pod(resourceClaims=[1])["spec"]).message == "no effect: spec.resourceClaims"
+    )
     assert reviewer.review(pod()["spec"]) == ((), "")
     assert reviewer.looks == 3
 
 
 def test_template_is_warned_about_when_it_changes() -> None:
     made = controller()
-    made["spec"]["template"]["spec"]["subdomain"] = "x"
+    made["spec"]["template"]["spec"]["hostUsers"] = False
     [text] = REPLICATIONCONTROLLER.review(made, None, NOW)
-    assert text.startswith("spec.template.spec.subdomain: ")
+    assert text.startswith("spec.template.spec.hostUsers: ")
     assert list(REPLICATIONCONTROLLER.review(made, made, NOW)) == []

@@ -24,6 +24,7 @@ from grange.agent.container_runtime import (
     ListeningSocket,
     LogQuery,
     Mount,
+    NameFiles,
     PodRecord,
     PodSetup,
     Program,
@@ -77,6 +78,7 @@ class _Pod:
     sandbox: Sandbox
     runs: dict[ContainerID, _Live] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
+    name_files: NameFiles | None = None
 
 
 class FakeMachine:
@@ -188,6 +190,11 @@ class FakeRuntime:
     def isolation(self) -> str:
         """Nothing runs, so nothing is separated."""
         return "none"
+
+    @property
+    def has_name_files(self) -> bool:
+        """Scripts resolve no names."""
+        return False
 
     @property
     def pod_network(self) -> IPv4Network:
@@ -315,6 +322,12 @@ class FakeRuntime:
         pod = self._machine.pods.get(target.pod_uid)
         content = pod.files.get(path) if pod is not None else None
         return content[-limit:] if content is not None else None
+
+    async def write_name_files(self, pod_uid: str, files: NameFiles) -> None:
+        """Keep them; see ``PodRuntime``."""
+        pod = self._machine.pods.get(pod_uid)
+        if pod is not None:
+            pod.name_files = files
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back after every end; see ``PodRuntime``."""

@@ -273,6 +273,13 @@ class Volume(View, frozen=True):
     rbd: dict[str, Any] | None = None
 
 
+class HostAlias(View, frozen=True):
+    """Names of an address."""
+
+    ip: str = ""
+    hostnames: tuple[str, ...] = ()
+
+
 class PodSpec(View, frozen=True):
     """What to run and where it may run."""
 
@@ -297,6 +304,11 @@ class PodSpec(View, frozen=True):
     overhead: dict[str, Scalar] = msgspec.field(default_factory=dict)
     hostname: str = ""
     subdomain: str = ""
+    set_hostname_as_fqdn: bool | None = msgspec.field(name="setHostnameAsFQDN", default=None)
+    hostname_override: str | None = None
+    dns_policy: str = ""
+    dns_config: dict[str, Any] | None = None
+    host_aliases: tuple[HostAlias, ...] = ()
     enable_service_links: bool | None = None
     service_account_name: str = ""
     resources: ResourceRequirements | None = None

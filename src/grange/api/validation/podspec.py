@@ -16,11 +16,11 @@ from grange.api.stop_signals import STOP_SIGNALS
 from grange.api.validation import scheduling
 from grange.api.validation.causes import Faults
 from grange.api.validation.faultless import Faultless
+from grange.api.validation.pod_dns import DNS_POLICIES, check_pod_dns
 from grange.api.validation.resources import check_resources
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
-DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 PORT_MAX = 65_535
 _SECONDS_MAX = 2**31 - 1  # 68 years; what is added to a time must still give one
@@ -77,9 +77,7 @@ def check_pod_spec(spec: dict[str, Any], path: str, faults: Faults) -> None:
             PROGRAMS.add(unknown)
     _check_choices(spec, path, faults)
     _check_numbers(spec, path, faults)
-    for field in ("hostname", "subdomain"):
-        if value := spec.get(field):
-            faults.named(f"{path}.{field}", value, names.check_dns_label(value))
+    check_pod_dns(spec, path, faults)
     for field in ("nodeName", "serviceAccountName", "priorityClassName", "schedulerName"):
         if (value := spec.get(field)) and (fault := names.check_dns_subdomain(value)):
             faults.named(f"{path}.{field}", value, fault)

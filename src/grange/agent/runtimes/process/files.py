@@ -5,7 +5,7 @@
     <data>/pods/<uid>/                  0700
         pod.json                        who the pod is and its address
         tmp/                            TMPDIR of its containers
-        hosts                           /etc/hosts of its containers, where they are isolated
+        hosts, resolv.conf              in /etc of its containers, where they are isolated
         volumes/<name>                  a directory, or a link to a path of the machine
         containers/<container>/
             root/                       working directory; mounts appear here as links
@@ -27,15 +27,15 @@ from pathlib import Path
 from grange.agent.container_runtime import (
     ContainerID,
     Mount,
+    NameFiles,
     PodSetup,
     Program,
     RuntimeFailedError,
     VolumePlan,
 )
-from grange.agent.runtimes.process import beneath, shim
+from grange.agent.runtimes.process import beneath, name_files, shim
 
 _POD_FILE = "pod.json"
-HOSTS = "hosts"
 _ASIDE = ".old-"  # roots that could not be deleted, because their files are another user's
 _PRIVATE = 0o700
 _PASSED = 0o711  # others pass through and cannot look around
@@ -91,7 +91,7 @@ class Layout:
                     Path(volumes[plan.name]).chmod(_COMMON)
                 if setup.fs_group is not None and not plan.host_path:
                     _give_group(Path(volumes[plan.name]), setup.fs_group)
-            _write_atomically(directory / HOSTS, _hosts(setup, address), 0o644)
+            name_files.create(directory, setup, address)
             record = PodFile(
                 setup.uid, setup.namespace, setup.name, setup.node_name, address, volumes
             )
@@ -184,6 +184,19 @@ class Layout:
         finally:
             os.close(descriptor)
 
+    def write_name_files(self, uid: str, files: NameFiles) -> None:
+        """Change a pod's ``hosts`` and ``resolv.conf``.
+
+        Raises:
+            RuntimeFailedError: the disk does not allow it.
+        """
+        try:
+            name_files.write(self.pod(uid), files)
+        except OSError as error:
+            raise RuntimeFailedError(
+                f"cannot write {error.filename or self.pod(uid)}: {error.strerror or error}"
+            ) from error
+
     def pods(self) -> list[str]:
         """UIDs of the pods on disk, sorted."""
         try:
@@ -238,12 +251,6 @@ class Layout:
             shim.write_state(directory, state, durable=True)
         finally:
             os.close(directory)
-
-
-def _hosts(setup: PodSetup, address: str) -> bytes:
-    lines = [("127.0.0.1", ("localhost",)), ("::1", ("localhost", "ip6-localhost"))]
-    lines.append((address, (setup.hostname or setup.name,)))
-    return "".join(f"{ip}\t{' '.join(names)}\n" for ip, names in lines).encode()
 
 
 def _numbers(container: Path) -> list[int]:

@@ -208,6 +208,8 @@ def _place(target: str, directory: bool, own: set[int]) -> None:  # noqa: FBT001
         _shadow(os.path.realpath(parent))
         own.add(os.stat(parent).st_dev)
     os.makedirs(os.path.dirname(target), exist_ok=True)
+    if os.path.islink(target):
+        os.unlink(target)  # it leads nowhere
     _make(target, directory=directory)
 
 

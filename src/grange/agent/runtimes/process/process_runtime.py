@@ -6,7 +6,6 @@ it finds and goes on as if it had started them.
 """
 
 import asyncio
-import fcntl
 import os
 import signal
 import socket
@@ -29,6 +28,7 @@ from grange.agent.container_runtime import (
     ContainerID,
     ListeningSocket,
     Mount,
+    NameFiles,
     PodRecord,
     PodSetup,
     Program,
@@ -36,7 +36,7 @@ from grange.agent.container_runtime import (
     RuntimeFailedError,
     Sandbox,
 )
-from grange.agent.runtimes.process import listeners, programs, shim_connection, views
+from grange.agent.runtimes.process import data_lock, listeners, programs, shim_connection, views
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
 from grange.agent.runtimes.process.log_reader import ProcessLogs
@@ -47,7 +47,6 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
 
-_LOCK_RETRY_S = 0.02
 _START_LIMIT_S = 30.0  # a shim answers within milliseconds unless the machine is drowning
 _RECONNECT_S = 1.0
 
@@ -149,7 +148,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             RuntimeFailedError: another server is using the data directory, or it is not writable.
         """
         try:
-            await self._lock()
+            self._lock_fd = await data_lock.acquire(
+                self._config.data_dir, self._config.lock_limit_s, self._clock
+            )
             for uid in await self._offload.run(self._layout.pods):
                 await self._adopt_pod(uid)
             await self._await_answers()
@@ -176,28 +177,6 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
 
     async def __aexit__(self, *_: object) -> None:
         await self._close()
-
-    async def _lock(self) -> None:
-        path = self._config.data_dir / "runtime.lock"
-        try:
-            self._layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise RuntimeFailedError(
-                f"data directory {self._config.data_dir}: {error.strerror}"
-            ) from error
-        deadline = self._clock.monotonic() + self._config.lock_limit_s
-        while True:
-            try:
-                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError as error:
-                if self._clock.monotonic() >= deadline:
-                    raise RuntimeFailedError(
-                        f"{path} is held: another server is using this data directory, or a "
-                        "grange-launcher or grange-shim of an earlier one is stopped; end it first"
-                    ) from error
-            await self._clock.sleep(_LOCK_RETRY_S)
 
     async def _close(self) -> None:
         for pod in self._pods.values():
@@ -313,6 +292,11 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     def isolation(self) -> str:
         """What separates pods from each other and from the machine, for the Node."""
         return NAMESPACES if self._is_isolated else NO_ISOLATION
+
+    @property
+    def has_name_files(self) -> bool:
+        """Whether containers have files ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves."""
+        return self._is_isolated
 
     @property
     def pod_network(self) -> IPv4Network:
@@ -459,6 +443,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         if target.pod_uid not in self._pods:
             return None
         return await self._offload.run(lambda: self._layout.read_message(target, path, limit))
+
+    async def write_name_files(self, pod_uid: str, files: NameFiles) -> None:
+        """Change how isolated containers resolve names; see ``PodRuntime``."""
+        pod = self._pods.get(pod_uid)
+        if pod is not None and not pod.ending:
+            await self._offload.run(lambda: self._layout.write_name_files(pod_uid, files))
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back after every end of a run; see ``PodRuntime``."""

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from grange.agent.container_runtime import Mount, PodSetup, Program, RuntimeFailedError
-from grange.agent.runtimes.process.files import HOSTS
+from grange.agent.runtimes.process.name_files import MOUNTED
 
 NO_ISOLATION, NAMESPACES, AUTO = "none", "namespaces", "auto"
 ISOLATION = (NO_ISOLATION, NAMESPACES, AUTO)
 """What ``--isolation`` may be."""
 
-_HOSTS_PATH = "/etc/hosts"
 _PROGRAMS = ("/bin/true", "/usr/bin/true")
 _LIMIT_S = 10.0
 _ANSWER_LIMIT = 4096
@@ -46,8 +45,7 @@ def of_container(
         for item in mounts
     ]
     paths = {path for _, _, path, _ in found}
-    if _HOSTS_PATH not in paths:
-        found.append((str(pod), HOSTS, _HOSTS_PATH, False))
+    found += [(str(pod), name, path, False) for name, path in MOUNTED.items() if path not in paths]
     message = _absolute(program.message_path) if program.message_path else ""
     if message and not any(Path(message).is_relative_to(path) for path in paths):
         found.append((str(root), message.lstrip("/"), message, False))
