@@ -47,6 +47,7 @@ SCRIPTS = {
     "talker": Script(duration_s=0.3, output=tuple((0.0, line) for line in LINES)),
     "says yes": Script(),
     "reporter": Script(output=((0.0, "up"),), files=(("progress", b"42 half"),)),
+    "busy": Script(output=((0.0, "up"),), cpu=1.0, memory_bytes=8_000_000),
     "leaver": Script(duration_s=0.05, files=(("/dev/termination-log", b"all of it"),)),
     "listener": Script(output=((0.0, "up"),), listens=(("127.0.0.1", 8080),)),
 }
@@ -59,6 +60,7 @@ COMMANDS: dict[str, CommandResult | Callable[[Program], CommandResult]] = {
 LISTENER = (
     "import socket, time; a = socket.create_server(('127.0.0.1', 0)); print('up', flush=True)"
 )
+BUSY = "a = bytearray(5_000_000); print('up', flush=True)\nwhile True: pass"
 SHELL = {
     "listener": f'exec {sys.executable} -c "{LISTENER}; time.sleep(600)"',
     "forever": "exec sleep 600",
@@ -68,6 +70,7 @@ SHELL = {
     "polite": "trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done",
     "talker": "\n".join(f"echo '{line}'" for line in LINES) + "\nsleep 0.3",
     "reporter": "printf '42 half' > $TMPDIR/progress; echo up; sleep 600",
+    "busy": f'exec {sys.executable} -c "{BUSY}"',
     "leaver": "printf 'all of it' > $GRANGE_ROOT/dev/termination-log",
     "yes": "echo yes",
     "no": "echo no; exit 4",
@@ -457,3 +460,17 @@ async def test_message_that_a_program_left_is_read(harness: Harness) -> None:
     assert await harness.runtime.read_message(run.id, path, 2) == b"it"
     assert await harness.runtime.read_message(run.id, "/none", 2) is None
     assert await harness.runtime.read_message(ContainerID("nobody", "main", 0), path, 2) is None
+
+
+async def test_usage_of_what_runs_is_known(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    assert await harness.runtime.usage() == []
+    run = await harness.start("busy")
+    await harness.until_up(run.id)
+    await harness.end_of((await harness.start("well", container="other")).id)
+    (before,) = await harness.runtime.usage()
+    assert before.id == run.id
+    await harness.clock.sleep(0.5)
+    (after,) = await harness.runtime.usage()
+    assert 0.05 < after.cpu_s - before.cpu_s < 2.0
+    assert after.memory_bytes > 4_000_000

@@ -23,6 +23,7 @@ from grange.base.errors import GrangeError
 COMPLETED = "Completed"
 ERROR = "Error"
 START_ERROR = "StartError"
+OUT_OF_MEMORY = "OOMKilled"
 STATUS_UNKNOWN = "ContainerStatusUnknown"
 EXIT_NOT_FOUND = 127
 EXIT_NOT_EXECUTABLE = 126
@@ -178,6 +179,21 @@ class Confinement:
     read_only_root: bool = False
 
 
+class ContainerLimits(NamedTuple):
+    """What a container may use at most; zero for no limit.
+
+    Attributes:
+        cpu_milli: thousandths of a CPU.
+        memory_bytes: of all its processes.
+    """
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+
+
+UNLIMITED = ContainerLimits()
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """What to execute.
@@ -191,6 +207,7 @@ class Program:
         search: ``PATH`` as messages may have it; empty for the one of the environment.
         user: user and group to run as; None for the runtime's own.
         confinement: its rights beyond that.
+        limits: what it may use at most, where the runtime can enforce that.
         message_path: where it may leave a message about its end, as the manifest has it; empty for
             nowhere.
     """
@@ -202,6 +219,7 @@ class Program:
     search: str = ""
     user: tuple[int, int] | None = None
     confinement: Confinement = Confinement()
+    limits: ContainerLimits = UNLIMITED
     message_path: str = ""
 
 
@@ -215,7 +233,8 @@ class Run:
         finished_at: wall time of the end; None while it runs.
         exit_code: as a shell reports it (128 + signal for a killed program).
         signal: the signal that ended it; zero for none.
-        reason: Completed, Error, StartError or ContainerStatusUnknown; empty while it runs.
+        reason: Completed, Error, OOMKilled, StartError or ContainerStatusUnknown; empty while it
+            runs.
         message: for people; empty where the reason suffices. Of a running one: why nothing
             newer is known of it.
         pid: process id, for messages; zero where there is none.
@@ -265,6 +284,21 @@ class CommandResult:
     exit_code: int
     output: str = ""
     timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUsage:
+    """What a running container has used.
+
+    Attributes:
+        id: which attempt.
+        cpu_s: seconds of CPU since its start, of all its processes.
+        memory_bytes: its working set now.
+    """
+
+    id: ContainerID
+    cpu_s: float
+    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +386,9 @@ class PodRuntime(Protocol):
         Args:
             uid: only this one, so that asking for one does not cost as much as asking for all.
         """
+
+    async def usage(self) -> list[ContainerUsage]:
+        """What every running container has used."""
 
     async def listeners(self) -> list[ListeningSocket]:
         """The TCP ports that containers listen on, as far as it can be found out."""

@@ -6,6 +6,7 @@ from ipaddress import IPv4Address
 
 from grange.agent import (
     container_env,
+    container_limits,
     lifecycle,
     pod_progress,
     security_context,
@@ -120,6 +121,7 @@ class ContainerStarter:
                 confinement=security_context.confinement_of(
                     pod, container.spec, RunAsUser(config.user, config.group)
                 ),
+                limits=container_limits.limits_of(container.spec),
                 message_path=container.spec.termination_message_path,
             )
             run = await self._runtime.start(lifecycle.next_id(meta.uid, container), program, mounts)

@@ -10,8 +10,8 @@ class AgentMetrics:
 
     Attributes:
         starts: grange_agent_container_starts_total by outcome (started, refused, not_executable).
-        ends: grange_agent_container_ends_total by reason (Completed, Error, StartError,
-            ContainerStatusUnknown).
+        ends: grange_agent_container_ends_total by reason (Completed, Error, OOMKilled,
+            StartError, ContainerStatusUnknown).
         start_seconds: grange_agent_container_start_seconds: from the decision to the program.
         status_writes: grange_agent_status_writes_total by outcome (written, gone, failed).
         probes: grange_agent_probes_total by kind and outcome (ok, failed, unknown).

@@ -30,6 +30,10 @@ class NodeRuntime(PodRuntime, Protocol):
         """Whether containers have files ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves."""
 
     @property
+    def limits(self) -> str:
+        """What holds containers to their limits, for the Node."""
+
+    @property
     def pod_network(self) -> IPv4Network | None:
         """The range of the pods' addresses, for the Nodes' ``podCIDR``; None: it is not known."""
 

@@ -129,6 +129,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 isolation=self._runtime.isolation,
                 name_files=self._runtime.has_name_files,
                 resolver=machine.resolver(),
+                limits=self._runtime.limits,
             )
             agent = NodeAgent(deps(f"node:{share.name}"), config, self._runtime, names=names)
             yield Runnable(f"agent {share.name}", agent.run)

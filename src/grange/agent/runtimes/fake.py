@@ -21,6 +21,7 @@ from grange.agent.container_runtime import (
     STATUS_UNKNOWN,
     CommandResult,
     ContainerID,
+    ContainerUsage,
     ListeningSocket,
     LogQuery,
     Mount,
@@ -50,6 +51,8 @@ class Script:
         term_exit_code: with which it then ends; None as killed by the signal.
         output: lines and when they are written, in seconds after the start.
         listens: addresses and ports that it listens on.
+        cpu: CPUs that it keeps busy.
+        memory_bytes: memory that it holds.
         files: what it writes to its pod's temporary directory as it starts, by name.
     """
 
@@ -59,6 +62,8 @@ class Script:
     term_exit_code: int | None = None
     output: tuple[tuple[float, str], ...] = ()
     listens: tuple[tuple[str, int], ...] = ()
+    cpu: float = 0.0
+    memory_bytes: int = 0
     files: tuple[tuple[str, bytes], ...] = ()
 
 
@@ -197,6 +202,11 @@ class FakeRuntime:
         return False
 
     @property
+    def limits(self) -> str:
+        """Scripts use nothing."""
+        return "none"
+
+    @property
     def pod_network(self) -> IPv4Network:
         """The range of the pods' addresses."""
         return POD_NETWORK
@@ -299,6 +309,20 @@ class FakeRuntime:
             PodRecord(pod.setup, pod.sandbox, tuple(live.run for live in pod.runs.values()))
             for pod in self._machine.pods.values()
             if uid is None or pod.setup.uid == uid
+        ]
+
+    async def usage(self) -> list[ContainerUsage]:
+        """What the scripts of running programs use; see ``PodRuntime``."""
+        now = self._clock.now()
+        return [
+            ContainerUsage(
+                target,
+                (now - live.run.started_at).total_seconds() * live.script.cpu,
+                live.script.memory_bytes,
+            )
+            for pod in self._machine.pods.values()
+            for target, live in pod.runs.items()
+            if live.run.running
         ]
 
     async def listeners(self) -> list[ListeningSocket]:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 
 from grange.agent.container_runtime import ContainerID
 from grange.agent.runtimes.process import shim, shim_connection
+from grange.agent.runtimes.process.cgroups import ControlGroups
 from grange.agent.runtimes.process.files import Layout
 from grange.agent.runtimes.process.programs import MARK
 from grange.base.clock import Clock
@@ -22,12 +23,16 @@ class Undertaker:
         layout: where attempts are.
         clock: for the time of the end.
         log: where kills are logged.
+
+    Attributes:
+        groups: the control groups of attempts, where there are any.
     """
 
     def __init__(self, layout: Layout, *, clock: Clock, log: Logger) -> None:
         self._layout = layout
         self._clock = clock
         self._log = log
+        self.groups: ControlGroups | None = None
 
     def bury(self, target: ContainerID, state: dict[str, object]) -> dict[str, object]:
         """Kill what is left of an attempt and write its final state; answers with that state.
@@ -52,6 +57,10 @@ class Undertaker:
 
     def kill(self, targets: Sequence[ContainerID]) -> None:
         """Kill whatever carries the mark of one of these attempts."""
+        if self.groups is not None:
+            for target in targets:
+                self.groups.kill(target)
+                self.groups.remove(target)
         killed = kill_marked({str(self._layout.attempt(target)) for target in targets})
         if killed:
             self._log.warning("killed processes whose supervisor was gone", count=killed)

@@ -26,6 +26,7 @@ from grange.agent.container_runtime import (
     EXIT_NOT_FOUND,
     CommandResult,
     ContainerID,
+    ContainerUsage,
     ListeningSocket,
     Mount,
     NameFiles,
@@ -36,52 +37,31 @@ from grange.agent.container_runtime import (
     RuntimeFailedError,
     Sandbox,
 )
-from grange.agent.runtimes.process import data_lock, listeners, programs, shim_connection, views
+from grange.agent.runtimes.process import (
+    cgroups,
+    container_usage,
+    data_lock,
+    listeners,
+    programs,
+    shim_connection,
+    views,
+)
+from grange.agent.runtimes.process.cgroups import ControlGroups
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
 from grange.agent.runtimes.process.log_reader import ProcessLogs
 from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
+from grange.agent.runtimes.process.process_config import ProcessConfig
 from grange.agent.runtimes.process.shim_connection import ContainerRun, ShimConnection
 from grange.agent.runtimes.process.views import NAMESPACES, NO_ISOLATION
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
 
+__all__ = ["ProcessConfig", "ProcessRuntime"]
+
 _START_LIMIT_S = 30.0  # a shim answers within milliseconds unless the machine is drowning
 _RECONNECT_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessConfig:
-    """Settings of the process runtime.
-
-    Attributes:
-        data_dir: where pods are kept; the runtime makes ``pods`` and ``runtime.lock`` in it.
-        network: range of the pods' addresses, inside 127.0.0.0/8; None derives one from the data
-            directory, so that several servers on a machine rarely meet.
-        log_max_bytes: a container's log file is rotated at this size.
-        log_files: how many files a container's log has at most.
-        lock_limit_s: how long to wait for an earlier server's launcher to end.
-        answer_limit_s: how long opening waits for the shims that it finds, all together.
-        kill_limit_s: how long SIGKILL may take before a shim that does not react is killed as well;
-            longer than a shim waits for a process that is stuck in the kernel.
-        command_output_bytes: how much of a command's output (exec probes) is kept.
-        isolation: one of ``ISOLATION``; ``auto`` is ``namespaces`` where the kernel allows it.
-        own_addresses: programs that listen on all addresses get their pod's.
-        hidden: files and directories that isolated programs see nothing of, beyond ``data_dir``.
-    """
-
-    data_dir: Path
-    network: IPv4Network | None = None
-    log_max_bytes: int = 10 * 1024 * 1024
-    log_files: int = 5
-    lock_limit_s: float = 10.0
-    answer_limit_s: float = 5.0
-    kill_limit_s: float = 15.0
-    command_output_bytes: int = 10 * 1024
-    isolation: str = NO_ISOLATION
-    own_addresses: bool = False
-    hidden: tuple[Path, ...] = ()
 
 
 @dataclass(slots=True)
@@ -129,6 +109,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._lock_fd = -1
         self._launcher: Launcher | None = None
         self._is_isolated = False
+        self._groups: ControlGroups | None = None
         self._logs = ProcessLogs(
             directory=self._layout.attempt,
             finished=lambda target: not self._is_running(target),
@@ -148,9 +129,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             RuntimeFailedError: another server is using the data directory, or it is not writable.
         """
         try:
+            config = self._config
             self._lock_fd = await data_lock.acquire(
-                self._config.data_dir, self._config.lock_limit_s, self._clock
+                config.data_dir, config.lock_limit_s, self._clock
             )
+            self._groups = await self._offload.run(lambda: cgroups.of_data_dir(config.data_dir))
+            self._undertaker.groups = self._groups
             for uid in await self._offload.run(self._layout.pods):
                 await self._adopt_pod(uid)
             await self._await_answers()
@@ -162,9 +146,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         except BaseException:
             await self._close()
             raise
-        config = self._config
         self._launcher = Launcher(self._lock_fd, config.data_dir)
         try:
+            await self._prune_groups()
             self._is_isolated = await self._offload.run(
                 lambda: views.is_possible(
                     config.isolation, lambda spec: self._request("run", "", spec), config.data_dir
@@ -174,6 +158,15 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             await self._close()
             raise
         return self
+
+    async def _prune_groups(self) -> None:
+        if (groups := self._groups) is not None:
+            running = [attempt.target for attempt in self._running()]
+            await self._offload.run(lambda: groups.prune(running))
+
+    def _running(self) -> list[ContainerRun]:
+        found = [attempt for pod in self._pods.values() for attempt in pod.all_attempts()]
+        return [attempt for attempt in found if not attempt.ended.is_set()]
 
     async def __aexit__(self, *_: object) -> None:
         await self._close()
@@ -299,6 +292,11 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         return self._is_isolated
 
     @property
+    def limits(self) -> str:
+        """What holds containers to their limits, for the Node."""
+        return cgroups.CGROUP if self._groups is not None else cgroups.NO_LIMITS
+
+    @property
     def pod_network(self) -> IPv4Network:
         """The range of the pods' addresses."""
         return self._network
@@ -373,6 +371,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         spec = programs.specification(program, found, cwd, self._layout.attempt(target))
         if attempt.is_isolated and attempt.run is not None:
             spec["join"] = attempt.run.pid
+        if self._groups is not None and any(program.limits):
+            spec["groups"] = self._groups.directories(target)
         spec["timeout_s"] = timeout_s
         spec["output_limit"] = self._config.command_output_bytes
         answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
@@ -427,6 +427,11 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             return [pod.record() for pod in self._pods.values()]
         found = self._pods.get(uid)
         return [found.record()] if found is not None else []
+
+    async def usage(self) -> list[ContainerUsage]:
+        """What every running container has used; see ``PodRuntime``."""
+        running = {item.shim[0]: item.target for item in self._running() if item.shim[0]}
+        return await self._offload.run(lambda: container_usage.of_containers(running, self._groups))
 
     async def listeners(self) -> list[ListeningSocket]:
         """The TCP ports that containers listen on; see ``PodRuntime``."""
@@ -528,6 +533,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             spec["view"] = views.of_container(
                 where, root, pod.setup, program, mounts, volumes, hidden
             )
+        groups = self._groups
+        if groups is not None and any(program.limits):
+            spec["groups"] = await self._offload.run(lambda: groups.make(target, program.limits))
         self._listen(pod, attempt, self._request("start", str(directory), spec))
 
     def _request(self, operation: str, directory: str, spec: dict[str, object]) -> socket.socket:

@@ -54,6 +54,7 @@ def specification(program: Program, path: Path, cwd: Path, mark: Path) -> dict[s
         "cwd": str(cwd),
         "user": program.user,
         "pod": str(mark.parents[2]),
+        "limits": program.limits,
         "rights": rights_of(program.confinement),
     }
 

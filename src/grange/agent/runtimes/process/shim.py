@@ -35,7 +35,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from grange.agent.runtimes.process import bind_filter, confinement, isolation
+from grange.agent.runtimes.process import bind_filter, confinement, control_group, isolation
 from grange.agent.runtimes.process.child_processes import Children, children_of, kill_children
 from grange.agent.runtimes.process.log_writer import LogWriter
 
@@ -139,6 +139,9 @@ def _become_program(
     stdout, stderr, report, filters = outputs
     stage = "prepare"
     try:
+        stage = "limit"
+        control_group.join(_groups_of(spec))
+        stage = "prepare"
         os.setsid()
         signal.set_wakeup_fd(-1)
         stage = "isolate"
@@ -179,6 +182,11 @@ def _become_program(
         os.write(failed, f"{stage} {errno.EINVAL}".encode())
     finally:
         os._exit(127)
+
+
+def _groups_of(spec: dict[str, object]) -> list[str]:
+    found: list[str] = spec.get("groups") or []  # type: ignore[assignment]  # our own
+    return found
 
 
 def _send_filter(connection: int) -> None:
@@ -354,7 +362,10 @@ class _Shim:
 
     def run(self, lock_fd: int) -> None:
         """Start, serve, finish. ``lock_fd`` is closed as soon as the state is on disk."""
+        groups = _groups_of(self._spec)
         stage, number = self._process.start(self._spec)
+        if stage:
+            control_group.remove(groups)
         if stage == "prepare" or number in _PASSING:  # nothing was started
             self._first.send(json.dumps({"unforked": number}).encode())
             return
@@ -386,7 +397,11 @@ class _Shim:
         for fd in list(self._process.pipes):
             while self._copy(fd):
                 pass
-        self._finish(self._process.outcome())
+        outcome = self._process.outcome()
+        if outcome["exit_code"] and control_group.out_of_memory_kills(groups):
+            outcome["reason"] = "OOMKilled"
+        control_group.remove(groups)
+        self._finish(outcome)
 
     def _greet(self, connection: socket.socket) -> None:
         connection.settimeout(0.0)

@@ -19,6 +19,7 @@ from grange.agent.container_runtime import (
     START_ERROR,
     STATUS_UNKNOWN,
     ContainerID,
+    ContainerLimits,
     Program,
     Run,
 )
@@ -57,6 +58,11 @@ def start_failure(state: Mapping[str, object]) -> tuple[int, str]:
         return EXIT_NOT_EXECUTABLE, (
             f"cannot run it as the user that it asks for: {why}; the agent needs the rights of root "
             "to change the user and to mount"
+        )
+    if state.get("stage") == "limit":
+        return EXIT_NOT_EXECUTABLE, (
+            f"cannot limit what it uses: {why}; its control group may have been removed by another "
+            "program"
         )
     if state.get("stage") == "confine":
         return EXIT_NOT_EXECUTABLE, (
@@ -171,6 +177,7 @@ def program_from(memory: int) -> Program:
         spec["cwd"],
         search=spec.get("search", ""),
         user=tuple(user) if user else None,
+        limits=ContainerLimits(*spec.get("limits", ())),
         confinement=programs.confinement_from(spec.get("rights") or {}),
     )
 
