@@ -77,6 +77,7 @@ class NodeConfig:
         timing: waits and intervals.
         runtime: name of what runs the containers, in ``containerID`` and in the Node's status.
         isolation: what separates its pods from each other and from the machine, for the Node.
+        host_paths: where volumes of type ``hostPath`` may lie; empty for anywhere.
         limits: what holds containers to their limits, for the Node.
         name_files: its containers have ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves.
         cluster_dns: address of the responder for names of Services; empty where there is none.
@@ -94,6 +95,7 @@ class NodeConfig:
     timing: Timing = field(default_factory=Timing)
     runtime: str = "process"
     isolation: str = "none"
+    host_paths: tuple[str, ...] = ()
     limits: str = "none"
     name_files: bool = False
     cluster_dns: str = ""

@@ -7,6 +7,7 @@ from ipaddress import IPv4Address
 from grange.agent import (
     container_env,
     container_limits,
+    host_paths,
     lifecycle,
     pod_progress,
     security_context,
@@ -86,6 +87,7 @@ class ContainerStarter:
             )
             found = await self._fetcher.fetch(pod, container.spec)
             plans = volumes.plan(pod, found, self._facts())
+            host_paths.check(plans, config.host_paths)
             mounts = volumes.mounts(pod, container.spec)
             sandbox = await self._runtime.prepare(
                 PodSetup(

@@ -130,6 +130,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 name_files=self._runtime.has_name_files,
                 resolver=machine.resolver(),
                 limits=self._runtime.limits,
+                host_paths=tuple(map(str, self._settings.host_paths)),
             )
             agent = NodeAgent(deps(f"node:{share.name}"), config, self._runtime, names=names)
             yield Runnable(f"agent {share.name}", agent.run)

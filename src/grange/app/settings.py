@@ -69,6 +69,7 @@ class Settings:
         disable: roles that are not run here.
         runtime: what runs containers, by its name in ``agent.runtime_table``.
         isolation: what is to separate pods from each other and from the machine.
+        host_paths: where volumes of type ``hostPath`` may lie; empty for anywhere.
         network: what a program gets that listens on all addresses.
         hidden_files: of the user; isolated pods do not see them.
         scheduler_config: the scheduler's configuration file; None for the default profile.
@@ -177,6 +178,18 @@ class Settings:
             "With `addresses` it is its pod's, so that replicas of an ordinary server do not collide; with `shared` "
             "it is every address of the machine. See [the agent](agent.md#network).",
             type=click.Choice(("shared", "addresses")),
+        ),
+    )
+    host_paths: tuple[Path, ...] = field(
+        default=(),
+        metadata=flag(
+            "--allow-host-path",
+            "A directory of this machine that pods may have as hostPath, may be repeated.",
+            "Pods that ask for another path wait with `CreateContainerConfigError`. Links are followed before it "
+            "is compared.",
+            type=AbsolutePath(),
+            metavar="DIR",
+            shown_default="any path",
         ),
     )
     scheduler_config: Path | None = field(
