@@ -3,15 +3,14 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
-from tests.e2e.warm_cli import WarmCli
+from tests.e2e.warm_cli import WarmCli, WarmProcess
 
 GRANGE = [sys.executable, "-m", "grange"]
 LIMIT_S = 120.0
@@ -19,13 +18,14 @@ LIMIT_S = 120.0
 
 @dataclass
 class Plane:
-    """``grange up`` on a directory, in the foreground of a child process."""
+    """``grange up`` on a directory, in the foreground of a process."""
 
     cli: ClassVar[WarmCli]  # the fixture of this folder sets it
     directory: Path
     nodes: int = 1
     words: tuple[str, ...] = ()
-    process: "subprocess.Popen[str] | None" = field(default=None, repr=False)
+    process: WarmProcess | None = field(default=None, repr=False)
+    output: TextIO | None = field(default=None, repr=False)
 
     @property
     def kubeconfig(self) -> Path:
@@ -33,19 +33,19 @@ class Plane:
 
     def start(self) -> str:
         """Start it and return the line that says where it serves."""
-        with (self.directory.parent / "up.stderr").open("a") as errors:
-            self.process = subprocess.Popen(
-                [
-                    *GRANGE,
+        reading, writing = os.pipe()
+        self.output = os.fdopen(reading)
+        try:
+            with (self.directory.parent / "up.stderr").open("a") as errors:
+                self.process = self.cli.start(
                     *("up", "--data-dir", str(self.directory), "--listen", "127.0.0.1:0"),
                     *("--nodes", str(self.nodes), "--no-switch", *self.words),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+                    stdout=writing,
+                    stderr=errors.fileno(),
+                )
+        finally:
+            os.close(writing)
+        line = self.output.readline()
         assert line.startswith("ready in"), (line, self.errors())
         return line
 
@@ -55,23 +55,20 @@ class Plane:
     def kill(self) -> None:
         """SIGKILL: nothing is cleaned up."""
         assert self.process is not None
-        self.process.kill()
-        self.process.wait(LIMIT_S)
-        self._close()
+        self._end(signal.SIGKILL)
 
     def stop(self) -> int:
         """SIGTERM, and wait; the exit code."""
-        if self.process is None:
-            return 0
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(LIMIT_S)
-        self._close()
-        return code
+        return 0 if self.process is None else self._end(signal.SIGTERM)
 
-    def _close(self) -> None:
-        if self.process is not None and self.process.stdout is not None:
-            self.process.stdout.close()
+    def _end(self, number: int) -> int:
+        assert self.process is not None
+        assert self.output is not None
+        self.process.send_signal(number)
+        code = self.process.wait(LIMIT_S)
+        self.output.close()
         self.process = None
+        return code
 
     def grange(self, *words: str, code: int = 0, stdin: str = "") -> str:
         """Run a verb against it; checks the exit code and returns both outputs."""

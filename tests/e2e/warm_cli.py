@@ -1,8 +1,9 @@
-"""Run verbs in processes that are forked from one that has loaded them.
+"""Run the program in processes that are forked from one that has loaded its modules.
 
-Loading Python and the modules of a verb takes most of the processor time of a short verb, and tests
-run hundreds of them. Each verb still has its own process, arguments, streams and environment. Tests
-of how the program starts, of signals and of terminals start it with ``GRANGE`` instead.
+Loading Python and modules takes most of the processor time of a short verb and of the start of a
+control plane, and tests run hundreds of the one and a hundred of the other. Each still has its own
+process, arguments, streams and environment. Tests of how the program starts, of signals and of
+terminals start it with ``GRANGE`` instead.
 """
 
 import gc
@@ -10,17 +11,65 @@ import importlib
 import json
 import os
 import pkgutil
+import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUEST_MAX = 1 << 17
-REPLY_MAX = 64
 STREAMS = 3
+VERB_MODULES = ("grange.app.main", "grange.client.transports.http_transport")
+SERVER_MODULES = (
+    *("grange.app.up", "grange.app.controlplane", "grange.app.manager"),
+    *("grange.app.evidence_service", "grange.scheduler.service", "uvloop"),
+)
+
+
+class WarmProcess:
+    """A process of the program, as ``subprocess.Popen`` would show it.
+
+    Attributes:
+        pid: its process id.
+    """
+
+    def __init__(self, pid: int, status: socket.socket) -> None:
+        self.pid = pid
+        self._status = status
+        self._code: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill it if it runs, and forget it."""
+        if self._code is None:
+            self.send_signal(signal.SIGKILL)
+            self.wait(None)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it is known to have ended."""
+        if self._code is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def wait(self, timeout_s: float | None) -> int:
+        """Wait for its end; the exit code, negative for a signal.
+
+        Raises:
+            TimeoutError: it has not ended.
+        """
+        if self._code is None:
+            self._status.settimeout(timeout_s)
+            self._code = _number(self._status)
+            self._status.close()
+        return self._code
 
 
 class WarmCli:
@@ -35,13 +84,14 @@ class WarmCli:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[asked.fileno()],
+                # A process with threads should not fork.
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             )
 
     def run(
         self, *words: str, stdin: str = "", timeout_s: float = 120.0
     ) -> "subprocess.CompletedProcess[str]":
         """Run ``grange`` with these words to its end, like ``subprocess.run``."""
-        request = {"words": words, "directory": os.getcwd(), "environment": dict(os.environ)}
         with (
             tempfile.TemporaryFile("w+") as given,
             tempfile.TemporaryFile("w+") as output,
@@ -50,21 +100,34 @@ class WarmCli:
             given.write(stdin)
             given.seek(0)
             streams = [given.fileno(), output.fileno(), errors.fileno()]
-            self._asking.settimeout(timeout_s)
-            socket.send_fds(self._asking, [json.dumps(request).encode()], streams)
-            pid = self._reply()
-            try:
-                code = self._reply()
-            except BaseException:  # also what a time limit of the test raises
-                os.kill(pid, signal.SIGKILL)
-                self._reply()
-                raise
+            with self._start(words, streams) as process:  # ends it at a time limit of the test, too
+                code = process.wait(timeout_s)
             output.seek(0)
             errors.seek(0)
             return subprocess.CompletedProcess([*words], code, output.read(), errors.read())
 
-    def _reply(self) -> int:
-        return int(self._asking.recv(REPLY_MAX))
+    def start(self, *words: str, stdout: int, stderr: int) -> WarmProcess:
+        """Start ``grange`` with these words, which runs on; stdin is empty.
+
+        Args:
+            words: the arguments.
+            stdout: a descriptor for the output.
+            stderr: a descriptor for errors.
+        """
+        with open(os.devnull) as nothing:
+            return self._start(words, [nothing.fileno(), stdout, stderr])
+
+    def _start(self, words: Sequence[str], streams: list[int]) -> WarmProcess:
+        request = {"words": words, "directory": os.getcwd(), "environment": dict(os.environ)}
+        status, reporting = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with reporting:
+            descriptors = [*streams, reporting.fileno()]
+            socket.send_fds(self._asking, [json.dumps(request).encode()], descriptors)
+        try:
+            return WarmProcess(_number(status), status)
+        except BaseException:
+            status.close()
+            raise
 
     def close(self) -> None:
         """End the process."""
@@ -72,51 +135,92 @@ class WarmCli:
         self._process.wait()
 
 
-def _load() -> None:
-    """Load what verbs load when they run."""
-    import grange.cli.verbs as package
+def _number(status: socket.socket) -> int:
+    """The next number that the process which forks reports."""
+    return int(status.recv(64))
 
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        importlib.import_module(module.name)
-    for name in ("grange.app.main", "grange.client.transports.http_transport"):
+
+def _load(names: Sequence[str]) -> None:
+    for name in names:
         importlib.import_module(name)
 
 
-def _serve(asked: socket.socket) -> list[str] | None:
-    """Fork for each request; returns the words of a verb in the child."""
-    while True:
-        message, streams, _, _ = socket.recv_fds(asked, REQUEST_MAX, STREAMS)
-        if not message:
-            return None
+def _load_verbs() -> None:
+    """Load what verbs load when they run."""
+    import grange.cli.verbs as package
+
+    found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    _load([*VERB_MODULES, *(module.name for module in found)])
+
+
+class _Forks:
+    """Forks for each request, and reports the ends of the children."""
+
+    def __init__(self, asked: socket.socket) -> None:
+        self._asked = asked
+        self._poll = select.poll()
+        self._poll.register(asked, select.POLLIN)
+        self._children: dict[int, tuple[int, int]] = {}  # pid and status, by the pid's descriptor
+
+    def serve(self) -> list[str] | None:
+        """Until there are no more requests; returns the words of a request in its child."""
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor != self._asked.fileno():
+                    self._reap(descriptor)
+                    continue
+                message, received, _, _ = socket.recv_fds(self._asked, REQUEST_MAX, STREAMS + 1)
+                if not message:
+                    return None
+                if (words := self._fork(json.loads(message), received)) is not None:
+                    return words
+
+    def _reap(self, descriptor: int) -> None:
+        pid, status = self._children.pop(descriptor)
+        self._poll.unregister(descriptor)
+        os.close(descriptor)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with suppress(BrokenPipeError):
+            os.write(status, b"%d" % code)
+        os.close(status)
+
+    def _fork(self, request: dict[str, Any], received: list[int]) -> list[str] | None:
+        words: list[str] = request["words"]
+        if words[0] == "up":
+            _load(SERVER_MODULES)
+            gc.freeze()
         pid = os.fork()
         if pid == 0:
-            request = json.loads(message)
-            for number, stream in enumerate(streams):
+            for number, stream in enumerate(received[:STREAMS]):
                 os.dup2(stream, number)
-                os.close(stream)
+            others = [status for _, status in self._children.values()]
+            for descriptor in (*received, *self._children, *others):
+                os.close(descriptor)
             os.chdir(request["directory"])
             os.environ.clear()
             os.environ.update(request["environment"])
-            words: list[str] = request["words"]
             return words
+        *streams, status = received
         for stream in streams:
             os.close(stream)
-        asked.send(str(pid).encode())
-        _, status = os.waitpid(pid, 0)
-        asked.send(str(os.waitstatus_to_exitcode(status)).encode())
+        os.write(status, b"%d" % pid)
+        descriptor = os.pidfd_open(pid)
+        self._children[descriptor] = pid, status
+        self._poll.register(descriptor, select.POLLIN)
+        return None
 
 
 def main() -> None:
     """Serve on the socket whose descriptor is the argument."""
-    _load()
+    _load_verbs()
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as asked:
-        words = _serve(asked)
+        words = _Forks(asked).serve()
     if words is not None:
-        from grange.app.main import main as run_verb
+        from grange.app.main import main as run_program
 
         sys.argv = ["grange", *words]
-        run_verb()
+        run_program()
 
 
 if __name__ == "__main__":
