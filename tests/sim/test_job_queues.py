@@ -127,7 +127,7 @@ async def end_whole_jobs(world: World) -> list[str]:
     return left
 
 
-@pytest.mark.seeds(8)
+@pytest.mark.seeds(3)
 async def test_half_started_jobs_never_wait_for_each_other(
     seed: int, log: Logger, records: Records
 ) -> None:

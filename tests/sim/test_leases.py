@@ -216,7 +216,7 @@ async def marked(world: World) -> dict[str, str]:
     return {name: uid for name, uid in labels.items() if uid}
 
 
-@pytest.mark.seeds(6)
+@pytest.mark.seeds(3)
 async def test_leases_survive_an_unlucky_week(seed: int, log: Logger, records: Records) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)
     judge = MachinesAreLentOnce()

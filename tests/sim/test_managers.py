@@ -55,7 +55,7 @@ async def bearers(world: World) -> dict[str, str]:
     return found
 
 
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(2)
 async def test_crews_share_work_and_survive_faults(
     seed: int, log: Logger, records: Records
 ) -> None:

@@ -166,7 +166,7 @@ async def judge_audit(world: World, births: Births, *, taken_over: bool) -> None
         assert set(gone) == births.uids - live, "every pod that went is recorded"
 
 
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(2)
 async def test_packed_services_survive_drains_and_removals(
     seed: int, log: Logger, records: Records
 ) -> None:

@@ -192,7 +192,7 @@ def besides(world: World, machines: Mapping[str, FakeMachine]) -> list[str]:
     return [name for name in world.components if name not in agents]
 
 
-@pytest.mark.seeds(3)
+@pytest.mark.seeds(2)
 async def test_templates_roll_out_among_misfortunes(
     seed: int, log: Logger, records: Records
 ) -> None:

@@ -149,7 +149,7 @@ def pick(seed: int) -> CrashPoint:
     return found[seed * stride % size]
 
 
-@pytest.mark.seeds(6)
+@pytest.mark.seeds(3)
 def test_a_crash_of_the_controller_changes_no_session(seed: int, log: Logger) -> None:
     point, expected = pick(seed), untroubled()
     found = runner.run(play(log, point))

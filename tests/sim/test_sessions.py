@@ -194,7 +194,7 @@ async def unfinished(world: World) -> list[str]:
     return found
 
 
-@pytest.mark.seeds(6)
+@pytest.mark.seeds(3)
 async def test_sessions_survive_an_unlucky_week(seed: int, log: Logger, records: Records) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)
     ends = SessionsEndOnce()

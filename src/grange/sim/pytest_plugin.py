@@ -7,7 +7,7 @@ was not retrieved.
 
 Fixtures: ``clock``, ``rng``, ``log``, ``records``, and ``seed``: a test that takes it runs once for
 each of ``--seeds N`` seeds; without the option for as many as ``@pytest.mark.seeds(N)`` gives, or
-for four. ``--seed N`` replays one, and is the seed of ``rng``.
+for two. ``--seed N`` replays one, and is the seed of ``rng``.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from grange.sim.runner import Leak, Runner
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 Records = list[tuple[str, dict[str, object]]]
 
-SEEDS = 4
+SEEDS = 2
 LAST_RECORDS = 2000
 _THREAD_GRACE_S = 2.0  # real seconds for a thread that was asked to end
 _TOLERATED = (".hypothesis", ".pytest_cache", "/dev/urandom", "/dev/null", "anon_inode:[pidfd]")
