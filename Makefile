@@ -30,10 +30,11 @@ setup: $(STAMP)  ## make the environment (done by every other target)
 run: $(STAMP)  ## a control plane, a replicated service, proof that it works; then clean up
 	@$(BIN)/python examples/run.py
 
-# The environments and kubectl wait for downloads most of the time: they are made side by side.
+# What waits for downloads runs beside what computes; only e2e needs the environment of jobs.
 test:  ## everything CI runs
-	@$(MAKE) --no-print-directory -j2 check docs kubectl $(JOBS)/.installed
-	@$(MAKE) --no-print-directory unit e2e
+	@$(MAKE) --no-print-directory -j2 check docs kubectl
+	@$(MAKE) --no-print-directory -j2 unit $(JOBS)/.installed
+	@$(MAKE) --no-print-directory e2e
 
 test-durations: $(STAMP)  ## what `make unit` costs: processor time by folder, the slowest tests
 	@$(BIN)/python -m pytest -q -n auto $(REPEATABLE) -p tests.support.durations $(UNIT)
