@@ -66,7 +66,7 @@ class PodBinding:
 
 @dataclass(frozen=True, slots=True)
 class PodSkip:
-    """A pod for which nothing can be done now, and why; it gets no machine in this plan."""
+    """A pod for which nothing can be done now, and why; empty names are of standby that cannot be had."""
 
     pod: str
     pod_uid: str
@@ -83,7 +83,8 @@ class ScalingPlan:
         bind: which machine is for which pod.
         skip: pods that get none.
         resume: names of stopped standby machines to switch on.
-        unbind: names of machines whose binding names a pod that waits no longer.
+        unbind: names of machines whose binding names a pod that waits no longer, or that they do not
+            suit. They count as free from now on (``status.availableTime``), for their grace.
     """
 
     start: tuple[MachineStart, ...] = ()

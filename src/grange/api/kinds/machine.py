@@ -33,6 +33,7 @@ INSTANCE_FINALIZER = "grange.dev/machine-instance"
 """Finalizer of machines: a deleted one stays until its provider has no instance of it."""
 
 HISTORY_MAX = 20
+_PHASES = {"": MachinePhase.CREATING, **{phase.value: phase for phase in MachinePhase}}
 
 
 class MachineResources(View, frozen=True):
@@ -170,7 +171,7 @@ class Machine(Resource, frozen=True):
     @property
     def phase(self) -> MachinePhase:
         """Where it is in its life; one without a status is being created."""
-        return MachinePhase(self.status.phase or MachinePhase.CREATING.value)
+        return _PHASES[self.status.phase]
 
 
 def _validate(document: Document, old: Document | None) -> list[Cause]:

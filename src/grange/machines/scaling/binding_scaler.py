@@ -1,0 +1,314 @@
+"""One pod, one machine: which waiting pod gets which machine, and what to order and end for that.
+
+The steps are those of elotl/kip's BindingNodeScaler: bindings that stand in the records are kept, pods
+and machines without one are matched, the other pods get a machine ordered, standby is filled, and what
+is left over ends. Unlike there the order is fixed, a stored binding must still match, a pod has one
+machine, equal standby entries add up, idle machines get some grace, and everything has its reason.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+from grange.api import timestamps
+from grange.api.kinds.machine import (
+    Machine,
+)
+from grange.api.kinds.nodepool import SPOT_ALWAYS, SPOT_NEVER, NodePool
+from grange.api.kinds.pod import Pod
+from grange.api.machine_phases import MachinePhase
+from grange.machines.catalogue import InstanceType
+from grange.machines.scaling.capacity_memory import CapacityMemory
+from grange.machines.scaling.instance_selector import (
+    InstanceSelector,
+    holds,
+)
+from grange.machines.scaling.machine_facts import is_spot, type_of, zone_of
+from grange.machines.scaling.machine_orders import MachineOrders
+from grange.machines.scaling.pod_needs import (
+    PodNeed,
+    UnusableNeed,
+    gib,
+    machine_gib,
+    need_of,
+    waits_for,
+)
+from grange.machines.scaling.pool_budget import PoolBudget
+from grange.machines.scaling.standby import StandbyShape, wanted
+from grange.machines.scaling_plan import (
+    MachineStart,
+    MachineStop,
+    PodBinding,
+    PodSkip,
+    ScalingPlan,
+)
+
+_P = MachinePhase
+_READINESS = {_P.CLAIMED: 0, _P.AVAILABLE: 0, _P.CREATED: 1, _P.STOPPED: 2, _P.CREATING: 3}
+_FREE = frozenset({_P.CREATING, _P.CREATED, _P.AVAILABLE, _P.STOPPED})
+
+
+class BindingNodeScaler:
+    """Decides which machines a dedicated pool needs. Pure: nothing is written or called.
+
+    Args:
+        pool: whose machines.
+        catalogue: of its provider.
+        capacity: what could not be had lately; only launches go by it, never matches.
+        boot_image: of new machines.
+        template_hash: of the pool's present template, for new machines.
+    """
+
+    def __init__(
+        self,
+        pool: NodePool,
+        catalogue: Sequence[InstanceType],
+        capacity: CapacityMemory,
+        *,
+        boot_image: str = "",
+        template_hash: str = "",
+    ) -> None:
+        self._pool = pool
+        self._spec = pool.spec
+        self._selector = InstanceSelector(catalogue, pool.spec)
+        self._capacity = capacity
+        self._boot_image = boot_image
+        self._template_hash = template_hash
+        self._default_gib = gib(pool.spec.volume.default_size)
+
+    def compute(
+        self, nodes: Sequence[Machine], pods: Sequence[Pod], *, now: datetime
+    ) -> ScalingPlan:
+        """A plan for the pool; see ``ScalingAlgorithm``."""
+        needs, skips = self._needs(pods)
+        kept, unbind, free = self._kept_bindings(nodes, needs)
+        bound = {binding.pod_uid for binding in kept}
+        open_needs = sorted(
+            (need for uid, need in needs.items() if uid not in bound), key=lambda n: n.order
+        )
+        bind, unserved = self._match(open_needs, free)
+        resume = [
+            binding.machine for binding in bind if free.pop(binding.machine).phase is _P.STOPPED
+        ]
+        orders = MachineOrders(
+            self._pool,
+            self._selector,
+            self._capacity,
+            PoolBudget(self._spec.limits, self._selector, nodes),
+            boot_image=self._boot_image,
+            template_hash=self._template_hash,
+            now=now,
+        )
+        start: list[MachineStart] = []
+        for need in unserved:
+            ordered = orders.for_pod(need)
+            if isinstance(ordered, str):
+                skips.append(PodSkip(need.pod, need.uid, ordered))
+                continue
+            start.append(ordered)
+            bind.append(PodBinding(need.pod, need.uid, ordered.name, "ordered for it"))
+        standby, refused, kept_free, park = self._standby(free, orders, now)
+        taken = {binding.machine for binding in bind}
+        if not self._spec.timeouts.idle_seconds:
+            unbind = []  # they end at once
+        return ScalingPlan(
+            start=(*start, *standby),
+            stop=(*park, *self._surplus(free, kept_free | {*unbind}, now)),
+            bind=(*kept, *bind),
+            skip=(*skips, *refused),
+            resume=tuple(resume),
+            unbind=tuple(name for name in unbind if name not in taken),
+        )
+
+    # --- what stands -----------------------------------------------------------------------------
+
+    def _needs(self, pods: Sequence[Pod]) -> tuple[dict[str, PodNeed], list[PodSkip]]:
+        """The waiting pods by UID, and those that ask for what cannot be understood."""
+        needs: dict[str, PodNeed] = {}
+        skips: list[PodSkip] = []
+        for pod in pods:
+            if not waits_for(pod, self._pool.metadata.name):
+                continue
+            try:
+                needs[pod.metadata.uid] = need_of(pod, self._spec)
+            except UnusableNeed as error:
+                skips.append(PodSkip(str(pod.key), pod.metadata.uid, str(error)))
+        return needs, skips
+
+    def _kept_bindings(
+        self, nodes: Sequence[Machine], needs: Mapping[str, PodNeed]
+    ) -> tuple[list[PodBinding], list[str], dict[str, Machine]]:
+        """Bindings that hold, machines whose binding does not, and free machines, the readiest first."""
+        kept: dict[str, PodBinding] = {}
+        unbind: list[str] = []
+        free: dict[str, Machine] = {}
+        for machine in sorted(nodes, key=_readiest_first):
+            claimed = machine.phase is _P.CLAIMED
+            ends = machine.spec.terminate or machine.metadata.deletion_timestamp is not None
+            if ends or not (claimed or machine.phase in _FREE):
+                continue
+            uid = machine.status.bound_pod_uid
+            need = needs.get(uid)
+            if (
+                claimed
+            ):  # by a pod that is not bound to its node yet, or whose claim is of another kind
+                if need is not None:
+                    kept[uid] = self._keep(machine, need, "claimed by it")
+                continue
+            if need is not None and uid not in kept and self._matches(need, machine):
+                kept[uid] = self._keep(machine, need, "bound to it")
+                continue
+            if uid:
+                unbind.append(machine.metadata.name)
+            free[machine.metadata.name] = machine
+        return list(kept.values()), unbind, free
+
+    def _keep(self, machine: Machine, need: PodNeed, reason: str) -> PodBinding:
+        return PodBinding(need.pod, need.uid, machine.metadata.name, reason, kept=True)
+
+    # --- pods that have no machine -----------------------------------------------------------------
+
+    def _match(
+        self, needs: Sequence[PodNeed], free: Mapping[str, Machine]
+    ) -> tuple[list[PodBinding], list[PodNeed]]:
+        """Give each pod the machine that suits it best of those that are left."""
+        by_shape: dict[tuple[object, ...], deque[Machine]] = {}
+        for machine in free.values():
+            by_shape.setdefault(_shape(machine), deque()).append(machine)
+        fitting: dict[tuple[object, ...], list[deque[Machine]]] = {}
+        bind: list[PodBinding] = []
+        unserved: list[PodNeed] = []
+        for need in needs:
+            groups = fitting.get(need.shape)
+            if groups is None:
+                groups = [g for g in by_shape.values() if g and self._matches(need, g[0])]
+                groups.sort(key=lambda group: self._rank(need, group[0]))
+                fitting[need.shape] = groups
+            while groups and not groups[0]:
+                groups.pop(0)
+            if not groups:
+                unserved.append(need)
+                continue
+            machine = groups[0].popleft()
+            bind.append(PodBinding(need.pod, need.uid, machine.metadata.name, "suits it"))
+        return bind, unserved
+
+    def _rank(self, need: PodNeed, machine: Machine) -> tuple[bool, int, object, str, str]:
+        """The exact type first, then the one that is soonest ready, the cheapest, the oldest."""
+        name = machine.spec.instance_type
+        price = self._selector.price(type_of(machine), zone_of(machine), spot=is_spot(machine))
+        wanted_type = not need.instance_type or need.instance_type == name
+        created = machine.metadata.creation_timestamp or ""
+        readiness = _READINESS[machine.phase]
+        return (not wanted_type, readiness, price or 0, created, machine.metadata.name)
+
+    def _matches(self, need: PodNeed, machine: Machine) -> bool:
+        """Whether the machine is of the kind that the pod asks for."""
+        return (
+            self._type_matches(need, machine)
+            and (need.spot != SPOT_NEVER or not is_spot(machine))
+            and (need.spot != SPOT_ALWAYS or is_spot(machine))
+            and need.zone in ("", zone_of(machine))
+            and need.private_ip_only == machine.spec.resources.private_ip_only
+            and need.dedicated_cpu == machine.spec.resources.dedicated_cpu
+            and (
+                not self._spec.volume.fixed_size
+                or (need.volume_gib or self._default_gib)
+                == (machine_gib(machine) or self._default_gib)
+            )
+        )
+
+    def _type_matches(self, need: PodNeed, machine: Machine) -> bool:
+        name = type_of(machine)
+        if need.instance_type:
+            return need.instance_type == name
+        room = self._selector.room(name)
+        return room is not None and holds(room, need.request)
+
+    # --- standby and surplus -----------------------------------------------------------------------
+
+    def _standby(
+        self, free: Mapping[str, Machine], orders: MachineOrders, now: datetime
+    ) -> tuple[list[MachineStart], list[PodSkip], set[str], list[MachineStop]]:
+        """Machines to order for standby, refusals, free machines that are kept, and those to switch off."""
+        start: list[MachineStart] = []
+        refused: list[PodSkip] = []
+        used: set[str] = set()
+        park: list[MachineStop] = []
+        for shape, count in wanted(self._spec.standby, now).items():
+            fitting = [
+                machine
+                for machine in sorted(free.values(), key=_standby_order(shape))
+                if machine.metadata.name not in used and self._is_standby(machine, shape)
+            ]
+            for machine in fitting[:count]:
+                used.add(machine.metadata.name)
+                if shape.stopped and machine.phase is _P.AVAILABLE:
+                    name, version = machine.metadata.name, machine.metadata.resource_version
+                    park.append(MachineStop(name, version, "kept switched off", park=True))
+            for _ in range(count - len(fitting)):
+                ordered = orders.for_standby(shape)
+                if isinstance(ordered, str):
+                    refused.append(PodSkip("", "", f"standby {shape.instance_type}: {ordered}"))
+                    break
+                start.append(ordered)
+        return start, refused, used, park
+
+    def _is_standby(self, machine: Machine, shape: StandbyShape) -> bool:
+        """Whether a machine is as those that are ordered for standby, so that any such pod can use it."""
+        resources = machine.spec.resources
+        return (
+            type_of(machine) == shape.instance_type
+            and is_spot(machine) == shape.spot
+            and (shape.stopped or machine.phase is not _P.STOPPED)
+            and not resources.private_ip_only
+            and not resources.dedicated_cpu
+            and not machine.spec.placement.zone
+            and (machine_gib(machine) or self._default_gib) == self._default_gib
+        )
+
+    def _surplus(
+        self, free: Mapping[str, Machine], used: set[str], now: datetime
+    ) -> list[MachineStop]:
+        """What nothing needs, the least ready first, then the youngest."""
+        left = [machine for name, machine in free.items() if name not in used]
+        return [
+            MachineStop(
+                machine.metadata.name, machine.metadata.resource_version, "nothing needs it"
+            )
+            for machine in reversed(left)
+            if self._idle_s(machine, now) >= self._spec.timeouts.idle_seconds
+        ]
+
+    def _idle_s(self, machine: Machine, now: datetime) -> float:
+        since = machine.status.available_time or machine.metadata.creation_timestamp
+        return (now - timestamps.parse_or(since, now)).total_seconds()
+
+
+def _shape(machine: Machine) -> tuple[object, ...]:
+    """Machines of one shape match the same pods, and equally well but for their age."""
+    resources = machine.spec.resources
+    return (
+        type_of(machine),
+        machine.spec.instance_type,
+        is_spot(machine),
+        zone_of(machine),
+        resources.private_ip_only,
+        resources.dedicated_cpu,
+        resources.volume_size,
+        _READINESS[machine.phase],
+    )
+
+
+def _readiest_first(machine: Machine) -> tuple[int, str, str]:
+    created = machine.metadata.creation_timestamp or ""
+    return (_READINESS.get(machine.phase, 9), created, machine.metadata.name)
+
+
+def _standby_order(shape: StandbyShape) -> Callable[[Machine], tuple[bool, int, str, str]]:
+    """What is off goes first for stopped standby, else what is readiest."""
+
+    def key(machine: Machine) -> tuple[bool, int, str, str]:
+        return (shape.stopped and machine.phase is not _P.STOPPED, *_readiest_first(machine))
+
+    return key

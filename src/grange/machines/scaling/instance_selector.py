@@ -1,0 +1,155 @@
+"""Which instance types could hold a pod, cheapest first.
+
+The rules are those of elotl/kip's instance selector: the cheapest type that has the memory, the
+processors and the devices; a burstable type counts by its baseline, or may burst for a surcharge. A
+pod that wants processors of its own alone is compared by their number, too, which kip forgets.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fnmatch import fnmatchcase
+
+from grange.api import selectors
+from grange.api.kinds.machine import CAPACITY_TYPE_LABEL, ON_DEMAND, SPOT
+from grange.api.kinds.nodepool import NodePoolSpec
+from grange.api.pod_requests import Resources, allocatable
+from grange.machines.catalogue import InstanceType, Offering
+
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+
+SURCHARGE_PER_CORE = Decimal("0.05")
+"""Per hour and processor above the baseline of a burstable type; what EC2 has charged since 2018."""
+
+CANDIDATES_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class MachineChoice:
+    """A way to get a machine.
+
+    Attributes:
+        instance_type: which.
+        offering: where, and for how much.
+        sustained: it would have to run above its baseline.
+        cost: price per hour with the surcharge for that.
+    """
+
+    instance_type: InstanceType
+    offering: Offering
+    sustained: bool
+    cost: Decimal
+
+
+class InstanceSelector:
+    """The instance types that a pool may use.
+
+    Args:
+        catalogue: of the provider.
+        spec: of the pool: its types and requirements.
+    """
+
+    def __init__(self, catalogue: Iterable[InstanceType], spec: NodePoolSpec) -> None:
+        requirements = [
+            selectors.Requirement(item.key, item.operator, tuple(item.values))
+            for item in spec.requirements
+        ]
+        self._types: dict[str, InstanceType] = {}
+        self._offerings: dict[str, tuple[Offering, ...]] = {}
+        self._room: dict[str, Resources] = {}
+        for kind in catalogue:
+            if spec.instance_types and not _is_named(kind.name, spec.instance_types):
+                continue
+            offerings = tuple(
+                offering
+                for offering in kind.offerings
+                if all(item.matches(labels_of(kind, offering)) for item in requirements)
+            )
+            if offerings:
+                self._types[kind.name] = kind
+                self._offerings[kind.name] = offerings
+                self._room[kind.name] = allocatable(kind.room)
+
+    def find(self, name: str) -> InstanceType | None:
+        """The type of this name, if the pool may use it."""
+        return self._types.get(name)
+
+    def room(self, name: str) -> Resources | None:
+        """What pods can have on a machine of the type; None for one that the pool may not use."""
+        return self._room.get(name)
+
+    def price(self, name: str, zone: str, *, spot: bool) -> Decimal | None:
+        """Per hour; None where it is not offered."""
+        prices = [
+            offering.price
+            for offering in self._offerings.get(name, ())
+            if offering.spot == spot and zone in ("", offering.zone)
+        ]
+        return min(prices, default=None)
+
+    def choices(
+        self,
+        request: Resources,
+        *,
+        named: str = "",
+        dedicated_cpu: bool = False,
+        sustained_cpu: bool | None = None,
+    ) -> Sequence[MachineChoice]:
+        """The ways to get a machine that holds a request, cheapest first, then in the catalogue's order.
+
+        Args:
+            request: what a pod requests.
+            named: the only type that may be taken, whatever is requested.
+            dedicated_cpu: no burstable type.
+            sustained_cpu: False: a burstable type counts by its baseline.
+        """
+        found: list[MachineChoice] = []
+        for name, kind in self._types.items():
+            if named:
+                if name == named:
+                    extra = _above_baseline(kind, request) if sustained_cpu else 0
+                    found += self._ways(kind, extra)
+                continue
+            if dedicated_cpu and kind.burstable:
+                continue
+            if not holds(self._room[name], request):
+                continue
+            extra = _above_baseline(kind, request)
+            if extra and sustained_cpu is False:
+                continue
+            found += self._ways(kind, extra)
+        return sorted(found, key=lambda choice: choice.cost)
+
+    def _ways(self, kind: InstanceType, extra_milli: int) -> list[MachineChoice]:
+        surcharge = SURCHARGE_PER_CORE * extra_milli / 1000
+        return [
+            MachineChoice(kind, offering, bool(extra_milli), offering.price + surcharge)
+            for offering in self._offerings[kind.name]
+        ]
+
+
+def labels_of(kind: InstanceType, offering: Offering) -> Mapping[str, str]:
+    """The labels that a node of an offering gets."""
+    own = {
+        INSTANCE_TYPE_LABEL: kind.name,
+        CAPACITY_TYPE_LABEL: SPOT if offering.spot else ON_DEMAND,
+    }
+    return {**kind.labels, **own, **({ZONE_LABEL: offering.zone} if offering.zone else {})}
+
+
+def holds(room: Resources, request: Resources) -> bool:
+    """Whether there is room for a request; extended resources that are not offered count as none."""
+    return (
+        request.cpu_milli <= room.cpu_milli
+        and request.memory_bytes <= room.memory_bytes
+        and all(room.scalars.get(name, 0) >= amount for name, amount in request.scalars.items())
+    )
+
+
+def _above_baseline(kind: InstanceType, request: Resources) -> int:
+    return max(0, request.cpu_milli - kind.baseline_milli) if kind.burstable else 0
+
+
+def _is_named(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
