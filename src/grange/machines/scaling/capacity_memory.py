@@ -1,7 +1,7 @@
 """What could not be had lately: offerings that a provider refused, and for how long to leave them.
 
 Marks are kept per instance type, zone and market, each in its own right: a shortage of spot machines
-keeps nobody from on-demand ones. A mark is not extended while it lasts, since trying less is no
+does not touch on-demand ones. A mark is not extended while it lasts, since trying less is no
 evidence. Marks that follow one another double, as each was tried again in between; a success ends that.
 """
 

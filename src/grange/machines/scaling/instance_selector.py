@@ -2,7 +2,7 @@
 
 The rules are those of elotl/kip's instance selector: the cheapest type that has the memory, the
 processors and the devices; a burstable type counts by its baseline, or may burst for a surcharge. A
-pod that wants processors of its own alone is compared by their number, too, which kip forgets.
+pod that wants unshared processors is compared by their number, too, which kip forgets.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a pod asks of a machine of its own."""
+"""What a pod asks of the machine that it gets alone."""
 
 from math import ceil
 
@@ -45,7 +45,7 @@ class PodNeed(msgspec.Struct, frozen=True):
         instance_type: the only one that it may have; empty: any that holds the request.
         spot: one of ``SPOT_POLICIES``.
         zone: the only one that it may be in; empty: any.
-        private_ip_only: no public address; its machine must say the same.
+        private_ip_only: no public address; its machine must have none either.
         dedicated_cpu: no burstable type.
         sustained_cpu: see ``InstanceSelector.choices``.
         volume_gib: size of the root disk; zero: the pool's default.
