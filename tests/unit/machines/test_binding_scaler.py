@@ -32,6 +32,7 @@ from grange.api.names import check_dns_label
 from grange.machines.catalogue import InstanceType
 from grange.machines.scaling.binding_scaler import BindingNodeScaler
 from grange.machines.scaling.capacity_memory import CapacityMemory
+from grange.machines.scaling_plan import ScalingPlan
 
 STANDBY = [StandbyNodeSpec("A", 2), StandbyNodeSpec("A", 0)]
 
@@ -43,9 +44,9 @@ def shortage(*markets: bool, zone: str = "") -> CapacityMemory:
     return memory
 
 
-def as_machine(found: object, phase: str = "Creating") -> Machine:
+def as_machine(found: ScalingPlan, phase: str = "Creating") -> Machine:
     """A machine as the plan's first start orders it."""
-    start = found.start[0]  # type: ignore[attr-defined]
+    start = found.start[0]
     ordered = machine(start.name, phase=phase)
     return msgspec.structs.replace(ordered, spec=start.spec)
 
