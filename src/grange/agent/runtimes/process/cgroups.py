@@ -63,7 +63,7 @@ class ControlGroups:
         directories = self.directories(target)
         try:
             for directory in directories:
-                Path(directory).mkdir(exist_ok=True)
+                Path(directory).mkdir(parents=True, exist_ok=True)
             for controller, name, value in self._settings(limits):
                 path = self._parents[controller] / _name(target) / name
                 if path.exists() or not name.startswith("memory.memsw"):

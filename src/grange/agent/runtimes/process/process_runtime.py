@@ -179,6 +179,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         launcher, self._launcher = self._launcher, None
         if launcher is not None:
             launcher.close()
+        if self._groups is not None:
+            self._groups.close()  # stays where containers go on
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
