@@ -13,6 +13,10 @@ import pytest
 from tests.e2e.planes import Plane, eventually
 
 from grange.agent.service_proxy.relay import RelaySide
+from grange.agent.service_proxy.routes import Endpoint, Frontend, Route
+from grange.agent.service_proxy.udp_listener import UdpListener
+from grange.api.meta import ObjectKey
+from grange.base.clock import Clock
 
 pytestmark = pytest.mark.e2e
 
@@ -120,6 +124,54 @@ def test_address_leads_to_the_pods_in_turn_and_follows_them(plane: Plane) -> Non
     assert plane.grange("logs", "client") == "200\n"
     plane.grange("scale", "grc/web", "--replicas", "0")
     eventually(lambda: is_refused(address, port), "without endpoints nothing listens")
+
+
+# --- datagrams -------------------------------------------------------------------------------------
+
+
+async def exchange(end: socket.socket, data: bytes) -> bytes:
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(end, data)
+    async with asyncio.timeout(10):
+        return await loop.sock_recv(end, 1 << 16)
+
+
+def udp_socket() -> socket.socket:
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.bind(("127.0.0.1", 0))
+    made.setblocking(False)
+    return made
+
+
+async def test_datagrams_and_answers_belong_to_their_client(clock: Clock) -> None:
+    servers = [udp_socket() for _ in range(2)]
+    loop = asyncio.get_running_loop()
+
+    def echo(server: socket.socket) -> None:
+        data, sender = server.recvfrom(1 << 16)
+        server.sendto(str(server.getsockname()[1]).encode() + b" " + data, sender)
+
+    for server in servers:
+        loop.add_reader(server, echo, server)
+    with udp_socket() as probe:
+        port = probe.getsockname()[1]
+    ends = tuple(Endpoint(*server.getsockname()) for server in servers)
+    route = Route(ObjectKey("default", "echo"), ends)
+    listener = UdpListener(Frontend("127.0.0.1", port, "UDP"), route, clock)
+    clients = [udp_socket() for _ in range(2)]
+    for client in clients:
+        client.connect(("127.0.0.1", port))
+    answers = [(await exchange(client, b"a")).split() for client in clients]
+    assert {answer[0] for answer in answers} == {str(end.port).encode() for end in ends}
+    for client, answer in zip(clients, answers, strict=True):
+        assert await exchange(client, b"b" * 60_000) == answer[0] + b" " + b"b" * 60_000
+    listener.lead_to(Route(ObjectKey("default", "echo"), ends[:1]))
+    for client in clients:
+        assert await exchange(client, b"c") == str(ends[0].port).encode() + b" c"
+    listener.close()
+    for end in (*servers, *clients):
+        loop.remove_reader(end)
+        end.close()
 
 
 # --- one connection --------------------------------------------------------------------------------

@@ -112,7 +112,9 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         """An agent for each node that the machine is presented as."""
         if self._runtime is None:
             return
-        proxy = ServiceProxy(deps("service-proxy"), service_range(str(self._settings.data_dir)))
+        proxy = ServiceProxy(
+            deps("service-proxy"), service_range(str(self._settings.data_dir)), self._names
+        )
         yield Runnable("service proxy", proxy.run)
         yield Runnable("former nodes", lambda: self._clean_up(deps("nodes").client))
         names = ServiceNames(deps("names").informers) if self._runtime.has_name_files else None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from grange.agent.service_proxy.balancer import Balancer
-from grange.agent.service_proxy.routes import Frontend, Route, routes
+from grange.agent.service_proxy.routes import Endpoint, Frontend, Route, routes
 from grange.agent.service_variables import service_variables
 from grange.api.kinds.endpointslice import EndpointSlice
 from grange.api.kinds.pod import Pod
@@ -61,8 +61,11 @@ LEAVING = {"ready": False, "serving": True, "terminating": True}
 
 def test_cluster_address_leads_to_ready_endpoints() -> None:
     slices = [slice_of(("127.9.0.2", READY), ("127.9.0.1", READY), ("127.9.0.3", WAITING))]
+    first, second, waiting = (Endpoint(f"127.9.0.{n}", 8080) for n in (1, 2, 3))
     assert routes([service()], slices, NETWORK) == {
-        Frontend("127.9.128.7", 80): Route(WEB, (("127.9.0.1", 8080), ("127.9.0.2", 8080)))
+        Frontend("127.9.128.7", 80): Route(
+            WEB, (first, second), known=frozenset((first, second, waiting))
+        )
     }
 
 
@@ -89,7 +92,7 @@ def test_endpoints_that_terminate_are_the_last_resort() -> None:
     ],
 )
 def test_nothing_is_listened_on_without_need(found: Service, slices: list[EndpointSlice]) -> None:
-    assert routes([found], slices, NETWORK) == {}
+    assert not any(route.endpoints for route in routes([found], slices, NETWORK).values())
 
 
 def test_node_ports_are_of_this_machine() -> None:
@@ -101,7 +104,7 @@ def test_node_ports_are_of_this_machine() -> None:
 
 
 def test_endpoints_are_taken_in_turn_and_each_once() -> None:
-    endpoints = tuple((f"127.9.0.{n}", 80) for n in range(1, 4))
+    endpoints = tuple(Endpoint(f"127.9.0.{n}", 80) for n in range(1, 4))
     balancer = Balancer(Route(WEB, endpoints))
     chosen = [balancer.choose("c", 0.0, frozenset()) for _ in range(6)]
     assert chosen == [*endpoints, *endpoints]
@@ -110,7 +113,7 @@ def test_endpoints_are_taken_in_turn_and_each_once() -> None:
 
 
 def test_client_keeps_its_endpoint_until_it_is_silent() -> None:
-    endpoints = tuple((f"127.9.0.{n}", 80) for n in range(1, 4))
+    endpoints = tuple(Endpoint(f"127.9.0.{n}", 80) for n in range(1, 4))
     balancer = Balancer(Route(WEB, endpoints, affinity_s=60))
     first = balancer.choose("one", 0.0, frozenset())
     assert balancer.choose("two", 1.0, frozenset()) != first
@@ -122,9 +125,9 @@ def test_client_keeps_its_endpoint_until_it_is_silent() -> None:
 
 @given(st.lists(st.integers(0, 5)), st.sets(st.integers(0, 5), min_size=1))
 def test_choice_is_one_of_the_endpoints(tried: list[int], there: set[int]) -> None:
-    endpoints = tuple((f"127.9.0.{n}", 80) for n in sorted(there))
-    left = set(endpoints) - {(f"127.9.0.{n}", 80) for n in tried}
-    refused = frozenset((f"127.9.0.{n}", 80) for n in tried)
+    endpoints = tuple(Endpoint(f"127.9.0.{n}", 80) for n in sorted(there))
+    left = set(endpoints) - {Endpoint(f"127.9.0.{n}", 80) for n in tried}
+    refused = frozenset(Endpoint(f"127.9.0.{n}", 80) for n in tried)
     chosen = Balancer(Route(WEB, endpoints)).choose("c", 0.0, refused)
     assert chosen in left if left else chosen is None
 

@@ -1,12 +1,10 @@
 """Which endpoint a client gets: pure."""
 
-from grange.agent.service_proxy.routes import Route
+from grange.agent.service_proxy.routes import Endpoint, Route
 from grange.base.bounded import BoundedDict
 
 CLIENTS_MAX = 4096
 """Clients whose endpoint is remembered, for each frontend."""
-
-Endpoint = tuple[str, int]
 
 
 class Balancer:

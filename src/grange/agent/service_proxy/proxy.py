@@ -1,14 +1,15 @@
-"""The shell of the service proxy: opens what is to be listened on, and connects clients to endpoints."""
+"""The shell of the service proxy: opens what is to be listened on, and closes what is no longer."""
 
 import asyncio
 import errno
 import os
-from dataclasses import dataclass
+from collections.abc import Collection, Coroutine
 from ipaddress import IPv4Network
 
-from grange.agent.service_proxy.balancer import Balancer, Endpoint
-from grange.agent.service_proxy.relay import RelaySide
-from grange.agent.service_proxy.routes import Frontend, Route, routes
+from grange.agent.service_proxy.draining import Draining
+from grange.agent.service_proxy.routes import UDP, Frontend, Route, routes
+from grange.agent.service_proxy.tcp_listener import TcpListener
+from grange.agent.service_proxy.udp_listener import UdpListener
 from grange.api.kinds import ENDPOINTSLICE, SERVICE
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
@@ -18,16 +19,6 @@ from grange.reconcile.recorder import WARNING, Recorder
 NAME = "service-proxy"
 _BATCH_S = 0.02
 _RETRY_S = 5.0  # another program may let go of a port
-_CONNECT_S = 3.0
-_BACKLOG = 512
-
-
-@dataclass(slots=True)
-class _Open:
-    """What is listened on. Closing the server leaves its connections alone."""
-
-    balancer: Balancer
-    server: asyncio.Server
 
 
 class ServiceProxy:
@@ -36,10 +27,12 @@ class ServiceProxy:
     Args:
         deps: client, informers, clock, randomness, log, metrics.
         network: the cluster addresses that belong to this machine.
+        nodes: those of this machine.
     """
 
-    def __init__(self, deps: Deps, network: IPv4Network) -> None:
+    def __init__(self, deps: Deps, network: IPv4Network, nodes: Collection[str] = ()) -> None:
         self._network = network
+        self._nodes = frozenset(nodes)
         self._clock: Clock = deps.clock
         self._log = deps.log.bind(service=NAME)
         self._services = deps.informers.informer(SERVICE)
@@ -53,9 +46,10 @@ class ServiceProxy:
             metrics=deps.metrics,
         )
         self._changed = asyncio.Event()
-        self._open: dict[Frontend, _Open] = {}
+        self._tcp: dict[Frontend, TcpListener] = {}  # with connections, if not listening
+        self._udp: dict[Frontend, UdpListener] = {}
+        self._draining = Draining()
         self._refused: dict[Frontend, str] = {}
-        self._sides: set[RelaySide] = set()
         self._nursery: Nursery | None = None
         self._listens = False
 
@@ -73,11 +67,13 @@ class ServiceProxy:
                     await self._update()
                     await self._wait()
             finally:
-                for opened in self._open.values():
-                    opened.server.close()
-                self._open.clear()
-                for side in list(self._sides):
-                    side.abort()
+                for listener in self._tcp.values():
+                    listener.shut()
+                    listener.abort()
+                for datagrams in self._udp.values():
+                    datagrams.close()
+                self._tcp.clear()
+                self._udp.clear()
                 self._nursery = None
 
     def _listen(self) -> None:
@@ -91,9 +87,13 @@ class ServiceProxy:
         self._changed.set()
 
     async def _wait(self) -> None:
-        """Wait for a change, and a moment for more of them; or try again what was refused."""
+        """Wait for a change, and a moment for more of them; or for what is due without one."""
+        due = [_RETRY_S] if self._refused else []
+        drained = self._draining.next_s(self._clock.monotonic())
+        if drained is not None:
+            due.append(drained)
         try:
-            async with self._clock.timeout(_RETRY_S if self._refused else None):
+            async with self._clock.timeout(min(due, default=None)):
                 await self._changed.wait()
         except TimeoutError:
             return
@@ -102,38 +102,64 @@ class ServiceProxy:
     # --- listening ----------------------------------------------------------------------------
 
     async def _update(self) -> None:
-        wanted = routes(self._services.store.list(), self._slices.store.list(), self._network)
-        for frontend in [item for item in self._open if item not in wanted]:
-            self._open.pop(frontend).server.close()
+        wanted = routes(
+            self._services.store.list(), self._slices.store.list(), self._network, self._nodes
+        )
         self._refused = {item: why for item, why in self._refused.items() if item in wanted}
+        for frontend in [item for item in self._udp if not _is_served(item, wanted)]:
+            self._udp.pop(frontend).close()
+        for frontend, listener in self._tcp.items():
+            if not _is_served(frontend, wanted):
+                listener.shut()
+        self._drain(wanted)
         for frontend, route in wanted.items():
-            opened = self._open.get(frontend)
-            if opened is not None:
-                opened.balancer.route = route
+            try:
+                await self._serve(frontend, route)
+            except OSError as error:
+                self._refuse(frontend, route, error)
             else:
-                await self._start(frontend, route)
+                self._refused.pop(frontend, None)
 
-    async def _start(self, frontend: Frontend, route: Route) -> None:
-        balancer = Balancer(route)
-        try:
-            server = await asyncio.get_running_loop().create_server(
-                lambda: RelaySide(lambda side: self._accept(side, balancer), self._sides.discard),
-                frontend.host,
-                frontend.port,
-                backlog=_BACKLOG,
-            )
-        except OSError as error:
-            self._refuse(frontend, route, error)
+    def _drain(self, wanted: dict[Frontend, Route]) -> None:
+        links = {(front, end) for front, item in self._tcp.items() for end in item.endpoints()}
+        for frontend, endpoint in self._draining.overdue(links, wanted, self._clock.monotonic()):
+            self._tcp[frontend].abort(endpoint)
+        for frontend in [item for item in self._tcp if item not in wanted]:
+            self._tcp.pop(frontend).abort()  # those that are not connected yet
+
+    async def _serve(self, frontend: Frontend, route: Route) -> None:
+        """Listen, if there is an endpoint.
+
+        Raises:
+            OSError: it cannot be listened on.
+        """
+        if frontend.protocol == UDP:
+            if frontend in self._udp:
+                self._udp[frontend].lead_to(route)
+            elif route.endpoints:
+                self._udp[frontend] = UdpListener(frontend, route, self._clock)
+            return
+        listener = self._tcp.get(frontend)
+        if listener is None:
+            if not route.endpoints:
+                return
+            listener = self._tcp[frontend] = TcpListener(route, self._begin, self._clock)
+        listener.lead_to(route)
+        if route.endpoints:
+            await listener.open(frontend)
+
+    def _begin(self, connecting: Coroutine[object, object, None]) -> None:
+        if self._nursery is None:
+            connecting.close()
         else:
-            self._open[frontend] = _Open(balancer, server)
-            self._refused.pop(frontend, None)
+            self._nursery.start(connecting, name="connection")
 
     def _refuse(self, frontend: Frontend, route: Route, error: OSError) -> None:
         why = os.strerror(error.errno) if error.errno else str(error)
         if self._refused.get(frontend) == why:
             return
         self._refused[frontend] = why
-        where = f"{frontend.host}:{frontend.port}"
+        where = f"{frontend.host}:{frontend.port}/{frontend.protocol}"
         remedy = "end the program that has it, or choose another port"
         if error.errno in (errno.EACCES, errno.EPERM):
             remedy = (
@@ -146,35 +172,6 @@ class ServiceProxy:
         if service is not None:
             self._recorder.event(service, WARNING, "PortNotOpened", message, kind=SERVICE)
 
-    # --- connections --------------------------------------------------------------------------
 
-    def _accept(self, client: RelaySide, balancer: Balancer) -> None:
-        self._sides.add(client)
-        if self._nursery is None:
-            client.abort()
-            return
-        self._nursery.start(self._connect(client, balancer), name="connection")
-
-    async def _connect(self, client: RelaySide, balancer: Balancer) -> None:
-        """Connect a client to the first endpoint that accepts it, or reset it."""
-        loop = asyncio.get_running_loop()
-        peer = client.transport.get_extra_info("peername") if client.transport else None
-        tried: frozenset[Endpoint] = frozenset()
-        while client.is_connected():
-            endpoint = balancer.choose(peer[0] if peer else "", self._clock.monotonic(), tried)
-            if endpoint is None:
-                break
-            tried |= {endpoint}
-            try:
-                async with self._clock.timeout(_CONNECT_S):
-                    _, server = await loop.create_connection(
-                        lambda: RelaySide(self._sides.add, self._sides.discard), *endpoint
-                    )
-            except (OSError, TimeoutError):
-                continue
-            if not client.is_connected():  # it went away meanwhile
-                server.abort()
-                return
-            server.join(client)
-            return
-        client.abort()
+def _is_served(frontend: Frontend, wanted: dict[Frontend, Route]) -> bool:
+    return frontend in wanted and bool(wanted[frontend].endpoints)

@@ -53,6 +53,12 @@ class RelaySide(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
+    def abort_both(self) -> None:
+        """Reset the connection and the one that it is joined to."""
+        if self.other is not None:
+            self.other.abort()
+        self.abort()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait with reading until the other side is there."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name

@@ -1,29 +1,41 @@
 """Where the addresses of Services lead: pure.
 
 The rules are those of kube-proxy: only endpoints that are ready; if there is none, those that are
-terminating and still serve (KEP-1669); without any, the address refuses connections.
+terminating and still serve (KEP-1669); without any, the address refuses connections. With the policy
+``Local`` only endpoints on the nodes of this machine count.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from typing import NamedTuple
 
 from grange.api.kinds.endpointslice import SERVICE_LABEL, EndpointSlice
 from grange.api.kinds.service import Service, ServicePort
 from grange.api.meta import Document, ObjectKey
 from grange.api.validation.services import EXTERNAL_NAME
 
-_TCP = "TCP"
+TCP, UDP = "TCP", "UDP"
+_SERVED = (TCP, UDP)
+_LOCAL = "Local"
 MACHINE = "127.0.0.1"
 """Where node ports are: other machines do not reach pods that are processes of this one."""
 
 
+class Endpoint(NamedTuple):
+    """Where a connection can lead."""
+
+    address: str
+    port: int
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Frontend:
-    """What is listened on, for TCP."""
+    """What is listened on."""
 
     host: str
     port: int
+    protocol: str = TCP
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +44,31 @@ class Route:
 
     Attributes:
         service: whose it is.
-        endpoints: address and port of each, sorted.
+        endpoints: for new connections, sorted.
         affinity_s: a client goes on with its endpoint until it has been silent for so long; 0: no
             affinity.
+        known: all endpoints that there are, ready or not: they keep their connections.
     """
 
     service: ObjectKey
-    endpoints: tuple[tuple[str, int], ...]
+    endpoints: tuple[Endpoint, ...]
     affinity_s: int = 0
+    known: frozenset[Endpoint] = frozenset()
 
 
 def routes(
-    services: Iterable[Service], slices: Iterable[EndpointSlice], network: IPv4Network
+    services: Iterable[Service],
+    slices: Iterable[EndpointSlice],
+    network: IPv4Network,
+    nodes: Collection[str] = (),
 ) -> dict[Frontend, Route]:
-    """All that is to be listened on, with at least one endpoint each.
+    """All that Services ask for; without endpoints it is not listened on.
 
     Args:
         services: all of them.
         slices: all of them.
         network: the cluster addresses that belong to this machine.
+        nodes: those of this machine, for the policy ``Local``.
     """
     backends: dict[ObjectKey, list[EndpointSlice]] = {}
     for item in slices:
@@ -61,14 +79,20 @@ def routes(
     for service in sorted(services, key=lambda item: item.key):
         mine = backends.get(service.key, [])
         for port in service.spec.ports:
-            route = Route(service.key, _endpoints(mine, port), _affinity_s(service))
-            if route.endpoints and port.protocol == _TCP:
-                for frontend in _frontends(service, port, network):
-                    found.setdefault(frontend, route)
+            if port.protocol not in _SERVED:
+                continue
+            for frontend, policy in _frontends(service, port, network):
+                wanted = nodes if policy == _LOCAL else None
+                endpoints, known = _endpoints(mine, port, wanted)
+                route = Route(service.key, endpoints, _affinity_s(service), known)
+                found.setdefault(frontend, route)
     return found
 
 
-def _frontends(service: Service, port: ServicePort, network: IPv4Network) -> Iterator[Frontend]:
+def _frontends(
+    service: Service, port: ServicePort, network: IPv4Network
+) -> Iterator[tuple[Frontend, str]]:
+    """What to listen on, and the policy that chooses the endpoints."""
     spec = service.spec
     if spec.type == EXTERNAL_NAME:
         return
@@ -77,9 +101,10 @@ def _frontends(service: Service, port: ServicePort, network: IPv4Network) -> Ite
     except AddressValueError:
         is_ours = False  # headless, or not allocated yet
     if is_ours:
-        yield Frontend(spec.cluster_ip, port.port)
+        where = Frontend(spec.cluster_ip, port.port, port.protocol)
+        yield where, spec.internal_traffic_policy
     if port.node_port:
-        yield Frontend(MACHINE, port.node_port)
+        yield Frontend(MACHINE, port.node_port, port.protocol), spec.external_traffic_policy
 
 
 def _affinity_s(service: Service) -> int:
@@ -89,23 +114,30 @@ def _affinity_s(service: Service) -> int:
     return int(config.get("timeoutSeconds") or 0)
 
 
-def _endpoints(slices: Iterable[EndpointSlice], port: ServicePort) -> tuple[tuple[str, int], ...]:
-    ready: set[tuple[str, int]] = set()
-    serving: set[tuple[str, int]] = set()
+def _endpoints(
+    slices: Iterable[EndpointSlice], port: ServicePort, nodes: Collection[str] | None
+) -> tuple[tuple[Endpoint, ...], frozenset[Endpoint]]:
+    """The endpoints for new connections, and all of them."""
+    ready: set[Endpoint] = set()
+    serving: set[Endpoint] = set()
+    known: set[Endpoint] = set()
     for item in slices:
         for number in _numbers(item, port):
             for endpoint in item.endpoints:
                 conditions: Document = endpoint.get("conditions") or {}
-                places = {(str(address), number) for address in endpoint.get("addresses") or ()}
+                found = {Endpoint(str(host), number) for host in endpoint.get("addresses") or ()}
+                known |= found
+                if nodes is not None and endpoint.get("nodeName") not in nodes:
+                    continue
                 if conditions.get("ready", True) is not False:
-                    ready |= places
+                    ready |= found
                 elif conditions.get("serving"):
-                    serving |= places
-    return tuple(sorted(ready or serving))
+                    serving |= found
+    return tuple(sorted(ready or serving)), frozenset(known)
 
 
 def _numbers(item: EndpointSlice, port: ServicePort) -> Iterator[int]:
     for backend in item.ports:
         same = (backend.get("name") or "") == port.name
-        if same and backend.get("protocol", _TCP) == port.protocol and backend.get("port"):
+        if same and backend.get("protocol", TCP) == port.protocol and backend.get("port"):
             yield int(backend["port"])

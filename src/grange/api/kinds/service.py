@@ -45,6 +45,8 @@ class ServiceSpec(View, frozen=True):
     session_affinity: str = "None"
     session_affinity_config: Document | None = None
     publish_not_ready_addresses: bool = False
+    internal_traffic_policy: str = ""
+    external_traffic_policy: str = ""
 
 
 class LoadBalancerIngress(View, frozen=True):
