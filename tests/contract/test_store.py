@@ -540,6 +540,22 @@ async def test_progress_follows_what_was_handed_out(store: Store) -> None:
     assert subscription.progress == 5
 
 
+async def test_unread_events_are_taken_without_waiting(store: Store) -> None:
+    subscription = store.watch("/w/", after=store.revision)
+    assert subscription.take_unread() == []
+    await put(store, "/w/a")
+    await put(store, "/v/a")
+    await store.delete("/w/a")
+    events = subscription.take_unread()
+    assert [(event.key, event.deleted) for event in events] == [("/w/a", False), ("/w/a", True)]
+    assert subscription.take_unread() == []
+    await put(store, "/w/b")
+    assert [event.key for event in await take(subscription, 1)] == ["/w/b"]
+    await put(store, "/w/c")
+    subscription.close()
+    assert subscription.take_unread() == []
+
+
 async def test_closed_subscription_ends_and_lets_others_go_on(store: Store) -> None:
     one, two = store.watch("/", after=0), store.watch("/", after=0)
     await put(store, "/a")

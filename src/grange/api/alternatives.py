@@ -79,9 +79,7 @@ def _on_every_node(document: Document) -> Document:
 
 
 _VOLUMES = "use a volume of type emptyDir or hostPath in the pod"
-_RIGHTS = "leave it out: every credential has all rights here"
 _COPIES = (REPLICATIONCONTROLLER, "", _replication_controller)
-_RBAC = "rbac.authorization.k8s.io"
 
 _TABLE = (
     Alternative("apps", "Deployment", "deployments", *_COPIES),
@@ -119,10 +117,6 @@ _TABLE = (
     ),
     Alternative("", "PersistentVolumeClaim", "persistentvolumeclaims", None, _VOLUMES),
     Alternative("", "PersistentVolume", "persistentvolumes", None, _VOLUMES),
-    Alternative(_RBAC, "Role", "roles", None, _RIGHTS),
-    Alternative(_RBAC, "RoleBinding", "rolebindings", None, _RIGHTS),
-    Alternative(_RBAC, "ClusterRole", "clusterroles", None, _RIGHTS),
-    Alternative(_RBAC, "ClusterRoleBinding", "clusterrolebindings", None, _RIGHTS),
     Alternative(
         "apiextensions.k8s.io",
         "CustomResourceDefinition",

@@ -24,6 +24,9 @@ ONCE_KEY = "usage-once"
 USED_BY = "grange.dev/used-by"
 """Annotation of the Secret of a token for one use: the request that used it."""
 
+PUBLIC, CLUSTER_INFO = "kube-public", "cluster-info"
+"""Namespace and name of the ConfigMap with the authority's certificate, which everyone may read."""
+
 ID_LENGTH, SECRET_LENGTH = 6, 16
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 _TOKEN = re.compile(rf"([a-z0-9]{{{ID_LENGTH}}})\.([a-z0-9]{{{SECRET_LENGTH}}})")

@@ -67,6 +67,16 @@ def check_dns_subdomain(name: str) -> str | None:
     )
 
 
+def check_path_segment(name: str) -> str | None:
+    """A name that may be any part of a path: a message, or None when it is one."""
+    if name in {".", ".."}:
+        return f"may not be '{name}'"
+    for part in ("/", "%"):
+        if part in name:
+            return f"may not contain '{part}'"
+    return _too_long(DNS_SUBDOMAIN_MAX) if len(name) > DNS_SUBDOMAIN_MAX else None
+
+
 def check_qualified_name(name: str) -> str | None:
     """Label or annotation key, ``[prefix/]name``: a message, or None when it is one."""
     # Nothing long is remembered: a stranger may send a different megabyte each time.

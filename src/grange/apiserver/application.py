@@ -26,13 +26,16 @@ from grange.apiserver.admission.certificaterequester import CertificateRequester
 from grange.apiserver.admission.namespacelifecycle import BUILT_IN, NamespaceLifecycle
 from grange.apiserver.admission.noderestriction import NodeRestriction
 from grange.apiserver.admission.priority import Priority
+from grange.apiserver.admission.privilege_escalation import PrivilegeEscalation
 from grange.apiserver.admission.protection import Protection
 from grange.apiserver.admission.serviceaccount import ServiceAccounts
 from grange.apiserver.authn import Authenticator, check_impersonation
 from grange.apiserver.authorization import authorizer
 from grange.apiserver.authorization.authorizer import Authorizer, AuthorizerChain, Superusers
 from grange.apiserver.authorization.node_authorizer import NodeAuthorizer
-from grange.apiserver.authorization.rbac_authorizer import RBACAuthorizer, default_index
+from grange.apiserver.authorization.rbac_authorizer import RBACAuthorizer
+from grange.apiserver.authorization.stored_roles import StoredRoles
+from grange.apiserver.bootstrap_policy import write_default_roles
 from grange.apiserver.cluster_objects import ClusterObjects
 from grange.apiserver.event_ttl import Expiry
 from grange.apiserver.explain import Explainer
@@ -151,7 +154,6 @@ class Application:
         self._log = log
         self._errors = RateLimitedLogger(log, clock)
         self._authn = authn
-        self._rbac = RBACAuthorizer(default_index())
         self._logs = logs
         self._explainer = explainer
         registry = metrics or new_registry()
@@ -161,6 +163,9 @@ class Application:
         stream = rng.fork("apiserver")
         self._skipped = supervision.SkippedObjects("api server", log=log, registry=registry)
         self._unreadable = UnreadableObjects(self._skipped)
+        self._roles = StoredRoles(store, self._skipped)
+        self._rbac = RBACAuthorizer(self._roles)
+        may_grant = AuthorizerChain((Superusers(), self._rbac))
         self._priority = Priority(store)
         self.registry = Registry(
             store,
@@ -175,6 +180,7 @@ class Application:
                 Protection(store),
                 CertificateRequester(),
                 NodeRestriction(),
+                PrivilegeEscalation(store, may_grant, self._rbac),
             ),
             service_network=service_network,
             unreadable=self._unreadable,
@@ -219,6 +225,8 @@ class Application:
                 except AlreadyExists:
                     continue
         await self._objects.ensure_all()
+        await write_default_roles(self.registry, self.scheme, self._log)
+        await self._roles.load()
         self.health.bootstrapped = True
 
     async def _load_services(self) -> None:
@@ -257,6 +265,8 @@ class Application:
         verb, resource = _METHODS.get(request.method, "other"), ""
         try:
             user = self._user(request)
+            if not self._roles.is_loaded:
+                await self._roles.load()
             review = self._reviews.serve(request, user)
             target = None if review else self._authorized(request, user)
             if review is not None:

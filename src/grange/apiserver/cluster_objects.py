@@ -11,6 +11,7 @@ import ipaddress
 import msgspec
 
 from grange.api import codec
+from grange.api.bootstrap_tokens import CLUSTER_INFO, PUBLIC
 from grange.api.kinds import (
     CONFIGMAP,
     ENDPOINTS,
@@ -32,9 +33,6 @@ from grange.base.log import Logger
 
 KUBERNETES = "kubernetes"
 """The Service of the API server, in the namespace default."""
-
-PUBLIC, CLUSTER_INFO = "kube-public", "cluster-info"
-"""Namespace and name of the ConfigMap with the authority's certificate, which everyone may read."""
 
 _HOME = "default"
 _PORT = 443

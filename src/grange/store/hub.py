@@ -199,6 +199,20 @@ class HubSubscription:
             elif not self.try_catch_up() and (events := await self._replay()):
                 return events
 
+    def take_unread(self) -> list[StoreEvent]:
+        """The unread events that are in memory.
+
+        Raises:
+            Compacted: it fell too far behind, or events before those in memory are unread.
+        """
+        if self._closed:
+            return []
+        if self._lagging or not (self._buffer or self._live or self.try_catch_up()):
+            raise Compacted("the watcher fell too far behind: list again")
+        events, self._buffer = self._buffer, []
+        self._buffered_bytes = 0
+        return events
+
     async def _replay(self) -> list[StoreEvent]:
         """The next piece of history; the position moves without another await after the read."""
         changes, position = await self._hub.history(self.prefix, self._position)

@@ -120,6 +120,13 @@ class Subscription(Protocol):
         Cancellation: nothing is lost; the next call hands the events out.
         """
 
+    def take_unread(self) -> list[StoreEvent]:
+        """What ``__anext__`` would return without waiting; empty where it would wait or end.
+
+        Raises:
+            Compacted: as there, and also where the next events are only on the disk; list again.
+        """
+
     @property
     def progress(self) -> int:
         """Every event up to this revision under the prefix has been handed out (for bookmarks).

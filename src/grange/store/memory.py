@@ -273,6 +273,17 @@ class MemorySubscription:
             self._changed.clear()
             await self._changed.wait()
 
+    def take_unread(self) -> list[StoreEvent]:
+        """The unread events.
+
+        Raises:
+            Compacted: it fell further behind than its buffer.
+        """
+        if self._overflowed and not self._closed:
+            raise Compacted("the watcher fell too far behind: list again")
+        events, self._unread = ([] if self._closed else self._unread), []
+        return events
+
     def _offer(self, event: StoreEvent) -> None:
         if event.key.startswith(self._prefix):
             if len(self._unread) >= self._buffer_events:

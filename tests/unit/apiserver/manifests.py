@@ -255,6 +255,34 @@ PARTS: dict[str, Any] = {
             ],
         },
     },
+    **{
+        kind: {
+            "rules": [
+                {
+                    "verbs": ["get"],
+                    "apiGroups": [""],
+                    "resources": ["pods"],
+                    "resourceNames": ["x"],
+                    "nonResourceURLs": [],
+                }
+            ]
+        }
+        for kind in ("Role", "ClusterRole")
+    },
+    **{
+        kind: {
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "view",
+            },
+            "subjects": [
+                {"kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io"},
+                {"kind": "ServiceAccount", "name": "a", "namespace": "default"},
+            ],
+        }
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+    },
     "PriorityClass": {
         "value": 1,
         "globalDefault": False,

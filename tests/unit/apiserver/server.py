@@ -1,7 +1,7 @@
 """An API server on the memory store, and the words that tests use to talk to it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -129,6 +129,9 @@ class Server:
         ca_pem: str = "",
     ) -> None:
         self.store = store or MemoryStore()
+        self._restart: Callable[[], Server] = lambda: Server(
+            clock=clock, rng=rng, log=log, store=self.store
+        )
         self.application = Application(
             self.store,
             Scheme(BUILT_IN),
@@ -140,6 +143,10 @@ class Server:
             service_network=service_network,
             ca_pem=ca_pem,
         )
+
+    def restarted(self) -> "Server":
+        """A new server on the same store, which it has not read yet."""
+        return self._restart()
 
     @property
     def work(self) -> Work:

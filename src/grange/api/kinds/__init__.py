@@ -3,6 +3,8 @@
 from grange.api.kinds.auditrecord import AUDITRECORD
 from grange.api.kinds.batchjob import JOB
 from grange.api.kinds.certificatesigningrequest import CERTIFICATESIGNINGREQUEST
+from grange.api.kinds.clusterrole import CLUSTERROLE
+from grange.api.kinds.clusterrolebinding import CLUSTERROLEBINDING
 from grange.api.kinds.configmap import CONFIGMAP
 from grange.api.kinds.cronjob import CRONJOB
 from grange.api.kinds.endpoints import ENDPOINTS
@@ -23,6 +25,8 @@ from grange.api.kinds.priorityclass import PRIORITYCLASS
 from grange.api.kinds.pytorchjob import PYTORCHJOB
 from grange.api.kinds.queue import QUEUE
 from grange.api.kinds.replicationcontroller import REPLICATIONCONTROLLER
+from grange.api.kinds.role import ROLE
+from grange.api.kinds.rolebinding import ROLEBINDING
 from grange.api.kinds.rollingupdate import ROLLINGUPDATE
 from grange.api.kinds.secret import SECRET
 from grange.api.kinds.service import SERVICE
@@ -50,6 +54,10 @@ BUILT_IN: tuple[AnyKind, ...] = (
     PODDISRUPTIONBUDGET,
     PODGROUP,
     PRIORITYCLASS,
+    ROLE,
+    ROLEBINDING,
+    CLUSTERROLE,
+    CLUSTERROLEBINDING,
     QUEUE,
     ROLLINGUPDATE,
     AUDITRECORD,
@@ -67,6 +75,8 @@ __all__ = [
     "AUDITRECORD",
     "BUILT_IN",
     "CERTIFICATESIGNINGREQUEST",
+    "CLUSTERROLE",
+    "CLUSTERROLEBINDING",
     "CONFIGMAP",
     "CRONJOB",
     "ENDPOINTS",
@@ -88,6 +98,8 @@ __all__ = [
     "PYTORCHJOB",
     "QUEUE",
     "REPLICATIONCONTROLLER",
+    "ROLE",
+    "ROLEBINDING",
     "ROLLINGUPDATE",
     "SECRET",
     "SERVICE",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from grange.api.bootstrap_tokens import GROUP
+from grange.api.bootstrap_tokens import CLUSTER_INFO, GROUP, PUBLIC
 from grange.api.kinds import (
     CERTIFICATESIGNINGREQUEST,
     CONFIGMAP,
@@ -36,7 +36,6 @@ from grange.apiserver.authorization.authorizer import (
     Opinion,
 )
 from grange.apiserver.client_certificates import node_of
-from grange.apiserver.cluster_objects import CLUSTER_INFO, PUBLIC
 from grange.apiserver.node_capacity import Occupancy
 from grange.store.interface import Store
 

@@ -6,11 +6,9 @@ from typing import NamedTuple
 import msgspec
 
 from grange.api.http import User
+from grange.api.validation import rbac
+from grange.apiserver.account_tokens import user_name
 from grange.apiserver.authorization.policy_rules import PolicyRule
-
-ROLE, CLUSTERROLE = "Role", "ClusterRole"
-_USER, _GROUP, _ACCOUNT = "User", "Group", "ServiceAccount"
-_ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
 class RoleSubject(msgspec.Struct, frozen=True):
@@ -22,14 +20,14 @@ class RoleSubject(msgspec.Struct, frozen=True):
 
     def user_name(self, namespace: str) -> str:
         """The name of the user that an account is; of a binding in this namespace."""
-        return f"{_ACCOUNT_PREFIX}{self.namespace or namespace}:{self.name}"
+        return user_name(self.namespace or namespace, self.name)
 
     def __str__(self) -> str:
-        name = f"{self.name}/{self.namespace}" if self.kind == _ACCOUNT else self.name
+        name = f"{self.name}/{self.namespace}" if self.kind == rbac.SERVICEACCOUNT else self.name
         return f'{self.kind} "{name}"'
 
 
-class RoleRef(msgspec.Struct, frozen=True):
+class RoleReference(msgspec.Struct, frozen=True):
     """The role of a binding."""
 
     kind: str
@@ -51,14 +49,14 @@ class StoredRole(msgspec.Struct, frozen=True):
 class StoredBinding(msgspec.Struct, frozen=True):
     """What counts of a RoleBinding or ClusterRoleBinding."""
 
-    role_ref: RoleRef = msgspec.field(name="roleRef")
+    role_ref: RoleReference = msgspec.field(name="roleRef")
     metadata: _Meta = _Meta()
     subjects: tuple[RoleSubject, ...] | None = ()
 
     @property
     def role(self) -> "RoleName":
         """The role that it refers to."""
-        namespace = self.metadata.namespace if self.role_ref.kind == ROLE else ""
+        namespace = self.metadata.namespace if self.role_ref.kind == rbac.ROLE else ""
         return RoleName(namespace, self.role_ref.name)
 
     def __str__(self) -> str:
@@ -134,9 +132,9 @@ class RoleIndex:
     def roles_of(self, user: User, namespace: str) -> Iterator[BoundRole]:
         """The roles that a user has in the whole cluster, then those in the namespace."""
         for scope in ("", namespace) if namespace else ("",):
-            yield from self._bound(scope, _USER, user.name)
+            yield from self._bound(scope, rbac.USER, user.name)
             for group in user.groups:
-                yield from self._bound(scope, _GROUP, group)
+                yield from self._bound(scope, rbac.USER_GROUP, group)
 
     def _bound(self, scope: str, kind: str, name: str) -> Iterator[BoundRole]:
         for binding_name, subject in self._by_subject.get((scope, kind, name), {}).items():
@@ -147,7 +145,7 @@ class RoleIndex:
 def _keys(binding: StoredBinding) -> Iterator[tuple[tuple[str, str, str], RoleSubject]]:
     namespace = binding.metadata.namespace
     for subject in binding.subjects or ():
-        if subject.kind == _ACCOUNT:
-            yield (namespace, _USER, subject.user_name(namespace)), subject
+        if subject.kind == rbac.SERVICEACCOUNT:
+            yield (namespace, rbac.USER, subject.user_name(namespace)), subject
         else:
             yield (namespace, subject.kind, subject.name), subject

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from grange import __version__
-from grange.api import crds, names
+from grange.api import crds, names, user_roles
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.app.install import rbac, user_roles
+from grange.app.install import rbac
 from grange.base.errors import GrangeError
 
 NAMESPACE = "grange-system"
