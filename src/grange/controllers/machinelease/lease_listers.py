@@ -10,11 +10,11 @@ from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectKey
 from grange.controllers.machinelease import logic
 from grange.controllers.machinelease.config import MachineLeaseConfig
-from grange.controllers.machinelease.latest_views import LatestViews
 from grange.placement.lease_queue import LeaseQueue
 from grange.placement.machine_table import MachineTable, lease_of, machine_of
 from grange.reconcile import finalizers
 from grange.reconcile.deps import Deps
+from grange.reconcile.latest_views import LatestViews
 
 _BY_NODE = "machinelease/node"  # pods by the node they are bound to
 _BY_LEASE = "machinelease/lease"  # pods by the lease they belong to
