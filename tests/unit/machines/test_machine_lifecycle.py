@@ -1,0 +1,214 @@
+"""What a machine needs next, by its record, its instance and its node."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from grange.api import timestamps
+from grange.api.kinds.machine import Machine
+from grange.api.kinds.node import NodeAddress
+from grange.api.kinds.nodepool import WIPE, NodePoolSpec, PoolTimeouts
+from grange.api.machine_phases import TRANSITIONS, MachineEvent, MachinePhase
+from grange.machines.controller.machine_lifecycle import (
+    BOOTING,
+    JOINING,
+    MachineInputs,
+    MachineStep,
+    NextStep,
+    boot_seconds,
+    next_step,
+)
+from grange.machines.controller.node_controller_config import (
+    ContradictoryIntervals,
+    NodeControllerConfig,
+)
+from grange.machines.providers.provider import Instance, InstanceState
+from grange.sim import builders
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+POOL = NodePoolSpec(provider="simulated")
+P, E, S = MachinePhase, MachineEvent, MachineStep
+LIVE = [phase for phase in P if phase not in {P.TERMINATING, P.TERMINATED}]
+
+
+def machine(phase: MachinePhase, *, terminate: bool = False, **status: Any) -> Machine:
+    document = {
+        "metadata": {"name": "m", "uid": "u-m", "resourceVersion": "1"},
+        "spec": {"pool": "p", "provider": "simulated", "terminate": terminate},
+        "status": {"phase": phase.value, **status},
+    }
+    return msgspec.convert(document, Machine)
+
+
+def at(seconds_ago: float) -> str:
+    return timestamps.rfc3339(NOW - timedelta(seconds=seconds_ago))
+
+
+def instance(state: InstanceState = InstanceState.RUNNING) -> Instance:
+    return Instance("i-1", "m", state)
+
+
+def step(found: Machine, pool: NodePoolSpec = POOL, **known: Any) -> NextStep:
+    return next_step(MachineInputs(found, pool, **known), NOW)
+
+
+def moved(found: NextStep) -> MachineEvent | None:
+    assert found.step is S.MOVE
+    assert found.reason
+    assert found.message
+    return found.event
+
+
+def test_a_launch_is_recorded_before_it_is_made() -> None:
+    assert step(machine(P.CREATING)).step is S.RECORD_LAUNCH
+    assert step(machine(P.CREATING, launchTime=at(0))).step is S.LAUNCH
+
+
+def test_an_unanswered_launch_is_found_by_its_token() -> None:
+    """After a restart the instance is adopted; nothing is launched."""
+    found = step(machine(P.CREATING, launchTime=at(5)), instance=instance())
+    assert moved(found) is E.LAUNCHED
+
+
+def test_f39_a_boot_that_takes_too_long_ends() -> None:
+    for phase in (P.CREATING, P.CREATED):
+        late = machine(phase, launchTime=at(301), lastError="no capacity")
+        found = step(late)
+        assert moved(found) is E.END
+        assert "no capacity" in found.message
+
+
+def test_the_deadline_counts_from_launch_and_by_type() -> None:
+    timeouts = PoolTimeouts(boot_seconds_by_type={"mac*": 1200, "*": 60})
+    pool = NodePoolSpec(timeouts=timeouts)
+    mac = machine(P.CREATED, launchTime=at(301), instanceType="mac2")
+    assert boot_seconds(mac, timeouts) == 1200
+    assert step(mac, pool).step is not S.MOVE
+    small = machine(P.CREATED, launchTime=at(61), instanceType="small")
+    assert moved(step(small, pool)) is E.END
+
+
+def test_f48_a_ready_node_of_its_own_makes_it_available() -> None:
+    booted = machine(P.CREATED, launchTime=at(5), instanceID="i-1")
+    node = builders.node("m")
+    assert step(booted, node=node).step is S.INITIALIZE
+    assert moved(step(booted, node=node, initialized=True)) is E.JOINED
+
+
+def test_a_node_of_another_instance_does_not_count() -> None:
+    booted = machine(P.CREATED, launchTime=at(5), instanceID="i-1")
+    document = builders.node_document("m")
+    document["spec"]["providerID"] = "aws:///a/i-2"
+    other = msgspec.convert(document, type(builders.node("m")))
+    foreign = builders.node("m", labels={"grange.dev/node-pool": "q"})
+    for node in (other, foreign):
+        assert step(booted, node=node, initialized=True).step is not S.MOVE
+
+
+def test_a_boot_shows_its_stage_and_addresses() -> None:
+    booted = machine(P.CREATED, launchTime=at(5), stage=BOOTING)
+    address = NodeAddress(type="InternalIP", address="10.0.0.1")
+    runs = Instance("i-1", "m", InstanceState.RUNNING, addresses=(address,))
+    found = step(booted, instance=runs)
+    assert (found.step, found.stage) == (S.UPDATE, JOINING)
+    waits = step(booted, instance=instance(InstanceState.PENDING))
+    assert (waits.step, waits.after_s) == (S.WAIT, 5.0)
+
+
+@pytest.mark.parametrize("phase", LIVE)
+def test_terminate_ends_it_in_every_phase(phase: MachinePhase) -> None:
+    assert moved(step(machine(phase, terminate=True), instance=instance())) is E.END
+
+
+@pytest.mark.parametrize("phase", [phase for phase in LIVE if phase is not P.CREATING])
+def test_a_lost_instance_is_noticed_in_every_phase(phase: MachinePhase) -> None:
+    assert moved(step(machine(phase), missing=True)) is E.GONE
+
+
+def test_a_launch_without_instance_is_repeated_not_lost() -> None:
+    """Lists lag: an instance that is not listed yet is no evidence against its launch."""
+    assert step(machine(P.CREATING, launchTime=at(5)), missing=True).step is S.LAUNCH
+
+
+def test_a_stop_is_repeated_until_the_instance_is_gone() -> None:
+    ending = machine(P.TERMINATING)
+    assert step(ending, instance=instance()).step is S.TERMINATE
+    assert step(ending).step is S.WAIT
+    assert moved(step(ending, missing=True)) is E.GONE
+
+
+def test_a_late_launch_of_an_ended_machine_is_ended() -> None:
+    assert step(machine(P.TERMINATED), instance=instance()).step is S.TERMINATE
+
+
+def test_f37_the_record_of_an_ended_machine_goes_last() -> None:
+    def ended(age_s: float) -> Machine:
+        entry = {"time": at(age_s), "phase": "Terminated"}
+        return machine(P.TERMINATED, history=[entry])
+
+    assert step(ended(5), missing=True, node=builders.node("m")).step is S.DELETE_NODE
+    waits = step(ended(5), missing=True)
+    assert (waits.step, waits.after_s) == (S.WAIT, 55.0)
+    assert step(ended(60)).step is S.WAIT  # not known to be gone
+    assert step(ended(60), missing=True).step is S.DELETE_RECORD
+
+
+def test_a_used_machine_is_never_available_by_a_restart() -> None:
+    used = machine(P.CLEANING)
+    ready: dict[str, Any] = {
+        "node": builders.node("m"),
+        "initialized": True,
+        "instance": instance(),
+    }
+    assert moved(step(used, **ready)) is E.END
+    wipes = NodePoolSpec(cleaning=WIPE)
+    assert step(used, wipes, can_wipe=True, pods=True, **ready).step is S.WAIT
+    assert step(used, wipes, can_wipe=True, **ready).step is S.WIPE
+    assert moved(step(used, wipes, can_wipe=False, **ready)) is E.END
+
+
+def test_f80_a_claim_whose_pod_is_gone_is_returned() -> None:
+    claimed = machine(P.CLAIMED, boundPodName="default/a", boundPodUID="u")
+    assert step(claimed).step is S.WAIT
+    assert moved(step(claimed, holder_gone=True)) is E.RETURNED_USED
+    assert moved(step(claimed, holder_gone=True, used=False)) is E.RETURNED_UNUSED
+    assert moved(step(claimed, holder_gone=True, used=False, pods=True)) is E.RETURNED_USED
+    held = machine(P.CLAIMED, holder="ReplicationController/default/web")
+    assert step(held, holder_gone=True).step is S.WAIT
+
+
+def test_standby_is_switched_off_and_on_again() -> None:
+    parking = machine(P.STOPPING)
+    assert step(parking, instance=instance()).step is S.STOP
+    assert step(parking, instance=instance(InstanceState.STOPPING)).step is S.WAIT
+    assert moved(step(parking, instance=instance(InstanceState.STOPPED))) is E.PARKED
+    assert step(machine(P.STOPPED), instance=instance(InstanceState.STOPPED)).step is S.WAIT
+    resumed = machine(P.CREATED, launchTime=at(1))
+    assert step(resumed, instance=instance(InstanceState.STOPPED)).step is S.START
+
+
+def test_every_event_is_allowed_where_it_is_decided() -> None:
+    for phase in P:
+        for given in (None, *map(instance, InstanceState)):
+            for flags in range(16):
+                found = step(
+                    machine(phase, terminate=bool(flags & 1), launchTime=at(301)),
+                    instance=given,
+                    missing=given is None and bool(flags & 2),
+                    holder_gone=bool(flags & 4),
+                    used=bool(flags & 8),
+                )
+                if found.event is not None:
+                    assert (phase, found.event) in TRANSITIONS
+
+
+def test_intervals_that_contradict_are_refused() -> None:
+    assert NodeControllerConfig().pool_interval_s > NodeControllerConfig().heartbeat_interval_s
+    with pytest.raises(ContradictoryIntervals, match="pool_interval_s: 7 s"):
+        NodeControllerConfig(pool_interval_s=7.0)
+    with pytest.raises(ContradictoryIntervals, match="probe_timeout_s"):
+        NodeControllerConfig(heartbeat_interval_s=3.0)
+    with pytest.raises(ContradictoryIntervals, match="unhealthy_share"):
+        NodeControllerConfig(unhealthy_share=1.2)
