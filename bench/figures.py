@@ -263,6 +263,10 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
         Figure("outlook_ms", "CPU to find position, reason and start of all that wait", "ms"),
         Figure("busy_percent", "machines that are granted meanwhile", "%", 95, at_most=False),
     ),
+    "machines": (
+        Figure("binding_ms", "CPU to bind 10,000 pods to 10,000 machines", "ms", 300),
+        Figure("binding_empty_ms", "CPU to order 10,000 machines, 500 types, 3 zones", "ms"),
+    ),
     "api": (
         Figure("check_us", "schema check of a 1.4 KB pod", "µs"),
         Figure("create_path_us", "decode, defaults, checks and encoding of it", "µs"),

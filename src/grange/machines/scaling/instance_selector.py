@@ -5,7 +5,8 @@ processors and the devices; a burstable type counts by its baseline, or may burs
 pod that wants unshared processors is compared by their number, too, which kip forgets.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -42,6 +43,14 @@ class MachineChoice:
     cost: Decimal
 
 
+def _any(kind: InstanceType, offering: Offering) -> bool:
+    return True
+
+
+def _cost(choice: MachineChoice) -> Decimal:
+    return choice.cost
+
+
 class InstanceSelector:
     """The instance types that a pool may use.
 
@@ -70,6 +79,10 @@ class InstanceSelector:
                 self._types[kind.name] = kind
                 self._offerings[kind.name] = offerings
                 self._room[kind.name] = allocatable(kind.room)
+        self._cheapest_first = sorted(
+            ((kind, each) for name, kind in self._types.items() for each in self._offerings[name]),
+            key=lambda way: way[1].price,
+        )
 
     def find(self, name: str) -> InstanceType | None:
         """The type of this name, if the pool may use it."""
@@ -95,7 +108,9 @@ class InstanceSelector:
         named: str = "",
         dedicated_cpu: bool = False,
         sustained_cpu: bool | None = None,
-    ) -> Sequence[MachineChoice]:
+        usable: Callable[[InstanceType, Offering], bool] = _any,
+        most: int = CANDIDATES_MAX,
+    ) -> list[MachineChoice]:
         """The ways to get a machine that holds a request, cheapest first, then in the catalogue's order.
 
         Args:
@@ -103,30 +118,33 @@ class InstanceSelector:
             named: the only type that may be taken, whatever is requested.
             dedicated_cpu: no burstable type.
             sustained_cpu: False: a burstable type counts by its baseline.
+            usable: which offerings come into question.
+            most: choices to return.
         """
+        held: dict[str, bool] = {}
         found: list[MachineChoice] = []
-        for name, kind in self._types.items():
+        for kind, offering in self._cheapest_first:
+            if len(found) >= most and offering.price >= found[-1].cost:
+                break  # what follows costs no less, with or without a surcharge
+            name = kind.name
             if named:
-                if name == named:
-                    extra = _above_baseline(kind, request) if sustained_cpu else 0
-                    found += self._ways(kind, extra)
-                continue
-            if dedicated_cpu and kind.burstable:
-                continue
-            if not holds(self._room[name], request):
-                continue
-            extra = _above_baseline(kind, request)
-            if extra and sustained_cpu is False:
-                continue
-            found += self._ways(kind, extra)
-        return sorted(found, key=lambda choice: choice.cost)
-
-    def _ways(self, kind: InstanceType, extra_milli: int) -> list[MachineChoice]:
-        surcharge = SURCHARGE_PER_CORE * extra_milli / 1000
-        return [
-            MachineChoice(kind, offering, bool(extra_milli), offering.price + surcharge)
-            for offering in self._offerings[kind.name]
-        ]
+                if name != named:
+                    continue
+                extra = _above_baseline(kind, request) if sustained_cpu else 0
+            else:
+                if name not in held:
+                    held[name] = holds(self._room[name], request)
+                if not held[name] or (dedicated_cpu and kind.burstable):
+                    continue
+                extra = _above_baseline(kind, request)
+                if extra and sustained_cpu is False:
+                    continue
+            if usable(kind, offering):
+                surcharge = SURCHARGE_PER_CORE * extra / 1000 if extra else 0
+                choice = MachineChoice(kind, offering, bool(extra), offering.price + surcharge)
+                insort(found, choice, key=_cost)
+                del found[most:]
+        return found
 
 
 def labels_of(kind: InstanceType, offering: Offering) -> Mapping[str, str]:

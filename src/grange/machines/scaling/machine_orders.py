@@ -1,7 +1,8 @@
 """Orders of machines: which offering a pod or a standby entry gets, within what can be had and afforded."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import datetime
+from functools import partial
 
 from grange.api import names
 from grange.api.kinds.machine import (
@@ -12,6 +13,7 @@ from grange.api.kinds.machine import (
 )
 from grange.api.kinds.nodepool import SPOT_ALWAYS, SPOT_NEVER, NodePool
 from grange.api.pod_requests import Resources
+from grange.machines.catalogue import InstanceType, Offering
 from grange.machines.scaling.capacity_memory import CapacityMemory
 from grange.machines.scaling.instance_selector import (
     CANDIDATES_MAX,
@@ -24,6 +26,9 @@ from grange.machines.scaling.standby import StandbyShape
 from grange.machines.scaling_plan import MachineStart
 
 _READABLE = names.DNS_LABEL_MAX - names.DIGEST_LENGTH - 1
+
+
+Usable = Callable[[InstanceType, Offering], bool]
 
 
 class MachineOrders:
@@ -59,19 +64,28 @@ class MachineOrders:
         self._template_hash = template_hash
         self._now = now
         self._prefix = pool.metadata.name[:_READABLE].rstrip("-")
-        self._known: dict[tuple[object, ...], list[MachineChoice] | str] = {}
+        # What pods of one shape can get; many do not differ.
+        self._known: dict[
+            tuple[object, ...], tuple[list[MachineChoice], tuple[MachineOffering, ...]] | str
+        ] = {}
+        self._moment = now.isoformat()
         self._count = 0
 
     def for_pod(self, need: PodNeed) -> MachineStart | str:
         """The machine to order for a pod, or why there is none."""
-        choices = self._known.get(need.shape)
-        if choices is None:
-            choices = self._known[need.shape] = self._choices(need)
-        if isinstance(choices, str):
-            return choices
+        known = self._known.get(need.shape)
+        if known is None:
+            choices = self._choices(need)
+            known = choices if isinstance(choices, str) else (choices, _candidates(choices))
+            self._known[need.shape] = known
+        if isinstance(known, str):
+            return known
+        choices, candidates = known
         affordable = self._budget.within(choices)
         if isinstance(affordable, str):
             return affordable
+        if affordable is not choices:
+            candidates = _candidates(affordable)
         self._budget.take(first := affordable[0])
         size = need.volume_gib if self._spec.volume.fixed_size else 0
         request = need.request
@@ -84,7 +98,7 @@ class MachineOrders:
             sustained_cpu=True if first.sustained else need.sustained_cpu,
             private_ip_only=need.private_ip_only,
         )
-        spec = self._machine(affordable, resources, need.zone)
+        spec = self._machine(candidates, resources, need.zone)
         name = self._name(need.uid)
         return MachineStart(name, spec, (need.pod,), need.uid, f"pod {need.pod} waits")
 
@@ -92,79 +106,85 @@ class MachineOrders:
         """The ways to get a machine for such a pod now, best first, or why there is none."""
         if need.instance_type and self._selector.find(need.instance_type) is None:
             return f"instance type {need.instance_type}: the pool may not use it or has none"
-        choices = self._selector.choices(
+        # Spot first where it is preferred; then some room for what is on demand is left.
+        markets = {SPOT_NEVER: (False,), SPOT_ALWAYS: (True,)}.get(need.spot, (True, False))
+        found: list[MachineChoice] = []
+        for at, spot in enumerate(markets, start=1):
+            most = CANDIDATES_MAX * at // len(markets) - len(found)
+            found += self._found(need, partial(self._may, need.zone, {spot}), most)
+        return found or self._why_none(need, markets)
+
+    def _found(self, need: PodNeed, usable: Usable, most: int) -> list[MachineChoice]:
+        return self._selector.choices(
             need.request,
             named=need.instance_type,
             dedicated_cpu=need.dedicated_cpu,
             sustained_cpu=need.sustained_cpu,
+            usable=usable,
+            most=most,
         )
-        if not choices:
+
+    def _may(self, zone: str, markets: Container[bool], kind: InstanceType, way: Offering) -> bool:
+        in_question = way.spot in markets and zone in ("", way.zone)
+        return in_question and self._refusal(kind.name, way) is None
+
+    def _refusal(self, name: str, way: Offering) -> str | None:
+        return self._capacity.refusal(name, way.zone, spot=way.spot, now=self._now)
+
+    def _why_none(self, need: PodNeed, markets: Sequence[bool]) -> str:
+        """What rules out the last offerings that were left."""
+        if not self._found(need, lambda kind, way: True, 1):
             return f"no instance type of the pool holds {_shown(need.request)}"
-        in_zone = [choice for choice in choices if need.zone in ("", choice.offering.zone)]
+        in_zone = self._found(need, lambda kind, way: need.zone in ("", way.zone), 1)
         if not in_zone:
             return f"zone {need.zone}: the provider does not offer a fitting type there"
-        market = [
-            choice
-            for choice in in_zone
-            if (need.spot != SPOT_NEVER or not choice.offering.spot)
-            and (need.spot != SPOT_ALWAYS or choice.offering.spot)
-        ]
-        if not market:
+        refused = self._found(
+            need, lambda kind, way: need.zone in ("", way.zone) and way.spot in markets, 1
+        )
+        if not refused:
             return f"spot {need.spot}: the provider does not offer a fitting type that way"
-        # Spot first where it is preferred, then by price.
-        market.sort(key=lambda choice: need.spot != SPOT_NEVER and not choice.offering.spot)
-        can_be_had, refusal = self._available(market)
-        return can_be_had or refusal
-
-    def _available(self, choices: Sequence[MachineChoice]) -> tuple[list[MachineChoice], str]:
-        """What may be tried now, and why nothing may."""
-        refusals = [
-            self._capacity.refusal(
-                choice.instance_type.name,
-                choice.offering.zone,
-                spot=choice.offering.spot,
-                now=self._now,
-            )
-            for choice in choices
-        ]
-        usable = [c for c, refused in zip(choices, refusals, strict=True) if refused is None]
-        first = choices[0].instance_type.name
-        return usable, f"instance type {first}: {refusals[0]}" if refusals[0] else ""
+        name = refused[0].instance_type.name
+        return f"instance type {name}: {self._refusal(name, refused[0].offering)}"
 
     def for_standby(self, shape: StandbyShape) -> MachineStart | str:
         """The machine to order for a standby entry, or why there is none."""
-        choices = [
-            choice
-            for choice in self._selector.choices(Resources(), named=shape.instance_type)
-            if choice.offering.spot == shape.spot
-        ]
+
+        def offered(kind: InstanceType, way: Offering) -> bool:
+            return way.spot == shape.spot
+
+        choices = self._selector.choices(Resources(), named=shape.instance_type, usable=offered)
         if not choices:
             return "the provider does not offer it that way"
-        can_be_had, refusal = self._available(choices)
+        can_be_had = [
+            choice
+            for choice in choices
+            if self._refusal(shape.instance_type, choice.offering) is None
+        ]
         if not can_be_had:
-            return refusal
+            refusal = self._refusal(shape.instance_type, choices[0].offering)
+            return f"instance type {shape.instance_type}: {refusal}"
         affordable = self._budget.within(can_be_had)
         if isinstance(affordable, str):
             return affordable
         self._budget.take(affordable[0])
         resources = MachineResources(volume_size=self._spec.volume.default_size)
-        spec = self._machine(affordable, resources, "")
+        spec = self._machine(_candidates(affordable), resources, "")
         seed = f"{shape.instance_type}/{shape.spot}/{shape.stopped}"
         return MachineStart(self._name(seed), spec, (), "", "standby")
 
     def _machine(
-        self, choices: Sequence[MachineChoice], resources: MachineResources, zone: str
+        self, candidates: tuple[MachineOffering, ...], resources: MachineResources, zone: str
     ) -> MachineSpec:
-        first = choices[0]
+        first = candidates[0]
         return MachineSpec(
             pool=self._pool.metadata.name,
             provider=self._spec.provider,
-            instance_type=first.instance_type.name,
+            instance_type=first.instance_type,
             boot_image=self._boot_image,
-            spot=first.offering.spot,
+            spot=first.spot,
             resources=resources,
             placement=MachinePlacement(zone=zone),
-            candidates=tuple(_candidates(choices)),
+            candidates=candidates,
             labels=dict(self._spec.template.labels),
             taints=(*self._spec.template.taints, *self._spec.template.startup_taints),
             template_hash=self._template_hash,
@@ -173,16 +193,20 @@ class MachineOrders:
     def _name(self, seed: str) -> str:
         """A name that no machine before had, and that this pass would choose again."""
         at, self._count = self._count, self._count + 1
-        unique = names.digest(self._pool.metadata.uid, seed, self._now.isoformat(), str(at))
+        unique = names.digest(self._pool.metadata.uid, seed, self._moment, str(at))
         return f"{self._prefix}-{unique}"
 
 
-def _candidates(choices: Iterable[MachineChoice]) -> Iterable[MachineOffering]:
-    for choice in [*choices][:CANDIDATES_MAX]:
-        offering = choice.offering
-        yield MachineOffering(
-            choice.instance_type.name, offering.zone, offering.spot, f"{offering.price}"
+def _candidates(choices: Sequence[MachineChoice]) -> tuple[MachineOffering, ...]:
+    return tuple(
+        MachineOffering(
+            choice.instance_type.name,
+            choice.offering.zone,
+            choice.offering.spot,
+            f"{choice.offering.price}",
         )
+        for choice in choices
+    )
 
 
 def _shown(request: Resources) -> str:
