@@ -13,7 +13,7 @@ import click
 import grange
 import grange.jobs
 import grange.sessions
-from grange.app import controllers, flags, up
+from grange.app import controllers, flags, node_agent, up
 from grange.app.main import VERBS as APP_VERBS
 from grange.app.settings import Settings
 from grange.cli.command import Section
@@ -88,6 +88,8 @@ def configuration_page() -> str:
             "[scheduling](scheduler-configuration.md).\n",
             "## `grange up`\n",
             *flags.rows(up.command, Settings),
+            "\n## `grange agent`\n",
+            *flags.rows(node_agent.command, node_agent.AgentSettings),
             "\n## `grange controllers`\n",
             *flags.rows(controllers.command, Settings),
             "\n## Environment variables\n",

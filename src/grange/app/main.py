@@ -28,9 +28,11 @@ _RUN, _OPERATE = Section.RUN, Section.OPERATE
 VERBS = {
     "up": Verb(_RUN, "grange.app.up", "Serve a control plane from a data directory."),
     "down": Verb(_RUN, "grange.app.down", "Stop the control plane of a data directory."),
+    "agent": Verb(_RUN, "grange.app.node_agent", "Join this machine to a control plane."),
     "controllers": Verb(
         _OPERATE, "grange.app.controllers", "Run controllers and scheduler against a cluster."
     ),
+    "token": Verb(_OPERATE, "grange.app.join_tokens", "Manage tokens with which machines join."),
     "install": Verb(
         _OPERATE, "grange.app.install.verb", "Print manifests that install Grange in Kubernetes."
     ),

@@ -205,6 +205,17 @@ def secret_in(path: Path) -> str:
     return found
 
 
+def random_text(alphabet: str, length: int) -> str:
+    """A secret of so many characters, each with the same chance."""
+    most = 256 - 256 % len(alphabet)
+    found = ""
+    while len(found) < length:
+        found += "".join(
+            alphabet[item % len(alphabet)] for item in os.urandom(length) if item < most
+        )
+    return found[:length]
+
+
 def write_private(path: Path, content: bytes) -> None:
     """Replace a file atomically, readable by its owner alone."""
     temporary = path.with_name(f"{path.name}.new")

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from tests.unit.apiserver.server import NODES, PODS, Answer, Server, pod
 
+from grange.agent import heartbeat
+from grange.agent.config import NodeConfig
 from grange.api.http import ANONYMOUS, User
 from grange.api.meta import Document
 
@@ -136,6 +138,12 @@ async def test_node_changes_only_its_part_of_its_node(
     answer = await ask(cluster, "PATCH", f"{NODES}/a", patch)
     assert answer.code == code, answer.text
     assert (await ask(cluster, "PATCH", f"{NODES}/b", patch)).code == 403
+
+
+async def test_node_may_set_every_label_that_its_agent_reports(cluster: Server) -> None:
+    labels = heartbeat.metadata(NodeConfig("a", {}))["labels"]
+    answer = await ask(cluster, "PATCH", f"{NODES}/a", {"metadata": {"labels": labels}})
+    assert answer.code == 200, answer.text
 
 
 async def test_node_registers_itself_only(cluster: Server) -> None:

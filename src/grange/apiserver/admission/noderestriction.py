@@ -9,6 +9,7 @@ import msgspec
 from grange.api.kinds import LEASE, NODE, POD, SERVICEACCOUNT
 from grange.api.kinds.serviceaccount import DEFAULT
 from grange.api.meta import Document
+from grange.api.pod_fields import AGENT_USER_LABEL, ISOLATION_LABEL, LIMITS_LABEL
 from grange.api.status import Forbidden
 from grange.apiserver import storage
 from grange.apiserver.admission import Attributes
@@ -22,7 +23,9 @@ _OWN_LABELS = frozenset(
         "beta.kubernetes.io/os",
         "failure-domain.beta.kubernetes.io/region",
         "failure-domain.beta.kubernetes.io/zone",
-        "grange.dev/isolation",
+        AGENT_USER_LABEL,
+        ISOLATION_LABEL,
+        LIMITS_LABEL,
         "kubernetes.io/arch",
         "kubernetes.io/hostname",
         "kubernetes.io/os",

@@ -1,0 +1,118 @@
+"""Further machines as processes: how they join, what they run, and what they are refused."""
+
+import json
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually, pod
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    made = Plane(tmp_path_factory.mktemp("join") / "data")
+    made.start()
+    yield made
+    made.stop()
+
+
+def agent(plane: Plane, directory: Path, *words: str) -> "subprocess.Popen[str]":
+    """The command that the plane prints, with more words."""
+    printed = shlex.split(plane.grange("token", "create"))
+    assert printed[0] == "grange"
+    return started(directory, *printed[1:], *words)
+
+
+def started(directory: Path, *words: str) -> "subprocess.Popen[str]":
+    # A pipe would be held open by the programs that outlive the agent.
+    with directory.with_suffix(".log").open("w") as log:
+        return subprocess.Popen(
+            [*GRANGE, *words, "--data-dir", str(directory)],
+            stdout=log,
+            stderr=log,
+            text=True,
+        )
+
+
+def ended(child: "subprocess.Popen[str]", directory: Path) -> tuple[int, str]:
+    code = child.wait(LIMIT_S)
+    return code, directory.with_suffix(".log").read_text()
+
+
+def ready(plane: Plane, name: str) -> bool:
+    for node in plane.get("nodes")["items"]:
+        if node["metadata"]["name"] == name:
+            conditions = node["status"].get("conditions", [])
+            return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return False
+
+
+def restarts(plane: Plane, name: str) -> int:
+    status = plane.get("pod", name).get("status", {})
+    if status.get("phase") != "Running":
+        return -1
+    return int(status["containerStatuses"][0]["restartCount"])
+
+
+def test_machine_joins_runs_pods_and_returns_without_doubles(plane: Plane, tmp_path: Path) -> None:
+    capacity = ("--capacity", "cpu=1,memory=1Gi", "--label", "disk=ssd")
+    words = ("--node-name", "worker", *capacity)
+    child = agent(plane, tmp_path / "agent", *words)
+    try:
+        eventually(lambda: ready(plane, "worker"), "the node is Ready")
+        labels = plane.get("node", "worker")["metadata"]["labels"]
+        assert labels["disk"] == "ssd"
+        plane.grange(
+            "apply", "-f", "-", stdin=pod("far", "sleep", "600", nodeSelector={"disk": "ssd"})
+        )
+        eventually(lambda: restarts(plane, "far") == 0, "the pod runs")
+        child.kill()
+        child.wait(LIMIT_S)
+        server = json.loads(plane.grange("token", "create", "-o", "json"))["server"]
+        child = started(tmp_path / "agent", "agent", "--server", server, *words)
+        log = tmp_path / "agent.log"
+        eventually(lambda: "node worker of" in log.read_text(), "the agent is there again")
+        assert restarts(plane, "far") == 0
+        for path in (tmp_path / "agent" / "pki").iterdir():
+            assert path.stat().st_mode & 0o077 == 0, path
+    finally:
+        child.send_signal(signal.SIGTERM)
+    assert child.wait(LIMIT_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--token", "abcdef.0123456789abcdef"), "it is wrong or has ended"),
+        (("--ca-hash", "sha256:" + "0" * 64), "another server than the token is of"),
+        ((), "choose another name with --node-name"),
+    ],
+)
+def test_machine_is_refused_with_a_remedy(
+    plane: Plane, tmp_path: Path, words: tuple[str, ...], why: str
+) -> None:
+    local = plane.get("nodes")["items"][0]["metadata"]["name"]
+    words = words or ("--node-name", local)
+    code, errors = ended(agent(plane, tmp_path / "agent", *words), tmp_path / "agent")
+    assert code == 1
+    assert why in errors
+    assert len(errors.splitlines()) == 1, errors
+
+
+def test_token_for_one_use_joins_one_machine(plane: Plane, tmp_path: Path) -> None:
+    printed = shlex.split(plane.grange("token", "create", "--once", "--node", "only"))
+    second = tmp_path / "second"
+    child = started(tmp_path / "first", *printed[1:])
+    try:
+        eventually(lambda: ready(plane, "only"), "the node is Ready")
+        assert "used" in plane.grange("token", "list")
+        code, errors = ended(started(second, *printed[1:]), second)
+        assert (code, "was used" in errors) == (1, True), errors
+    finally:
+        child.send_signal(signal.SIGTERM)
+    assert child.wait(LIMIT_S) == 0
