@@ -16,7 +16,7 @@ STEAL      := --dist worksteal
 UNIT       := tests/unit tests/contract tests/sim tests/arch
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-durations check fix unit e2e bench sim update docs lock clean setup kubectl
+.PHONY: help run test test-durations check fix unit e2e bench sim update docs lock clean setup kubectl cri
 
 help:  ## show this help
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,8 +49,11 @@ fix: $(STAMP)  ## format and mend what can be mended by machine
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-unit: $(STAMP)  ## unit, contract, simulation and structure tests (virtual time)
+unit: $(STAMP) cri  ## unit, contract, simulation and structure tests (virtual time)
 	@$(BIN)/python -m pytest -q -n auto $(STEAL) $(REPEATABLE) $(UNIT)
+
+cri:
+	@sh scripts/setup_cri.sh
 
 kubectl: $(STAMP)
 	@$(BIN)/python scripts/get_kubectl.py >/dev/null
@@ -60,7 +63,7 @@ $(JOBS)/.installed: requirements-jobs.lock scripts/setup_jobs.sh scripts/setup.s
 	@touch $@
 
 # More workers than a small machine has processors: these tests wait for processes.
-e2e: kubectl $(JOBS)/.installed  ## real processes, sockets, disk, kubectl
+e2e: kubectl cri $(JOBS)/.installed  ## real processes, sockets, disk, kubectl
 	@$(BIN)/python -m pytest -q -n 4 $(STEAL) $(REPEATABLE) tests/e2e
 
 sim: $(STAMP)  ## simulated worlds under faults, a thousand seeds; properties with fresh examples

@@ -4,16 +4,19 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tests.support import containerd
+from tests.support.containerd import BUSYBOX, Containerd
 
 from grange.agent.container_runtime import (
     CommandResult,
     ContainerID,
+    ImageProgram,
     LogQuery,
     Mount,
     NameFiles,
@@ -24,6 +27,9 @@ from grange.agent.container_runtime import (
     RuntimeFailedError,
     VolumePlan,
 )
+from grange.agent.runtime_table import NodeRuntime
+from grange.agent.runtimes.cri.cri_config import CriConfig
+from grange.agent.runtimes.cri.cri_runtime import CriRuntime
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import Clock
@@ -39,7 +45,7 @@ POD = PodSetup("uid-1", "default", "web", "node-1", (PYTHON,))
 
 # What the programs of this suite are, as scripts and as commands.
 SCRIPTS = {
-    "forever": Script(),
+    "forever": Script(output=((0.0, "up"),)),
     "well": Script(duration_s=0.05),
     "badly": Script(duration_s=0.05, exit_code=3),
     "stubborn": Script(term_s=None, output=((0.0, "up"),)),
@@ -63,7 +69,7 @@ LISTENER = (
 BUSY = "a = bytearray(5_000_000); print('up', flush=True)\nwhile True: pass"
 SHELL = {
     "listener": f'exec {sys.executable} -c "{LISTENER}; time.sleep(600)"',
-    "forever": "exec sleep 600",
+    "forever": "echo up; exec sleep 600",
     "well": "sleep 0.05",
     "badly": "sleep 0.05; exit 3",
     "stubborn": "trap '' TERM; echo up; while :; do sleep 0.05; done",
@@ -76,6 +82,16 @@ SHELL = {
     "no": "echo no; exit 4",
     "slow": "sleep 600",
     "greet": "echo $GREETING",
+}
+
+
+# Programs that are the first of their container's processes end by no signal that they do not handle.
+IN_CONTAINERS = {
+    **SHELL,
+    "forever": "trap 'exit 143' TERM; echo up; sleep 600 & wait",
+    "listener": "httpd -p 127.0.0.1:18099 && echo up; sleep 600",
+    "busy": "echo up; exec awk 'BEGIN { while (length(x) < 9000000) x = x \"0123456789\" x; for (;;) ; }'",
+    "leaver": "printf 'all of it' > /dev/termination-log",
 }
 
 
@@ -128,6 +144,7 @@ class Harness:
         "fake",
         pytest.param("none", marks=pytest.mark.e2e),
         pytest.param("auto", marks=pytest.mark.e2e),
+        *([pytest.param("cri", marks=pytest.mark.e2e)] if containerd.is_possible() else []),
     ]
 )
 async def harness(
@@ -145,17 +162,24 @@ async def harness(
         return
     offload = Threads("runtime", 2)
 
-    def real() -> ProcessRuntime:
+    def real() -> NodeRuntime:
+        if request.param == "cri":
+            socket = request.getfixturevalue("machine_containerd").socket
+            return CriRuntime(CriConfig(tmp_path, socket), clock=clock, log=log, offload=offload)
         config = ProcessConfig(tmp_path, isolation=request.param)
         return ProcessRuntime(config, clock=clock, log=log, offload=offload)
 
     def shell(name: str) -> Program:
+        if request.param == "cri":
+            words = ("/bin/sh", "-c", IN_CONTAINERS[name]) if name in SHELL else (name,)
+            return Program(words, {"PATH": "/bin", **ENV}, image=ImageProgram(BUSYBOX))
         words = ("sh", "-c", SHELL[name]) if name in SHELL else (name,)
         return Program(words, {"PATH": os.environ["PATH"], **ENV})
 
     async with AsyncExitStack() as stack:
         stack.callback(offload.close)
-        first = await stack.enter_async_context(real())
+        first = real()
+        await stack.enter_async_context(first)
 
         async def reopened() -> AsyncGenerator[PodRuntime, None]:
             await first.__aexit__(None, None, None)
@@ -165,6 +189,12 @@ async def harness(
 
         yield Harness(first, shell, reopened, clock, first.has_name_files)
         await remove_all(first)
+
+
+@pytest.fixture(scope="module")
+def machine_containerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
+    with containerd.running(tmp_path_factory.mktemp("containerd")) as found:
+        yield found
 
 
 async def remove_all(runtime: PodRuntime) -> None:
@@ -241,7 +271,8 @@ async def test_message_names_the_program_as_it_is_written(harness: Harness) -> N
     """A ``$(NAME)`` of the manifest may stand for a secret; status and Events may not tell it."""
     await harness.runtime.prepare(POD)
     for number, word in enumerate(("s3cr3t", "./s3cr3t")):
-        program = Program((word,), {"PATH": "/s3cr3t/bin"}, written="$(TOOL)", search="$(DIR)/bin")
+        plain = replace(harness.program(word), env={"PATH": "/s3cr3t/bin"})
+        program = replace(plain, written="$(TOOL)", search="$(DIR)/bin")
         target = ContainerID(POD.uid, "main", number)
         run = await harness.runtime.start(target, program, ())
         assert (run.running, run.reason) == (False, "StartError")
@@ -260,6 +291,7 @@ async def test_starting_the_same_attempt_again_starts_nothing(harness: Harness) 
 async def test_sigterm_ends_a_program_with_its_signal(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("forever")
+    await harness.until_up(run.id)
     await harness.runtime.signal(run.id, signal.SIGTERM)
     ended = await harness.end_of(run.id)
     assert (ended.exit_code, ended.signal, ended.reason) == (143, signal.SIGTERM, "Error")

@@ -16,7 +16,7 @@ The contract (tests/contract/test_runtime.py):
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from grange.base.errors import GrangeError
 
@@ -90,6 +90,8 @@ class PodSetup:
         address: that the pod needs; without effect where it is not in the runtime's range.
         hostname: that its programs see where they are isolated; empty for its name.
         fs_group: group that the pod's own volumes belong to; None for the runtime's.
+        host_network: it asks for the machine's network.
+        runtime_handler: which of its ways of running containers the runtime uses; empty for its own.
     """
 
     uid: str
@@ -101,6 +103,8 @@ class PodSetup:
     address: str = ""
     hostname: str = ""
     fs_group: int | None = None
+    host_network: bool = False
+    runtime_handler: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +199,28 @@ UNLIMITED = ContainerLimits()
 
 
 @dataclass(frozen=True, slots=True)
+class ImageProgram:
+    """What a program from an image needs beyond its command.
+
+    Attributes:
+        reference: the image, as the manifest names it.
+        arguments: instead of the image's own; empty for those.
+        cpu_milli: requested, in thousandths of a CPU; its weight among others.
+        security: the container's security context, with what the pod's gives where it gives nothing.
+    """
+
+    reference: str
+    arguments: tuple[str, ...] = ()
+    cpu_milli: int = 0
+    security: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """What to execute.
 
     Attributes:
-        command: program and arguments; never empty.
+        command: program and arguments; empty only for the one that an image names.
         env: the whole environment.
         working_dir: absolute, or relative to the container's root; empty for the root.
         written: the program as the manifest has it, for messages: its ``$(NAME)`` may stand for a
@@ -210,6 +231,7 @@ class Program:
         limits: what it may use at most, where the runtime can enforce that.
         message_path: where it may leave a message about its end, as the manifest has it; empty for
             nowhere.
+        image: what its files come from; None for the machine's.
     """
 
     command: tuple[str, ...]
@@ -221,6 +243,7 @@ class Program:
     confinement: Confinement = Confinement()
     limits: ContainerLimits = UNLIMITED
     message_path: str = ""
+    image: ImageProgram | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +261,8 @@ class Run:
         message: for people; empty where the reason suffices. Of a running one: why nothing
             newer is known of it.
         pid: process id, for messages; zero where there is none.
+        runtime_id: the runtime's name for the container, with its scheme; empty for none.
+        image_id: of the image that it was made from; empty for none.
     """
 
     id: ContainerID
@@ -248,6 +273,8 @@ class Run:
     reason: str = ""
     message: str = ""
     pid: int = 0
+    runtime_id: str = ""
+    image_id: str = ""
 
     @property
     def running(self) -> bool:

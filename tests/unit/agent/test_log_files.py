@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grange.agent.runtimes.process.log_reader import LogFiles
+from grange.agent.attempt_logs import LogFiles
 from grange.agent.runtimes.process.log_writer import LogWriter
 
 

@@ -17,13 +17,12 @@ Everything here blocks and is called through an ``Offload``.
 import itertools
 import json
 import os
-import shutil
 import stat
-from collections.abc import Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from grange.agent import name_files, pod_directory
 from grange.agent.container_runtime import (
     ContainerID,
     Mount,
@@ -31,15 +30,11 @@ from grange.agent.container_runtime import (
     PodSetup,
     Program,
     RuntimeFailedError,
-    VolumePlan,
 )
-from grange.agent.runtimes.process import beneath, name_files, shim
+from grange.agent.runtimes.process import beneath, shim
 
 _POD_FILE = "pod.json"
 _ASIDE = ".old-"  # roots that could not be deleted, because their files are another user's
-_PRIVATE = 0o700
-_PASSED = 0o711  # others pass through and cannot look around
-_COMMON = 0o1777
 _KEPT_ATTEMPTS = 2  # the newest and, for `logs --previous` and lastState, the one before
 
 
@@ -81,21 +76,27 @@ class Layout:
         """
         directory = self.pod(setup.uid)
         try:
-            passed = _PASSED if setup.shared else _PRIVATE
+            passed = pod_directory.PASSED if setup.shared else pod_directory.PRIVATE
             for place in (directory, directory / "volumes", directory / "containers"):
-                _own(place, passed)
-            _own(directory / "tmp", _COMMON if setup.shared else _PRIVATE)
-            volumes = {plan.name: str(_make_volume(directory, plan)) for plan in setup.volumes}
+                pod_directory.make_own(place, passed)
+            pod_directory.make_own(
+                directory / "tmp", pod_directory.COMMON if setup.shared else pod_directory.PRIVATE
+            )
+            volumes = {
+                plan.name: str(pod_directory.make_volume(directory, plan)) for plan in setup.volumes
+            }
             for plan in setup.volumes:
                 if setup.shared and not plan.exact and not plan.host_path:
-                    Path(volumes[plan.name]).chmod(_COMMON)
+                    Path(volumes[plan.name]).chmod(pod_directory.COMMON)
                 if setup.fs_group is not None and not plan.host_path:
-                    _give_group(Path(volumes[plan.name]), setup.fs_group)
+                    pod_directory.give_group(Path(volumes[plan.name]), setup.fs_group)
             name_files.create(directory, setup, address)
             record = PodFile(
                 setup.uid, setup.namespace, setup.name, setup.node_name, address, volumes
             )
-            _write_atomically(directory / _POD_FILE, json.dumps(asdict(record)).encode())
+            pod_directory.write_atomically(
+                directory / _POD_FILE, json.dumps(asdict(record)).encode()
+            )
         except OSError as error:
             raise RuntimeFailedError(
                 f"cannot make the pod's directory {directory}: {error.strerror}"
@@ -120,7 +121,9 @@ class Layout:
         container = self.container(target.pod_uid, target.container)
         user = program.user
         try:
-            _own(container, _PASSED if user else _PRIVATE)
+            pod_directory.make_own(
+                container, pod_directory.PASSED if user else pod_directory.PRIVATE
+            )
             # As with images, what an attempt wrote outside of volumes does not outlive it.
             _clear(container / "root")
             (container / "root").mkdir()
@@ -138,32 +141,23 @@ class Layout:
                 f"cannot make {container}: {error.strerror} ({error.filename})"
             ) from error
         for path in _leftovers(container):
-            _remove(path)
+            pod_directory.remove_tree(path)
         return directory
 
     def remove_attempt(self, target: ContainerID) -> None:
         """Forget an attempt that was never started."""
-        _remove(self.attempt(target))
+        pod_directory.remove_tree(self.attempt(target))
 
     def remove_pod(self, uid: str) -> None:
         """Delete a pod's directory; links to the machine's files are cut, never followed."""
-        _remove(self.pod(uid))
+        pod_directory.remove_tree(self.pod(uid))
 
     def read_file(self, uid: str, name: str, limit: int) -> bytes | None:
         """The first bytes of a regular file in a pod's temporary directory; None without one.
 
         The pod may put anything there: links and FIFOs are not opened.
         """
-        path = self.pod(uid) / "tmp" / name
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            return None
-        try:
-            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            return os.read(descriptor, limit) if regular else None
-        finally:
-            os.close(descriptor)
+        return pod_directory.read_regular(self.pod(uid) / "tmp" / name, limit)
 
     def read_message(self, target: ContainerID, path: str, limit: int) -> bytes | None:
         """The last bytes of a regular file below a container's root; None without one.
@@ -263,16 +257,6 @@ def _leftovers(container: Path) -> list[Path]:
     return old + sorted(container.glob(f"*{_ASIDE}*"))
 
 
-def _own(directory: Path, mode: int) -> None:
-    """Make a directory and its parents ours, whatever a program did to their modes."""
-    try:
-        directory.mkdir(mode=_PRIVATE, exist_ok=True)
-    except (FileNotFoundError, PermissionError):
-        _own(directory.parent, mode)
-        directory.mkdir(mode=_PRIVATE, exist_ok=True)
-    directory.chmod(mode)
-
-
 def _give(root: Path, user: tuple[int, int]) -> None:
     """Let a container's root be a user's, with what was made in it."""
     for name, directories, files in os.walk(root):
@@ -281,106 +265,16 @@ def _give(root: Path, user: tuple[int, int]) -> None:
             os.chown(path, *user, follow_symlinks=False)
 
 
-def _give_group(volume: Path, group: int) -> None:
-    """Let a volume be a group's, too, as the kubelet does it: members may write to all of it."""
-    for name, _, files in os.walk(volume):
-        for path in (Path(name), *(Path(name, item) for item in files)):
-            if path.is_symlink():
-                continue
-            os.chown(path, -1, group)
-            path.chmod(stat.S_IMODE(path.stat().st_mode) | (0o2070 if path.is_dir() else 0o060))
-
-
-def _remove(top: Path) -> None:
-    """Delete a tree as far as possible, also where a program has made directories read-only.
-
-    Links are deleted and never followed.
-    """
-    if top.is_symlink() or not top.is_dir():
-        top.unlink(missing_ok=True)
-        return
-    shutil.rmtree(top, ignore_errors=True)
-    if not top.exists():
-        return
-    with suppress(OSError):
-        top.chmod(0o700)
-    for name, directories, _ in os.walk(top):
-        for path in (Path(name, item) for item in directories):
-            if not path.is_symlink():
-                with suppress(OSError):
-                    path.chmod(0o700)  # before it is listed
-    shutil.rmtree(top, ignore_errors=True)
-
-
 def _clear(top: Path) -> None:
     """Let nothing be at this path; what cannot be deleted is put aside.
 
     Raises:
         OSError: the disk does not allow even that.
     """
-    _remove(top)
+    pod_directory.remove_tree(top)
     if top.exists():  # files of another user
         aside = (top.with_name(f"{top.name}{_ASIDE}{n}") for n in itertools.count())
         top.rename(next(path for path in aside if not path.exists()))
-
-
-def _write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.unlink(missing_ok=True)
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(fd, "wb") as target:
-        target.write(content)
-    temporary.chmod(mode)  # whatever the umask took away
-    temporary.replace(path)
-
-
-def _make_volume(directory: Path, plan: VolumePlan) -> Path:
-    path = directory / "volumes" / plan.name
-    if plan.host_path:
-        _check_host_path(plan)
-        if not path.is_symlink():
-            path.symlink_to(plan.host_path)
-        return path
-    if path.is_symlink():  # a program put it there; what it leads to is not ours to change
-        path.unlink()
-    path.mkdir(exist_ok=True)
-    if plan.exact:
-        _prune(path, {path / file.path for file in plan.files})
-    for file in plan.files:
-        target = path / file.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _write_atomically(target, file.content, file.mode)
-    return path
-
-
-def _prune(top: Path, files: Set[Path]) -> None:
-    """Delete what is below a volume and is neither one of the files nor on the way to one."""
-    places = {parent for file in files for parent in file.parents}
-    for name, directories, others in os.walk(top):
-        here = Path(name)
-        here.chmod(here.stat().st_mode | 0o700)
-        for path in (here / item for item in (*directories, *others)):
-            is_place = path.is_dir() and not path.is_symlink()
-            if path not in (places if is_place else files):
-                _remove(path)
-        directories[:] = [item for item in directories if here / item in places]
-
-
-_HOST_PATH_CHECKS = {"Directory": Path.is_dir, "File": Path.is_file, "Socket": Path.is_socket}
-
-
-def _check_host_path(plan: VolumePlan) -> None:
-    path = Path(plan.host_path)
-    if plan.host_path_type == "DirectoryOrCreate":
-        path.mkdir(parents=True, exist_ok=True)
-    elif plan.host_path_type == "FileOrCreate":
-        path.touch()
-    check = _HOST_PATH_CHECKS.get(plan.host_path_type)
-    if check is not None and not check(path):
-        raise RuntimeFailedError(
-            f'volume "{plan.name}": hostPath {plan.host_path} is not a '
-            f"{plan.host_path_type.lower()} of this machine"
-        )
 
 
 def _make_message(root: Path, path: str) -> None:

@@ -1,13 +1,10 @@
-"""Which containers listen on which TCP ports, from ``/proc``. Everything here blocks."""
+"""Which containers listen on which TCP ports. Everything here blocks."""
 
-import os
-from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
+from grange.agent import listening_sockets
 from grange.agent.container_runtime import ListeningSocket
 from grange.agent.runtimes.process.programs import MARK
-
-_LISTEN = "0A"  # the state in the kernel's tables
 
 
 def find(pods: Path) -> list[ListeningSocket]:
@@ -16,37 +13,8 @@ def find(pods: Path) -> list[ListeningSocket]:
     Args:
         pods: the directory of the pods; a process names its attempt below it.
     """
-    sockets = {
-        **_table("/proc/net/tcp"),
-        **_table("/proc/net/tcp6"),
-    }
     prefix = f"{MARK}={pods}/".encode()
-    found = {
-        ListeningSocket(*owner, *sockets[inode])
-        for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
-        if (owner := _owner(pid, prefix)) is not None
-        for inode in _inodes(pid)
-        if inode in sockets
-    }
-    return sorted(found)
-
-
-def _table(path: str) -> dict[str, tuple[str, int]]:
-    """Inode to address and port of every listening socket."""
-    try:
-        with open(path, encoding="ascii") as source:
-            rows = [line.split() for line in source.readlines()[1:]]
-    except OSError:
-        return {}
-    return {row[9]: _address(row[1]) for row in rows if len(row) > 9 and row[3] == _LISTEN}
-
-
-def _address(text: str) -> tuple[str, int]:
-    """``0100007F:1F90`` is 127.0.0.1, port 8080: words of four bytes, least significant first."""
-    host, _, port = text.partition(":")
-    data = bytes.fromhex(host)
-    data = b"".join(data[at : at + 4][::-1] for at in range(0, len(data), 4))
-    return str(IPv4Address(data) if len(data) == 4 else IPv6Address(data)), int(port, 16)
+    return listening_sockets.find(lambda pid: _owner(pid, prefix))
 
 
 def _owner(pid: int, prefix: bytes) -> tuple[str, str] | None:
@@ -61,15 +29,3 @@ def _owner(pid: int, prefix: bytes) -> tuple[str, str] | None:
             parts = item.removeprefix(prefix).decode(errors="replace").split("/")
             return (parts[0], parts[2]) if len(parts) > 2 else None
     return None
-
-
-def _inodes(pid: int) -> list[str]:
-    found = []
-    try:
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            target = os.readlink(f"/proc/{pid}/fd/{name}")
-            if target.startswith("socket:["):
-                found.append(target[8:-1])
-    except OSError:  # it ended meanwhile
-        return found
-    return found

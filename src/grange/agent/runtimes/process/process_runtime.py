@@ -22,6 +22,7 @@ from grange.agent.addresses import (
     NoAddressLeftError,
     default_range,
 )
+from grange.agent.attempt_logs import FileLogs
 from grange.agent.container_runtime import (
     EXIT_NOT_FOUND,
     CommandResult,
@@ -49,7 +50,6 @@ from grange.agent.runtimes.process import (
 from grange.agent.runtimes.process.cgroups import ControlGroups
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
-from grange.agent.runtimes.process.log_reader import ProcessLogs
 from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
 from grange.agent.runtimes.process.process_config import ProcessConfig
 from grange.agent.runtimes.process.shim_connection import ContainerRun, ShimConnection
@@ -110,7 +110,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._launcher: Launcher | None = None
         self._is_isolated = False
         self._groups: ControlGroups | None = None
-        self._logs = ProcessLogs(
+        self._logs = FileLogs(
             directory=self._layout.attempt,
             finished=lambda target: not self._is_running(target),
             clock=clock,
@@ -279,7 +279,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     # --- the seam ------------------------------------------------------------------------------
 
     @property
-    def logs(self) -> ProcessLogs:
+    def logs(self) -> FileLogs:
         """What the containers wrote."""
         return self._logs
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from grange.agent.container_runtime import Mount, PodSetup, Program, RuntimeFailedError
-from grange.agent.runtimes.process.name_files import MOUNTED
+from grange.agent.name_files import MOUNTED
 
 NO_ISOLATION, NAMESPACES, AUTO = "none", "namespaces", "auto"
 ISOLATION = (NO_ISOLATION, NAMESPACES, AUTO)

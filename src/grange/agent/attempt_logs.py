@@ -1,4 +1,4 @@
-"""Reads the log files that shims write, across rotation and while they grow."""
+"""Reads container logs that are files, across rotation and while they grow."""
 
 import os
 from collections.abc import AsyncGenerator, Callable
@@ -7,9 +7,11 @@ from pathlib import Path
 
 from grange.agent import container_logs
 from grange.agent.container_runtime import ContainerID, LogQuery
-from grange.agent.runtimes.process.log_writer import LOG_FILE
 from grange.base.clock import Clock
 from grange.base.offload import Offload
+
+LOG_FILE = "log"
+"""In the directory of an attempt; after a rotation ``log.1`` is the file before it."""
 
 _CHUNK = 262144
 _SNAPSHOT_TRIES = 20
@@ -135,8 +137,8 @@ class LogFiles:
         return lines
 
 
-class ProcessLogs:
-    """The logs of process containers.
+class FileLogs:
+    """The logs of containers whose attempts have a directory each.
 
     Args:
         directory: where an attempt's files are.

@@ -1,0 +1,70 @@
+"""The images of a container runtime."""
+
+from typing import Any
+
+from grange.agent.image_store import ImageInfo, ImagePullError, RegistryCredentials
+from grange.agent.runtimes.cri import cri_client
+from grange.agent.runtimes.cri.cri_client import CriClient, CriError
+
+_LIST_LIMIT_S = 20.0
+
+
+class CriImages:
+    """Finds and pulls images; see ``ImageStore``.
+
+    Args:
+        client: to the runtime.
+    """
+
+    def __init__(self, client: CriClient) -> None:
+        self._client = client
+
+    async def find(self, reference: str) -> ImageInfo | None:
+        """The image, if the machine has it; see ``ImageStore``."""
+        request = {"image": {"image": reference}}
+        try:
+            answer = await self._client.call("ImageStatus", request, _LIST_LIMIT_S)
+        except CriError as error:
+            raise _refused(error) from error
+        image = answer.get("image")
+        return _info(image) if image else None
+
+    async def pull(self, reference: str, credentials: RegistryCredentials | None) -> None:
+        """Bring the image to the machine; see ``ImageStore``."""
+        request: dict[str, Any] = {"image": {"image": reference}}
+        if credentials is not None:
+            request["auth"] = {
+                "username": credentials.username,
+                "password": credentials.password,
+                "identity_token": credentials.identity_token,
+                "registry_token": credentials.registry_token,
+            }
+        try:
+            await self._client.call("PullImage", request, None)
+        except CriError as error:
+            raise _refused(error) from error
+
+    async def list(self) -> list[ImageInfo]:
+        """The images of the machine; see ``ImageStore``."""
+        try:
+            answer = await self._client.call("ListImages", {}, _LIST_LIMIT_S)
+        except CriError as error:
+            raise _refused(error) from error
+        return [_info(image) for image in answer.get("images") or []]
+
+
+def _info(image: dict[str, Any]) -> ImageInfo:
+    names = (*image.get("repo_digests", ()), *image.get("repo_tags", ()))
+    user = image.get("uid")
+    return ImageInfo(
+        identity=str(image.get("id", "")),
+        names=tuple(str(name) for name in names),
+        size_bytes=int(image.get("size", 0)),
+        user=int(user.get("value", 0)) if user is not None else None,
+        username=str(image.get("username", "")),
+    )
+
+
+def _refused(error: CriError) -> ImagePullError:
+    invalid = error.code == cri_client.INVALID or "invalid reference format" in error.message
+    return ImagePullError(error.message, is_invalid_name=invalid)

@@ -1,0 +1,85 @@
+"""What the runtime remembers of a pod and of its containers' attempts."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from grange.agent.container_runtime import ContainerID, PodRecord, PodSetup, Run, Sandbox
+
+
+@dataclass(slots=True, eq=False)
+class CriAttempt:
+    """One attempt of a container.
+
+    Attributes:
+        target: which.
+        container_id: the runtime's name for it; empty until it is created.
+        run: None until it is started.
+        ended: set when the run has ended.
+        is_stopping: SIGTERM was sent, and a call waits for the end.
+    """
+
+    target: ContainerID
+    container_id: str = ""
+    run: Run | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    is_stopping: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self.run is not None and self.run.running
+
+    def take(self, run: Run) -> bool:
+        """Take over what the runtime reports; True if the run has ended with that."""
+        was_over = self.ended.is_set()
+        if not was_over:
+            self.run = run
+            if not run.running:
+                self.ended.set()
+        return not was_over and self.ended.is_set()
+
+
+@dataclass(slots=True, eq=False)
+class CriPod:
+    """A prepared pod.
+
+    Attributes:
+        setup, sandbox: what was asked for and given.
+        sandbox_id: the runtime's name for the sandbox.
+        sandbox_attempt: how many sandboxes it has had before.
+        host_network: it shares the machine's network.
+        attempts: by container, oldest first.
+        watchers: called after every end of a run.
+        ending: nothing is started any more.
+        lock: one call at a time prepares, starts or removes.
+    """
+
+    setup: PodSetup
+    sandbox: Sandbox
+    sandbox_id: str
+    sandbox_attempt: int = 0
+    host_network: bool = True
+    attempts: dict[str, list[CriAttempt]] = field(default_factory=dict)
+    watchers: dict[object, Callable[[], None]] = field(default_factory=dict)
+    ending: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def all_attempts(self) -> list[CriAttempt]:
+        """Of all containers."""
+        return [attempt for items in self.attempts.values() for attempt in items]
+
+    def attempt(self, target: ContainerID) -> CriAttempt | None:
+        """The attempt, if it is remembered."""
+        found = self.attempts.get(target.container, ())
+        return next((item for item in found if item.target == target), None)
+
+    def record(self) -> PodRecord:
+        """What others may know of it."""
+        runs = tuple(item.run for item in self.all_attempts() if item.run is not None)
+        return PodRecord(self.setup, self.sandbox, runs)
+
+    def wake(self) -> None:
+        """Call the watchers."""
+        for changed in list(self.watchers.values()):
+            changed()

@@ -1,0 +1,178 @@
+"""What a container runtime is asked for, as messages; pure."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from grange.agent.attempt_logs import LOG_FILE
+from grange.agent.container_runtime import ContainerID, ContainerLimits, Mount, PodSetup, Program
+
+POD_NETWORK, CONTAINER_PID, NODE_NETWORK = 0, 1, 2
+
+OWNER = "grange.dev/owner"
+"""Label: which data directory a sandbox or container belongs to."""
+POD_UID, CONTAINER = "io.kubernetes.pod.uid", "io.kubernetes.container.name"
+NAMESPACE, NAME = "io.kubernetes.pod.namespace", "io.kubernetes.pod.name"
+NODE, ADDRESS, PROGRAM = "grange.dev/node", "grange.dev/address", "grange.dev/program"
+EXPANDED = "grange.dev/program-expanded"
+"""Annotations: the pod's node and address; the program as messages may have it, and whether another
+was executed, which may be a secret."""
+
+_SHOWN_MAX = 256
+_MILLI_PERIOD = 100_000
+_SHARES_PER_CPU, _SHARES_MIN, _SHARES_MAX = 1024, 2, 262_144
+_MASKED = (
+    *("/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list"),
+    *("/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware"),
+)
+_READ_ONLY = (
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+)
+
+
+def owner_of(data_dir: Path) -> str:
+    """The value of the label ``OWNER``: a label holds no path."""
+    return hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:16]
+
+
+def sandbox_config(
+    setup: PodSetup, *, owner: str, attempt: int, address: str, logs: Path
+) -> dict[str, Any]:
+    """The sandbox of a pod.
+
+    Args:
+        setup: of the pod.
+        owner: of the data directory.
+        attempt: how many sandboxes the pod has had.
+        address: of the machine that the pod uses; empty for a network of the pod.
+        logs: directory of the logs of its containers.
+    """
+    network = NODE_NETWORK if address else POD_NETWORK
+    return {
+        "metadata": {
+            "name": setup.name,
+            "uid": setup.uid,
+            "namespace": setup.namespace,
+            "attempt": attempt,
+        },
+        # A sandbox that shares the machine's network has its host name as well.
+        "hostname": "" if address else setup.hostname or setup.name,
+        "log_directory": str(logs),
+        "labels": {
+            OWNER: owner,
+            POD_UID: setup.uid,
+            NAMESPACE: setup.namespace,
+            NAME: setup.name,
+        },
+        "annotations": {NODE: setup.node_name, ADDRESS: address},
+        "linux": {
+            "security_context": {
+                "namespace_options": {"network": network, "pid": CONTAINER_PID},
+                "seccomp": {"profile_type": 0},
+            }
+        },
+    }
+
+
+def container_config(
+    target: ContainerID,
+    program: Program,
+    mounts: Iterable[dict[str, Any]],
+    *,
+    owner: str,
+    host_network: bool,
+) -> dict[str, Any]:
+    """A container.
+
+    Args:
+        target: which attempt.
+        program: what runs in it, from an image.
+        mounts: of files of the machine.
+        owner: of the data directory.
+        host_network: it shares the machine's network.
+    """
+    image = program.image
+    if image is None:
+        raise ValueError(f"{target}: it has no image")
+    network = NODE_NETWORK if host_network else POD_NETWORK
+    shown = program.written or (program.command[0] if program.command else "")
+    return {
+        "metadata": {"name": target.container, "attempt": target.attempt},
+        "image": {"image": image.reference},
+        "command": list(program.command),
+        "args": list(image.arguments),
+        "working_dir": program.working_dir,
+        "envs": [{"key": key, "value": value} for key, value in program.env.items()],
+        "mounts": list(mounts),
+        "labels": {
+            OWNER: owner,
+            POD_UID: target.pod_uid,
+            CONTAINER: target.container,
+        },
+        "annotations": {
+            PROGRAM: shown[:_SHOWN_MAX],
+            EXPANDED: "true" if program.written else "false",
+        },
+        "log_path": f"{target.container}/{target.attempt}/{LOG_FILE}",
+        "linux": {
+            "resources": _resources(image.cpu_milli, program.limits),
+            "security_context": _security(image.security, network),
+        },
+    }
+
+
+def _resources(cpu_milli: int, limits: ContainerLimits) -> dict[str, Any]:
+    shares = max(_SHARES_MIN, min(_SHARES_MAX, cpu_milli * _SHARES_PER_CPU // 1000))
+    found: dict[str, Any] = {"cpu_shares": shares, "memory_limit_in_bytes": limits.memory_bytes}
+    if limits.cpu_milli:
+        found["cpu_period"] = _MILLI_PERIOD
+        found["cpu_quota"] = max(1000, limits.cpu_milli * _MILLI_PERIOD // 1000)
+    return found
+
+
+def _security(context: Mapping[str, Any], network: int) -> dict[str, Any]:
+    """From the security context of a container, with what the pod's gives where it gives nothing."""
+    privileged = bool(context.get("privileged"))
+    found: dict[str, Any] = {
+        "namespace_options": {"network": network, "pid": CONTAINER_PID},
+        "privileged": privileged,
+        "readonly_rootfs": bool(context.get("readOnlyRootFilesystem")),
+        "no_new_privs": context.get("allowPrivilegeEscalation") is False,
+        "supplemental_groups": list(context.get("supplementalGroups") or ()),
+    }
+    if not privileged:
+        found |= {"masked_paths": list(_MASKED), "readonly_paths": list(_READ_ONLY)}
+        found["seccomp"] = _seccomp(context.get("seccompProfile"))
+    for field, name in (("runAsUser", "run_as_user"), ("runAsGroup", "run_as_group")):
+        if context.get(field) is not None:
+            found[name] = {"value": int(context[field])}
+    capabilities = context.get("capabilities") or {}
+    if capabilities:
+        found["capabilities"] = {
+            "add_capabilities": list(capabilities.get("add") or ()),
+            "drop_capabilities": list(capabilities.get("drop") or ()),
+        }
+    return found
+
+
+def _seccomp(profile: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The runtime's own profile unless another is asked for."""
+    kind = (profile or {}).get("type", "RuntimeDefault")
+    number = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": 2}.get(str(kind), 0)
+    reference = str((profile or {}).get("localhostProfile") or "") if number == 2 else ""
+    return {"profile_type": number, "localhost_ref": reference}
+
+
+def mount_of(mount: Mount, source: str) -> dict[str, Any]:
+    """A volume in a container."""
+    return {
+        "container_path": "/" + mount.path.strip("/"),
+        "host_path": source,
+        "readonly": mount.read_only,
+    }

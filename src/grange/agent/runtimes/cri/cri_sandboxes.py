@@ -1,0 +1,33 @@
+"""Calls about sandboxes. All of them raise ``CriError``."""
+
+from grange.agent.runtimes.cri import cri_client
+from grange.agent.runtimes.cri.cri_client import CriClient, CriError
+
+_READY = 0
+
+
+async def is_ready(client: CriClient, sandbox_id: str) -> bool:
+    """Whether the sandbox is there and runs."""
+    try:
+        answer = await client.call("PodSandboxStatus", {"pod_sandbox_id": sandbox_id})
+    except CriError as error:
+        if error.code == cri_client.NOT_FOUND:
+            return False
+        raise
+    return int((answer.get("status") or {}).get("state", 0)) == _READY
+
+
+async def address_of(client: CriClient, sandbox_id: str) -> str:
+    """The address that the pod has by the runtime's CNI plugins."""
+    answer = await client.call("PodSandboxStatus", {"pod_sandbox_id": sandbox_id})
+    return str(((answer.get("status") or {}).get("network") or {}).get("ip", ""))
+
+
+async def remove(client: CriClient, sandbox_id: str) -> None:
+    """Stop a sandbox with its containers, and remove it; one that is gone is left."""
+    for method in ("StopPodSandbox", "RemovePodSandbox"):
+        try:
+            await client.call(method, {"pod_sandbox_id": sandbox_id})
+        except CriError as error:
+            if error.code != cri_client.NOT_FOUND:
+                raise
