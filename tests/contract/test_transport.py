@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from tests.support import transport_factories
@@ -11,6 +12,7 @@ from grange.api.http import ADMIN, JSON, Request, Response
 from grange.api.status import ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.message_socket import MessageSocket, socket_pair
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.transport import Transport
@@ -47,7 +49,18 @@ class Server:
             return Response(200, request.query["n"].encode())
         if request.query.get("watch") == "true" or request.path.endswith("/log"):
             return Response(200, chunks=self._stream(breaks="breaks" in request.query))
+        if request.path == "/socket":
+            found = {"sec-websocket-protocol": "echo"}
+            return Response(101, headers=found, upgrade=self._echo)
         return self.answer
+
+    async def _echo(self, socket: MessageSocket) -> None:
+        try:
+            while (message := await socket.receive()) not in {None, b"close"}:
+                await socket.send(message or b"")
+        finally:
+            self.ended.append("socket")
+            await socket.close()
 
     async def _stream(self, *, breaks: bool) -> AsyncGenerator[bytes, None]:
         try:
@@ -234,3 +247,60 @@ async def test_closed_transport_refuses_and_closing_again_is_fine(
     with pytest.raises(ServiceUnavailable):
         await transport.send(Request("GET", "/api"))
     assert len(server.seen) == 1
+
+
+WEBSOCKET = Request(
+    "GET",
+    "/socket",
+    headers={"upgrade": "websocket", "sec-websocket-protocol": "other, echo"},
+)
+
+
+async def test_websocket_carries_messages_both_ways(transport: Transport, server: Server) -> None:
+    async with upgraded(transport) as (answer, socket):
+        assert answer.headers["sec-websocket-protocol"] == "echo"
+        for message in (b"one", b"", b"\x00" * 100_000):
+            await socket.send(message)
+            assert await socket.receive() == message
+    assert server.ended == ["socket"]
+    (seen,) = server.seen
+    assert seen.wants_websocket
+    assert seen.subprotocols == ["other", "echo"]
+
+
+async def test_websocket_ends_when_the_server_closes_it(transport: Transport) -> None:
+    async with upgraded(transport) as (_, socket):
+        await socket.send(b"close")
+        assert await socket.receive() is None
+        with pytest.raises(ConnectionError):
+            await socket.send(b"more")
+
+
+async def test_refused_websocket_is_an_answer(transport: Transport, server: Server) -> None:
+    server.answer = Response(404, b'{"reason":"NotFound"}')
+    answer = await transport.send(replace(WEBSOCKET, path="/none"))
+    assert (answer.status, answer.upgrade) == (404, None)
+    assert answer.body.strip() == b'{"reason":"NotFound"}'
+
+
+async def test_repeated_parameters_arrive_in_order(transport: Transport, server: Server) -> None:
+    query = {"command": "&b", "stdin": "true"}
+    repeated = {"command": ["a b", "", "&b"]}
+    await transport.send(Request("GET", "/api", query, repeated=repeated))
+    (seen,) = server.seen
+    assert seen.values("command") == ["a b", "", "&b"]
+    assert list(seen.values("stdin")) == ["true"]
+    assert list(seen.values("tty")) == []
+    assert seen.query["command"] == "&b"
+
+
+@asynccontextmanager
+async def upgraded(transport: Transport) -> AsyncGenerator[tuple[Response, MessageSocket], None]:
+    answer = await transport.send(WEBSOCKET)
+    assert answer.status == 101
+    assert answer.upgrade is not None
+    ours, theirs = socket_pair()
+    async with Nursery("upgraded") as nursery:
+        nursery.start(answer.upgrade(theirs), name="upgrade")
+        yield answer, ours
+        await ours.close()

@@ -4,8 +4,10 @@ The HTTP listener of the API server, the in-process transport and the HTTP trans
 all speak these two values, so the same handler serves sockets and memory alike.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from grange.base.message_socket import Upgrade
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -13,6 +15,8 @@ JSON_PATCH = "application/json-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 YAML = "application/yaml"
+WEBSOCKET = "websocket"
+SUBPROTOCOL = "sec-websocket-protocol"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Request:
         user: who asks; a transport that is not authenticated leaves ``ANONYMOUS``.
         within_s: a write that its sender may make for so many seconds only: a transport sees to it
             that nothing of it leaves this machine later. None for no such bound.
+        repeated: all values of the parameters that are given more than once.
     """
 
     method: str
@@ -51,11 +56,29 @@ class Request:
     body: bytes = b""
     user: User = ANONYMOUS
     within_s: float | None = None
+    repeated: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def values(self, name: str) -> Sequence[str]:
+        """All values of a query parameter, in order."""
+        if name in self.repeated:
+            return self.repeated[name]
+        return (self.query[name],) if name in self.query else ()
+
+    @property
+    def wants_websocket(self) -> bool:
+        """Whether the answer is to be a connection for messages."""
+        return self.headers.get("upgrade", "").strip().lower() == WEBSOCKET
+
+    @property
+    def subprotocols(self) -> Sequence[str]:
+        """What the sender can speak over a WebSocket, best first."""
+        words = self.headers.get(SUBPROTOCOL, "").split(",")
+        return [word.strip() for word in words if word.strip()]
 
 
 @dataclass(slots=True)
 class Response:
-    """The answer: either a whole body, or chunks that arrive over time (watch, log).
+    """The answer: a whole body, chunks that arrive over time (watch, log), or a WebSocket.
 
     Attributes:
         status: HTTP status code.
@@ -63,6 +86,8 @@ class Response:
         content_type: its media type.
         headers: further headers.
         chunks: an asynchronous generator of body pieces; the reader must ``aclose()`` it.
+        upgrade: with status 101, serves the connection; its reader must await or cancel it. The
+            header ``sec-websocket-protocol`` names the subprotocol.
     """
 
     status: int
@@ -70,3 +95,4 @@ class Response:
     content_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
     chunks: AsyncIterator[bytes] | None = None
+    upgrade: Upgrade | None = None

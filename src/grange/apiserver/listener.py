@@ -29,6 +29,7 @@ from grange.apiserver.bodies import Body, BodyBudget
 from grange.apiserver.connections import ConnectionLimits, Connections
 from grange.apiserver.protocol import Protocol, Server
 from grange.apiserver.request_context import failure
+from grange.apiserver.websockets import WebSocketLimits, WebSockets
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.ratelimited import RateLimitedLogger
@@ -66,6 +67,7 @@ class Limits:
         close_s: how long running requests may take to end when the listener closes.
         goodbye_s: how long a peer may take to answer the end of TLS.
         stall_s: how long a peer may take nothing of an answer that is not a stream.
+        websockets: what upgraded connections may take.
     """
 
     body_bytes: int = BODY_MAX_BYTES
@@ -77,6 +79,7 @@ class Limits:
     close_s: float = 5.0
     goodbye_s: float = 0.5
     stall_s: float = 60.0
+    websockets: WebSocketLimits = field(default_factory=WebSocketLimits)
 
 
 class Listener:
@@ -98,6 +101,7 @@ class Listener:
     Attributes:
         budget: the bodies that are held now.
         connections: those that are open now.
+        websockets: those of them that are upgraded.
     """
 
     def __init__(  # noqa: PLR0913  everything is injected, and this is the seam
@@ -128,6 +132,7 @@ class Listener:
         self._limits = limits or Limits()
         self.budget = BodyBudget(self._limits.bodies_bytes)
         self.connections = Connections(self._limits.connections)
+        self.websockets = WebSockets(clock, self._errors, self._limits.websockets)
         self._server: Server | None = None
         self._acceptor: Acceptor | None = None
         self._owned = AsyncExitStack()
@@ -176,6 +181,7 @@ class Listener:
             self._acceptor.stop()
         if self._drain is not None:
             self._drain()
+        self.websockets.close()
         if self._server is not None:
             self._server.pre_shutdown()
             transports = [peer.transport for peer in self._server.connections if peer.transport]
@@ -218,8 +224,15 @@ class Listener:
     async def _respond(self, incoming: web.BaseRequest, body: "Body | bytes") -> web.StreamResponse:
         try:
             user = self._user(incoming)
-            target = _target(incoming.raw_path)
-            request = Request(incoming.method, *target, headers=incoming.headers, user=user)
+            path, query, repeated = _target(incoming.raw_path)
+            request = Request(
+                incoming.method,
+                path,
+                query,
+                headers=incoming.headers,
+                user=user,
+                repeated=repeated,
+            )
             if isinstance(body, Body):
                 request.body = await self._body(request, body)
         except ApiError as error:
@@ -230,6 +243,11 @@ class Listener:
                 refusal.force_close()  # the rest of the body is of no use
             return refusal
         response = await self._handler(request)
+        if response.upgrade is not None:
+            try:
+                return await self.websockets.serve(incoming, response, response.upgrade)
+            except ApiError as error:
+                return _plain(failure(error))
         if response.chunks is not None:
             return await self._stream(incoming, response, response.chunks)
         if incoming.method == "HEAD":
@@ -344,14 +362,22 @@ class Listener:
         return outgoing
 
 
-def _target(raw: str) -> tuple[str, Mapping[str, str]]:
-    """Decoded path and query of a request line's target."""
+def _target(raw: str) -> tuple[str, Mapping[str, str], Mapping[str, Sequence[str]]]:
+    """Decoded path and query of a request line's target, and what the query gives repeatedly."""
     path, _, query = raw.partition("?")
     if "%" in path:
         path = unquote(path)
     if not path.startswith("/"):
         raise BadRequest(f"cannot read the path {raw[:200]!r}")
-    return path, (dict(parse_qsl(query, keep_blank_values=True)) if query else {})
+    if not query:
+        return path, {}, {}
+    pairs = parse_qsl(query, keep_blank_values=True)
+    found = dict(pairs)
+    repeated: dict[str, list[str]] = {}
+    if len(found) < len(pairs):
+        for name, value in pairs:
+            repeated.setdefault(name, []).append(value)
+    return path, found, {name: values for name, values in repeated.items() if len(values) > 1}
 
 
 def _takes_gzip(incoming: web.BaseRequest) -> bool:

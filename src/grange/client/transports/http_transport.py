@@ -10,7 +10,8 @@ import asyncio
 import os
 import ssl
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Self
@@ -19,9 +20,10 @@ from urllib.parse import quote, urlencode, urlsplit
 import aiohttp
 import yarl
 
-from grange.api.http import JSON, Request, Response
+from grange.api.http import JSON, SUBPROTOCOL, Request, Response
 from grange.api.status import ApiError, BadRequest, ServiceUnavailable, Timeout
 from grange.base.clock import Clock, LoopClock
+from grange.base.message_socket import MessageSocket, relay
 from grange.client.access import Access
 from grange.client.errors import KubeconfigError, StreamBroken, Unreachable
 from grange.client.transports.bounds import BoundedExchange, BoundRequest, bound
@@ -30,6 +32,8 @@ _CONNECT_S = 5.0
 _REQUEST_S = 60.0  # as long as servers of the field work on one request
 _PIECEWISE_BYTES = 512 * 1024
 _USER_AGENT = "grange"
+_MESSAGE_MAX_BYTES = 1024 * 1024
+_OF_UPGRADE = frozenset({"connection", "upgrade", SUBPROTOCOL})
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -143,12 +147,13 @@ class HTTP:
             await self._session.close()
 
     async def _send(self, request: Request) -> Response:
-        query = f"?{urlencode(request.query)}" if request.query else ""
-        url = yarl.URL(f"{self._base}{quote(request.path)}{query}", encoded=True)
+        url = self._url(request)
         headers = {"user-agent": _USER_AGENT, **self._headers, **request.headers}
         token = self._current_token()
         if token:
             headers["authorization"] = f"Bearer {token}"
+        if request.wants_websocket:
+            return await self._open_websocket(url, request, headers)
         streams = _streams(request)
         limits = aiohttp.ClientTimeout(
             total=None if streams else self._request_s, sock_connect=_CONNECT_S
@@ -179,6 +184,42 @@ class HTTP:
         async with response:
             answer.body = await response.read()
         return answer
+
+    def _url(self, request: Request) -> yarl.URL:
+        parameters = {**request.query, **request.repeated}
+        query = f"?{urlencode(parameters, doseq=True)}" if parameters else ""
+        return yarl.URL(f"{self._base}{quote(request.path)}{query}", encoded=True)
+
+    async def _open_websocket(
+        self, url: yarl.URL, request: Request, headers: Mapping[str, str]
+    ) -> Response:
+        kept = {name: value for name, value in headers.items() if name not in _OF_UPGRADE}
+        try:
+            async with self._clock.timeout(self._request_s):
+                found = await self._open_session().ws_connect(
+                    url,
+                    method=request.method,
+                    protocols=request.subprotocols,
+                    headers=kept,
+                    max_msg_size=_MESSAGE_MAX_BYTES,
+                    server_hostname=self._server_name,
+                )
+        except aiohttp.WSServerHandshakeError as error:
+            return await self._refusal(request, kept, error.status)
+        protocol = {SUBPROTOCOL: found.protocol} if found.protocol else {}
+        return Response(101, headers=protocol, upgrade=lambda ours: _serve(found, ours))
+
+    async def _refusal(self, request: Request, headers: Mapping[str, str], status: int) -> Response:
+        """Why the server opens no WebSocket: the library drops the body of that answer.
+
+        The same request without the upgrade is refused for the same reason, as servers check what
+        it asks for before how.
+        """
+        answer = await self._send(replace(request, headers=headers))
+        if answer.status == status:
+            return answer
+        text = f"{self._base}: the server opens no WebSocket: it answered {status}"
+        return Response(status, text.encode(), "text/plain")
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
         try:
@@ -244,6 +285,29 @@ class HTTP:
             f"{self._base}: the connection broke before the answer, so whether the write "
             f"happened is not known: {_text(error)}"
         )
+
+
+class _ClientSocket:
+    """A WebSocket of the library as a ``MessageSocket``."""
+
+    def __init__(self, inner: aiohttp.ClientWebSocketResponse[bool]) -> None:
+        self._inner = inner
+
+    async def receive(self) -> bytes | None:
+        message = await self._inner.receive()
+        if message.type is aiohttp.WSMsgType.TEXT:
+            return str(message.data).encode()
+        return bytes(message.data) if message.type is aiohttp.WSMsgType.BINARY else None
+
+    async def send(self, message: bytes) -> None:
+        await self._inner.send_bytes(message)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+async def _serve(inner: aiohttp.ClientWebSocketResponse[bool], ours: MessageSocket) -> None:
+    await relay(_ClientSocket(inner), ours)
 
 
 def tls_context(
