@@ -27,14 +27,18 @@ from grange.agent.container_runtime import (
     RuntimeFailedError,
     VolumePlan,
 )
+from grange.agent.container_streams import STDOUT, ContainerStream, StreamEnd, StreamOptions
+from grange.agent.memory_streams import echo
 from grange.agent.runtime_table import NodeRuntime
 from grange.agent.runtimes.cri.cri_config import CriConfig
 from grange.agent.runtimes.cri.cri_runtime import CriRuntime
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
+from grange.agent.stream_refusal import StreamRefusal
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Threads
+from grange.base.tasks import Nursery
 
 LIMIT_S = 20.0
 LINES = tuple(f"line {number}" for number in range(1, 6))
@@ -55,6 +59,7 @@ SCRIPTS = {
     "reporter": Script(output=((0.0, "up"),), files=(("progress", b"42 half"),)),
     "busy": Script(output=((0.0, "up"),), cpu=1.0, memory_bytes=8_000_000),
     "leaver": Script(duration_s=0.05, files=(("/dev/termination-log", b"all of it"),)),
+    "reader": Script(respond=echo),
     "listener": Script(output=((0.0, "up"),), listens=(("127.0.0.1", 8080),)),
 }
 COMMANDS: dict[str, CommandResult | Callable[[Program], CommandResult]] = {
@@ -64,11 +69,16 @@ COMMANDS: dict[str, CommandResult | Callable[[Program], CommandResult]] = {
     "slow": CommandResult(137, "", timed_out=True),
 }
 LISTENER = (
-    "import socket, time; a = socket.create_server(('127.0.0.1', 0)); print('up', flush=True)"
+    "import socket; a = socket.create_server(('127.0.0.1', 0)); print('up', flush=True)\n"
+    "while c := a.accept()[0]:\n"
+    "  while d := c.recv(9): c.send(d)\n"
+    "  c.close()"
 )
 BUSY = "a = bytearray(5_000_000); print('up', flush=True)\nwhile True: pass"
 SHELL = {
-    "listener": f'exec {sys.executable} -c "{LISTENER}; time.sleep(600)"',
+    "listener": f'exec {sys.executable} -c "{LISTENER}"',
+    "reader": "exec cat",
+    "cat": "cat",
     "forever": "echo up; exec sleep 600",
     "well": "sleep 0.05",
     "badly": "sleep 0.05; exit 3",
@@ -105,10 +115,23 @@ class Harness:
     clock: Clock
     has_name_files: bool = False
 
-    async def start(self, name: str, container: str = "main", attempt: int = 0, **env: str) -> Run:
+    async def start(
+        self,
+        name: str,
+        container: str = "main",
+        attempt: int = 0,
+        *,
+        stdin: bool = False,
+        **env: str,
+    ) -> Run:
         target = ContainerID(POD.uid, container, attempt)
         program = self.program(name)
-        program = replace(program, env={**program.env, **env}, message_path="/dev/termination-log")
+        program = replace(
+            program,
+            env={**program.env, **env},
+            message_path="/dev/termination-log",
+            stdin=stdin,
+        )
         return await self.runtime.start(target, program, (Mount(PYTHON.name, sys.prefix),))
 
     async def end_of(self, target: ContainerID) -> Run:
@@ -151,7 +174,7 @@ async def harness(
     request: pytest.FixtureRequest, clock: Clock, log: Logger, tmp_path: Path
 ) -> AsyncGenerator[Harness, None]:
     if request.param == "fake":
-        machine = FakeMachine(SCRIPTS, COMMANDS)
+        machine = FakeMachine(SCRIPTS, COMMANDS, {"cat": echo})
 
         async def again() -> AsyncGenerator[PodRuntime, None]:
             yield FakeRuntime(machine, clock)
@@ -212,6 +235,23 @@ async def taken_over(harness: Harness) -> AsyncIterator[Harness]:
     finally:
         async for _ in generator:
             pass
+
+
+STREAMING = pytest.mark.parametrize(
+    "harness",
+    ["fake", pytest.param("none", marks=pytest.mark.e2e), pytest.param("auto", marks=pytest.mark.e2e)],
+    indirect=True,
+)
+"""The runtimes that have streams."""
+
+
+async def read_all(stream: ContainerStream) -> bytes:
+    """Standard output to its end."""
+    pieces = []
+    while (output := await stream.read()) is not None:
+        if output.stream == STDOUT:
+            pieces.append(output.data)
+    return b"".join(pieces)
 
 
 async def test_prepare_gives_every_pod_an_address_of_its_own(harness: Harness) -> None:
@@ -506,3 +546,156 @@ async def test_usage_of_what_runs_is_known(harness: Harness) -> None:
     (after,) = await harness.runtime.usage()
     assert 0.05 < after.cpu_s - before.cpu_s < 2.0
     assert after.memory_bytes > 4_000_000
+
+
+@STREAMING
+@pytest.mark.parametrize(("name", "code", "output"), [("yes", 0, b"yes\n"), ("no", 4, b"no\n")])
+async def test_exec_streams_output_and_exit_code(
+    harness: Harness, name: str, code: int, output: bytes
+) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever")
+    stream = await harness.runtime.exec(run.id, harness.program(name).command, StreamOptions())
+    assert await read_all(stream) == output
+    assert await stream.wait() == StreamEnd(code)
+    await stream.close()
+
+
+@STREAMING
+async def test_exec_gives_input_until_its_end(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever")
+    command = harness.program("cat").command
+    stream = await harness.runtime.exec(run.id, command, StreamOptions(stdin=True))
+    for word in (b"one", b"two"):
+        await stream.write(word)
+        assert await stream.read() == (STDOUT, word)
+    stream.end_input()
+    stream.end_input()
+    assert await read_all(stream) == b""
+    assert await stream.wait() == StreamEnd(0)
+    await stream.write(b"more")
+    await stream.close()
+
+
+@STREAMING
+async def test_exec_has_the_environment_of_its_container(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever", GREETING="hi there")
+    stream = await harness.runtime.exec(run.id, harness.program("greet").command, StreamOptions())
+    assert await read_all(stream) == b"hi there\n"
+    await stream.close()
+
+
+@STREAMING
+async def test_exec_of_what_is_not_there_is_an_answer(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever")
+    stream = await harness.runtime.exec(run.id, ("no such program",), StreamOptions())
+    assert await stream.read() is None
+    end = await stream.wait()
+    assert end.exit_code == 127
+    assert "no such program" in end.message
+    await stream.close()
+
+
+@STREAMING
+async def test_exec_and_attach_need_a_running_container(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("well")
+    await harness.end_of(run.id)
+    with pytest.raises(RuntimeFailedError, match="not running"):
+        await harness.runtime.exec(run.id, harness.program("yes").command, StreamOptions())
+    with pytest.raises(RuntimeFailedError, match="not running"):
+        await harness.runtime.attach(run.id, StreamOptions())
+
+
+@STREAMING
+async def test_closing_a_command_ends_its_stream(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever")
+    stream = await harness.runtime.exec(run.id, harness.program("slow").command, StreamOptions())
+    async with Nursery("reader") as nursery:
+        reader = nursery.start(stream.read())
+        await harness.clock.sleep(0.01)
+        await stream.close()
+        await stream.close()
+    assert reader.result() is None
+
+
+@STREAMING
+async def test_the_end_of_a_container_ends_its_commands(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever")
+    stream = await harness.runtime.exec(run.id, harness.program("cat").command, StreamOptions())
+    await harness.runtime.signal(run.id, signal.SIGKILL)
+    assert await read_all(stream) == b""
+    await stream.close()
+
+
+@STREAMING
+async def test_attach_gives_input_to_the_main_process(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("reader", stdin=True)
+    for word in (b"first", b"second"):
+        stream = await harness.runtime.attach(run.id, StreamOptions(stdin=True))
+        await stream.write(word)
+        assert await stream.read() == (STDOUT, word)
+        await stream.close()
+    assert harness.run_of(run.id).running
+
+
+@STREAMING
+async def test_attach_ends_with_the_container(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("reader", stdin=True)
+    stream = await harness.runtime.attach(run.id, StreamOptions())
+    await harness.runtime.signal(run.id, signal.SIGKILL)
+    assert await stream.read() is None
+    assert await stream.wait() == StreamEnd()
+    await stream.close()
+
+
+@STREAMING
+async def test_attach_works_after_a_take_over(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("reader", stdin=True)
+    async with taken_over(harness) as later:
+        stream = await later.runtime.attach(run.id, StreamOptions(stdin=True))
+        await stream.write(b"still there")
+        assert await stream.read() == (STDOUT, b"still there")
+        await stream.close()
+
+
+@STREAMING
+async def test_connect_reaches_a_listener_of_the_pod(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("listener")
+    await harness.until_up(run.id)
+    (found,) = await harness.runtime.listeners()
+    connection = await harness.runtime.connect(POD.uid, found.port)
+    await connection.write(b"hello")
+    assert await connection.read() == b"hello"
+    connection.end_output()
+    assert await connection.read() == b""
+    await connection.close()
+
+
+@STREAMING
+async def test_connect_names_what_the_pod_listens_on(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("listener")
+    await harness.until_up(run.id)
+    (found,) = await harness.runtime.listeners()
+    with pytest.raises(RuntimeFailedError, match=f"port 1: nothing.* listens on {found.port}$"):
+        await harness.runtime.connect(POD.uid, 1)
+
+
+async def test_runtime_without_streams_refuses_them() -> None:
+    target, refusal = ContainerID(POD.uid, "main", 0), StreamRefusal()
+    with pytest.raises(RuntimeFailedError, match="cannot run sh: this runtime has no streams"):
+        await refusal.exec(target, ("sh",), StreamOptions())
+    with pytest.raises(RuntimeFailedError, match="cannot attach: this runtime has no streams"):
+        await refusal.attach(target, StreamOptions())
+    with pytest.raises(RuntimeFailedError, match="cannot connect to port 80: this runtime"):
+        await refusal.connect(POD.uid, 80)

@@ -13,11 +13,12 @@ The contract (tests/contract/test_runtime.py):
 - What was running stays known to the next runtime over the same data: ``pods`` lists it.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from grange.agent.container_streams import ContainerStream, PortConnection, StreamOptions
 from grange.base.errors import GrangeError
 
 COMPLETED = "Completed"
@@ -232,6 +233,9 @@ class Program:
         message_path: where it may leave a message about its end, as the manifest has it; empty for
             nowhere.
         image: what its files come from; None for the machine's.
+        stdin: it has an input that can be attached to; else its input is empty.
+        stdin_once: that input ends with the first attached stream that has one.
+        tty: it has a terminal.
     """
 
     command: tuple[str, ...]
@@ -244,6 +248,9 @@ class Program:
     limits: ContainerLimits = UNLIMITED
     message_path: str = ""
     image: ImageProgram | None = None
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +369,18 @@ class ListeningSocket(NamedTuple):
     port: int
 
 
+def nothing_listens(port: int, own: Iterable[ListeningSocket]) -> str:
+    """Why a port of a pod cannot be connected to.
+
+    Args:
+        port: that was asked for.
+        own: what the pod listens on.
+    """
+    ports = ", ".join(str(number) for number in sorted({item.port for item in own}))
+    others = f"it listens on {ports}" if ports else "it listens on no port"
+    return f"port {port}: nothing in the pod listens on it; {others}"
+
+
 class ContainerLogs(Protocol):
     """Reads what containers wrote."""
 
@@ -402,6 +421,31 @@ class PodRuntime(Protocol):
 
         Raises:
             RuntimeFailedError: the container does not run, or the command could not be run at all.
+        """
+
+    async def exec(
+        self, target: ContainerID, command: tuple[str, ...], options: StreamOptions
+    ) -> ContainerStream:
+        """Begin a command in a running container, in its directory and with its environment.
+
+        A command that cannot be executed is an answer: a stream that has ended, with a message.
+
+        Raises:
+            RuntimeFailedError: the container does not run, or the command could not be run at all.
+        """
+
+    async def attach(self, target: ContainerID, options: StreamOptions) -> ContainerStream:
+        """The streams of the container's main process: its output from now on, and its input.
+
+        Raises:
+            RuntimeFailedError: the container does not run, or cannot be attached to.
+        """
+
+    async def connect(self, pod_uid: str, port: int) -> PortConnection:
+        """Connect to a TCP port that the pod's programs listen on, be it on loopback only.
+
+        Raises:
+            RuntimeFailedError: nothing of the pod listens there; the message names what it does listen on.
         """
 
     async def remove(self, pod_uid: str) -> None:

@@ -125,6 +125,9 @@ class ContainerStarter:
                 ),
                 limits=container_limits.limits_of(container.spec),
                 message_path=container.spec.termination_message_path,
+                stdin=container.spec.stdin,
+                stdin_once=container.spec.stdin_once,
+                tty=container.spec.tty,
             )
             run = await self._runtime.start(lifecycle.next_id(meta.uid, container), program, mounts)
         except RuntimeFailedError as error:

@@ -232,7 +232,7 @@ _CONTAINER = (
     ),
     *_honoured("securityContext.allowPrivilegeEscalation"),
     *_warned("securityContext.procMount", note=_NO_SANDBOX, quiet=("Default",)),
-    *_warned("stdin", "stdinOnce", "tty", note="programs have no standard input", quiet=(False,)),
+    *_honoured("stdin", "stdinOnce", "tty", note="for `attach`; `exec` needs none of them"),
     *_honoured(
         "terminationMessagePath",
         note="below the container's root, `$GRANGE_ROOT`; with namespaces at the path itself, too",

@@ -32,7 +32,17 @@ from grange.agent.container_runtime import (
     Run,
     RuntimeFailedError,
     Sandbox,
+    nothing_listens,
 )
+from grange.agent.container_streams import (
+    STDOUT,
+    ContainerStream,
+    Output,
+    PortConnection,
+    StreamEnd,
+    StreamOptions,
+)
+from grange.agent.memory_streams import MemoryConnection, MemoryStream, Reply, Responder
 from grange.base.clock import Clock
 
 _FOLLOW_INTERVAL_S = 0.1
@@ -54,6 +64,7 @@ class Script:
         cpu: CPUs that it keeps busy.
         memory_bytes: memory that it holds.
         files: what it writes to its pod's temporary directory as it starts, by name.
+        respond: what it does with input; None ignores it.
     """
 
     duration_s: float | None = None
@@ -65,6 +76,7 @@ class Script:
     cpu: float = 0.0
     memory_bytes: int = 0
     files: tuple[tuple[str, bytes], ...] = ()
+    respond: Responder | None = None
 
 
 @dataclass(slots=True)
@@ -94,15 +106,22 @@ class FakeMachine:
             here is not found.
         commands: answers to ``run`` by the first word of the command, or functions from the
             container's program to the answer; others are not found.
+        responders: commands for ``exec`` that react to input, by their first word.
+
+    Attributes:
+        streams: streams and connections that are open.
     """
 
     def __init__(
         self,
         scripts: Mapping[str, Script] | None = None,
         commands: Mapping[str, CommandResult | Callable[[Program], CommandResult]] | None = None,
+        responders: Mapping[str, Responder] | None = None,
     ) -> None:
         self.scripts = dict(scripts or {})
         self.commands = dict(commands or {})
+        self.responders = dict(responders or {})
+        self.streams: list[MemoryStream | MemoryConnection] = []
         self.pods: dict[str, _Pod] = {}
         self.addresses = AddressPool(POD_NETWORK)
         self.watchers: dict[object, tuple[str, Callable[[], None]]] = {}
@@ -281,17 +300,76 @@ class FakeRuntime:
         self, target: ContainerID, command: tuple[str, ...], timeout_s: float
     ) -> CommandResult:
         """Answer as configured; see ``PodRuntime``."""
+        result = self._result(self._running(target), command)
+        if result.timed_out:
+            await self._clock.sleep(timeout_s)
+        return result
+
+    def _result(self, live: _Live, command: tuple[str, ...]) -> CommandResult:
+        missing = CommandResult(EXIT_NOT_FOUND, f'program "{command[0]}" not found')
+        result = self._machine.commands.get(command[0], missing)
+        return result if isinstance(result, CommandResult) else result(live.program)
+
+    def _running(self, target: ContainerID) -> _Live:
         pod = self._machine.pods.get(target.pod_uid)
         live = pod.runs.get(target) if pod is not None else None
         if live is None or not live.run.running:
             raise RuntimeFailedError(f"{target} is not running")
-        missing = CommandResult(EXIT_NOT_FOUND, f'program "{command[0]}" not found')
-        result = self._machine.commands.get(command[0], missing)
-        if not isinstance(result, CommandResult):
-            result = result(live.program)
-        if result.timed_out:
-            await self._clock.sleep(timeout_s)
-        return result
+        return live
+
+    async def exec(
+        self, target: ContainerID, command: tuple[str, ...], options: StreamOptions
+    ) -> ContainerStream:
+        """Begin a responder, or answer as configured; see ``PodRuntime``."""
+        live = self._running(target)
+        respond = self._machine.responders.get(command[0])
+        if respond is not None:
+            return self._opened(target, respond)
+        result = self._result(live, command)
+        stream = self._opened(target, lambda _: Reply())
+        if not result.timed_out:
+            is_missing = result.exit_code == EXIT_NOT_FOUND
+            if result.output and not is_missing:
+                stream.feed(Output(STDOUT, result.output.encode()))
+            stream.finish(StreamEnd(result.exit_code, result.output if is_missing else ""))
+        return stream
+
+    async def attach(self, target: ContainerID, options: StreamOptions) -> ContainerStream:
+        """The program's responder; see ``PodRuntime``."""
+        live = self._running(target)
+        respond = live.script.respond if live.program.stdin and options.stdin else None
+        return self._opened(target, respond or (lambda _: Reply()))
+
+    async def connect(self, pod_uid: str, port: int) -> PortConnection:
+        """Connect to what a script listens on; see ``PodRuntime``."""
+        own = [item for item in await self.listeners() if item.pod_uid == pod_uid]
+        if all(item.port != port for item in own):
+            raise RuntimeFailedError(nothing_listens(port, own))
+        connection = MemoryConnection(self._disconnected)
+        self._machine.streams.append(connection)
+        return connection
+
+    def _disconnected(self, connection: MemoryConnection) -> None:
+        if connection in self._machine.streams:
+            self._machine.streams.remove(connection)
+
+    def _opened(self, target: ContainerID, respond: Responder) -> MemoryStream:
+        """Streams that end with their container."""
+        stream = MemoryStream(respond, on_close=self._closed)
+        live = self._running(target)
+
+        def changed() -> None:
+            if not live.run.running:
+                stream.finish(StreamEnd())
+
+        self._machine.streams.append(stream)
+        self._machine.watchers[stream] = (target.pod_uid, changed)
+        return stream
+
+    def _closed(self, stream: MemoryStream) -> None:
+        if stream in self._machine.streams:
+            self._machine.streams.remove(stream)
+        self._machine.watchers.pop(stream, None)
 
     async def remove(self, pod_uid: str) -> None:
         """Kill and forget; see ``PodRuntime``."""

@@ -168,6 +168,9 @@ class Container(View, frozen=True):
     security_context: dict[str, Any] | None = None
     termination_message_path: str = ""
     termination_message_policy: str = ""
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
     restart_policy: str = ""
     restart_policy_rules: tuple[dict[str, Any], ...] = ()
 

@@ -43,6 +43,7 @@ from grange.agent.runtimes.cri.cri_config import CriConfig
 from grange.agent.runtimes.cri.cri_files import CriFiles
 from grange.agent.runtimes.cri.cri_images import CriImages
 from grange.agent.runtimes.cri.cri_pod import CriAttempt, CriPod
+from grange.agent.stream_refusal import StreamRefusal
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
@@ -52,7 +53,7 @@ _STOP_LIMIT_S = 30 * 86_400  # SIGTERM alone: when it has been long enough is th
 _OPEN_LIMIT_S = 10.0
 
 
-class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
+class CriRuntime(StreamRefusal, AbstractAsyncContextManager["CriRuntime"]):
     """Runs containers from images. Entering takes over what an earlier runtime left running.
 
     Leaving ends no container. ``stop_all`` ends them first.
@@ -372,11 +373,10 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         The interface counts whole seconds: a command has one at least.
         """
         client = self._opened()
-        pod = self._pods.get(target.pod_uid)
+        pod, limit = self._pods.get(target.pod_uid), self._config.command_output_bytes
         attempt = pod.attempt(target) if pod is not None else None
         if attempt is None or not attempt.is_running:
             raise RuntimeFailedError(f"{target} is not running")
-        limit = self._config.command_output_bytes
         return await cri_commands.run(client, attempt, command, timeout_s, limit)
 
     async def remove(self, pod_uid: str) -> None:

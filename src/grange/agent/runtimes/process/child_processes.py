@@ -74,3 +74,43 @@ def kill_children(children: Children, limit_s: float) -> None:
             return
         time.sleep(pause)
         pause = min(0.02, pause * 2)
+
+
+def kill_tree(leader: int, limit_s: float) -> None:
+    """Kill a process that leads a session, with the session's others and all descendants.
+
+    For commands in the PID namespace of a container: what they leave behind becomes a child of the
+    first process there, and not of the shim. One that has left both is the container's.
+    """
+    deadline = time.monotonic() + limit_s
+    pause = 0.0005
+    while (found := _tree(leader)) and time.monotonic() < deadline:
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(pause)
+        pause = min(0.02, pause * 2)
+
+
+def _tree(leader: int) -> set[int]:
+    parents: dict[int, int] = {}
+    found = set()
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as source:
+                state, parent, _, session = source.read().rpartition(b")")[2].split()[:4]
+        except (OSError, ValueError):
+            continue
+        if state != b"Z":
+            parents[int(name)] = int(parent)
+            if int(session) == leader:
+                found.add(int(name))
+    more = {leader} & parents.keys()
+    while more:
+        found |= more
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+    return found

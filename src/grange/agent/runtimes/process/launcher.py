@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from grange.agent.container_runtime import RuntimeFailedError
@@ -33,11 +34,23 @@ class Launcher:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
-    def request(self, operation: str, directory: str, spec: dict[str, object]) -> socket.socket:
+    def request(
+        self,
+        operation: str,
+        directory: str,
+        spec: dict[str, object],
+        descriptors: Sequence[int] = (),
+    ) -> socket.socket:
         """Ask for a shim; the answer is the connection to it, which closes if there is none.
 
         The specification travels in anonymous memory: the environment of a container, secrets
         included, never touches the disk.
+
+        Args:
+            operation: ``start`` a container or ``run`` a command.
+            directory: of the attempt, for ``start``.
+            spec: what to run.
+            descriptors: the program's streams, for ``run``; they stay the caller's.
 
         Raises:
             RuntimeFailedError: no launcher can be started.
@@ -49,7 +62,7 @@ class Launcher:
             memory = os.memfd_create("grange-spec")
             with os.fdopen(os.dup(memory), "wb") as target:
                 target.write(json.dumps(spec).encode())
-            self._send(message, [memory, theirs.fileno()])
+            self._send(message, [memory, theirs.fileno(), *descriptors])
         except OSError as error:
             ours.close()
             raise RuntimeFailedError(f"cannot start a process: {error.strerror}") from error

@@ -9,13 +9,14 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self
 
+from grange.agent import memory_streams
 from grange.agent.addresses import (
     AddressPool,
     AddressTakenError,
@@ -38,11 +39,19 @@ from grange.agent.container_runtime import (
     RuntimeFailedError,
     Sandbox,
 )
+from grange.agent.container_streams import (
+    ContainerStream,
+    PortConnection,
+    StreamEnd,
+    StreamOptions,
+)
 from grange.agent.runtimes.process import (
     cgroups,
     container_usage,
     data_lock,
     listeners,
+    port_connection,
+    program_streams,
     programs,
     shim_connection,
     views,
@@ -52,6 +61,7 @@ from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
 from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
 from grange.agent.runtimes.process.process_config import ProcessConfig
+from grange.agent.runtimes.process.process_streams import ProcessStream
 from grange.agent.runtimes.process.shim_connection import ContainerRun, ShimConnection
 from grange.agent.runtimes.process.views import NAMESPACES, NO_ISOLATION
 from grange.base.clock import Clock
@@ -62,6 +72,7 @@ __all__ = ["ProcessConfig", "ProcessRuntime"]
 
 _START_LIMIT_S = 30.0  # a shim answers within milliseconds unless the machine is drowning
 _RECONNECT_S = 1.0
+_TERM = "xterm"  # of commands with a terminal, where the container has no other
 
 
 @dataclass(slots=True)
@@ -105,6 +116,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._network = config.network or default_range(str(config.data_dir))
         self._addresses = AddressPool(self._network)
         self._pods: dict[str, _Pod] = {}
+        self._streams: dict[ProcessStream, None] = {}
         self._undertaker = Undertaker(self._layout, clock=clock, log=log)
         self._lock_fd = -1
         self._launcher: Launcher | None = None
@@ -172,6 +184,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         await self._close()
 
     async def _close(self) -> None:
+        for stream in list(self._streams):
+            await stream.close()
         for pod in self._pods.values():
             for attempt in pod.all_attempts():
                 attempt.disconnect()
@@ -362,24 +376,14 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self, target: ContainerID, command: tuple[str, ...], timeout_s: float
     ) -> CommandResult:
         """Run a command in a running container; see ``PodRuntime``."""
-        pod, attempt = self._pods.get(target.pod_uid), self._attempt(target)
-        if pod is None or attempt is None or attempt.ended.is_set() or attempt.program is None:
-            raise RuntimeFailedError(f"{target} is not running")
-        program = replace(attempt.program, command=command, written="")
-        cwd = self._cwd(pod, target, program)
-        found = programs.locate(program, cwd, own_view=attempt.is_isolated)
-        if isinstance(found, str):
-            return CommandResult(EXIT_NOT_FOUND, found)
-        spec = programs.specification(program, found, cwd, self._layout.attempt(target))
-        if attempt.is_isolated and attempt.run is not None:
-            spec["join"] = attempt.run.pid
-        if self._groups is not None and any(program.limits):
-            spec["groups"] = self._groups.directories(target)
+        spec = self._command(target, command)
+        if isinstance(spec, str):
+            return CommandResult(EXIT_NOT_FOUND, spec)
         spec["timeout_s"] = timeout_s
         spec["output_limit"] = self._config.command_output_bytes
         answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
 
-        def answered(state: dict[str, object], program: Program | None = None) -> None:
+        def answered(state: dict[str, object], descriptor: int = -1) -> None:
             if not answer.done():
                 answer.set_result(state)
 
@@ -406,6 +410,60 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             timed_out=bool(state.get("timed_out")),
         )
 
+    async def exec(
+        self, target: ContainerID, command: tuple[str, ...], options: StreamOptions
+    ) -> ContainerStream:
+        """Begin a command in a running container; see ``PodRuntime``."""
+        spec = self._command(target, command, tty=options.tty)
+        if isinstance(spec, str):
+            return memory_streams.ended(StreamEnd(EXIT_NOT_FOUND, spec))
+        stdin, stdout, stderr, tty = options
+        try:
+            streams, ends = (
+                program_streams.terminal()
+                if tty
+                else program_streams.pipes(stdin=stdin, stdout=stdout, stderr=stderr)
+            )
+        except OSError as error:
+            raise RuntimeFailedError(f"{target}: no streams: {error.strerror}") from error
+        try:
+            connection = self._request("run", "", spec, streams.descriptors)
+        except BaseException:
+            ends.close()
+            raise
+        finally:
+            streams.close()
+        stream = self._open_stream(target, connection, is_command=True, is_terminal=tty)
+        await stream.begin(stream.begun(ends, spec))
+        return stream
+
+    async def attach(self, target: ContainerID, options: StreamOptions) -> ContainerStream:
+        """The streams of the container's main process; see ``PodRuntime``."""
+        program = self._running_container(target)[2]
+        try:
+            connection = shim_connection.connect(self._layout.attempt(target))
+        except OSError as error:
+            raise RuntimeFailedError(f"{target}: cannot attach: {error.strerror}") from error
+        if connection is None:
+            raise RuntimeFailedError(f"{target} is not running")
+        stream = self._open_stream(target, connection, is_command=False, is_terminal=program.tty)
+        await stream.begin(
+            stream.attached(
+                stdout=options.stdout,
+                stderr=options.stderr,
+                takes_input=options.stdin and program.stdin,
+            )
+        )
+        return stream
+
+    async def connect(self, pod_uid: str, port: int) -> PortConnection:
+        """Connect to a port of a pod; see ``PodRuntime``."""
+        pod = self._pods.get(pod_uid)
+        if pod is None:
+            raise RuntimeFailedError(f"pod {pod_uid} is not prepared")
+        own = [item for item in await self.listeners() if item.pod_uid == pod_uid]
+        return await port_connection.connect(pod.sandbox.address, port, own, self._clock)
+
     async def remove(self, pod_uid: str) -> None:
         """Kill what is left of the pod and delete it; see ``PodRuntime``.
 
@@ -419,6 +477,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         await self._kill([pod])
         if any(not attempt.ended.is_set() for attempt in pod.all_attempts()):
             raise RuntimeFailedError(f"pod {pod_uid}: a process does not die")
+        for stream in [item for item in self._streams if item.target.pod_uid == pod_uid]:
+            await stream.close()
         await self._offload.run(lambda: self._layout.remove_pod(pod_uid))
         self._pods.pop(pod_uid, None)
         self._addresses.release(pod_uid)
@@ -540,10 +600,61 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             spec["groups"] = await self._offload.run(lambda: groups.make(target, program.limits))
         self._listen(pod, attempt, self._request("start", str(directory), spec))
 
-    def _request(self, operation: str, directory: str, spec: dict[str, object]) -> socket.socket:
+    def _running_container(self, target: ContainerID) -> tuple[_Pod, ContainerRun, Program]:
+        pod, attempt = self._pods.get(target.pod_uid), self._attempt(target)
+        if pod is None or attempt is None or attempt.ended.is_set() or attempt.program is None:
+            raise RuntimeFailedError(f"{target} is not running")
+        return pod, attempt, attempt.program
+
+    def _command(
+        self, target: ContainerID, command: tuple[str, ...], *, tty: bool = False
+    ) -> dict[str, object] | str:
+        """What a shim needs to run a command in a container, or why there is no such command."""
+        pod, attempt, of_container = self._running_container(target)
+        program = replace(of_container, command=command, written="", stdin=False, tty=False)
+        if tty:
+            program = replace(program, env={"TERM": _TERM, **program.env})
+        cwd = self._cwd(pod, target, program)
+        found = programs.locate(program, cwd, own_view=attempt.is_isolated)
+        if isinstance(found, str):
+            return found
+        spec = programs.specification(program, found, cwd, self._layout.attempt(target))
+        if attempt.is_isolated and attempt.run is not None:
+            spec["join"] = attempt.run.pid
+        if self._groups is not None and any(program.limits):
+            spec["groups"] = self._groups.directories(target)
+        return spec
+
+    def _open_stream(
+        self,
+        target: ContainerID,
+        connection: socket.socket,
+        *,
+        is_command: bool,
+        is_terminal: bool,
+    ) -> ProcessStream:
+        stream = ProcessStream(
+            target,
+            connection,
+            is_command=is_command,
+            is_terminal=is_terminal,
+            on_close=lambda stream: self._streams.pop(stream, None),
+            clock=self._clock,
+            kill_limit_s=self._config.kill_limit_s,
+        )
+        self._streams[stream] = None
+        return stream
+
+    def _request(
+        self,
+        operation: str,
+        directory: str,
+        spec: dict[str, object],
+        descriptors: Sequence[int] = (),
+    ) -> socket.socket:
         if self._launcher is None:
             raise RuntimeFailedError("the runtime is closed")
-        return self._launcher.request(operation, directory, spec)
+        return self._launcher.request(operation, directory, spec, descriptors)
 
     def _cwd(self, pod: _Pod, target: ContainerID, program: Program) -> Path:
         return Path(pod.sandbox.root(target.container), program.working_dir)
@@ -571,6 +682,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
                 return
             attempt.take(state)
         attempt.finish()
+        for stream in self._streams:
+            if stream.target == attempt.target and stream.is_command:
+                stream.abandon()
         for changed in list(pod.watchers.values()):
             changed()
 

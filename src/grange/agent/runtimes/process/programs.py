@@ -56,6 +56,9 @@ def specification(program: Program, path: Path, cwd: Path, mark: Path) -> dict[s
         "pod": str(mark.parents[2]),
         "limits": program.limits,
         "rights": rights_of(program.confinement),
+        "stdin": program.stdin,
+        "stdin_once": program.stdin_once,
+        "tty": program.tty,
     }
 
 

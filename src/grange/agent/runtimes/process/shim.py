@@ -14,8 +14,12 @@ kills what is left until it has no child, writes how the program ended to ``stat
 then rename) and ends as well. The end of the shim closes its sockets: that is how a server learns
 of it, without polling.
 
+The standard streams of a program are a ``Terminal`` or pipes (``program_streams``). Those of a command
+that a server began for a client (``exec``) are the server's own and pass the shim by: it only starts
+the command, reports how it ended, and kills it when the server hangs up.
+
 A server talks to the shim over one ``SOCK_SEQPACKET`` connection, one JSON object a message:
-``{"signal": n}`` in; the content of ``state.json`` out, once after connecting. The first connection
+``{"signal": n}`` or ``{"attach": ...}`` (with pipes to write to, see ``attachments``) in; the content of ``state.json`` out, once after connecting. The first connection
 comes with the request to fork; a later server connects to the socket ``ctl`` in the directory and
 is also given the anonymous memory that the first one wrote the specification to.
 
@@ -35,9 +39,22 @@ import sys
 import time
 from collections.abc import Callable
 
-from grange.agent.runtimes.process import bind_filter, confinement, control_group, isolation
-from grange.agent.runtimes.process.child_processes import Children, children_of, kill_children
+from grange.agent.runtimes.process import (
+    bind_filter,
+    confinement,
+    control_group,
+    isolation,
+    program_streams,
+)
+from grange.agent.runtimes.process.attachments import Attachments
+from grange.agent.runtimes.process.child_processes import (
+    Children,
+    children_of,
+    kill_children,
+    kill_tree,
+)
 from grange.agent.runtimes.process.log_writer import LogWriter
+from grange.agent.runtimes.process.program_streams import Ends, Streams
 
 STATE_FILE = "state.json"
 CONTROL_SOCKET = "ctl"
@@ -102,7 +119,10 @@ def _write_file(directory_fd: int, name: str, flags: int, data: bytes, *, durabl
 
 
 def _spawn(
-    spec: dict[str, object], outputs: tuple[int, int, int, int], see: Callable[[], None] | None
+    spec: dict[str, object],
+    streams: Streams,
+    reports: tuple[int, int],
+    see: Callable[[], None] | None,
 ) -> tuple[int, str, int]:
     """Fork and execute; answers (pid, "", 0), or (0, stage, errno) when that failed.
 
@@ -111,14 +131,15 @@ def _spawn(
 
     Args:
         spec: the program.
-        outputs: of the program; where the first process reports how the program ended; and the socket
-            to which the program sends the descriptor of its filter, if it gets one.
+        streams: of the program.
+        reports: where the first process reports how the program ended; and the socket to which the
+            program sends the descriptor of its filter, if it gets one.
         see: called in the child to join the namespaces of another program.
     """
     failed_r, failed_w = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        _become_program(spec, outputs, failed_w, see)
+        _become_program(spec, streams, reports, failed_w, see)
     os.close(failed_w)
     failure = os.read(failed_r, 256).decode()
     os.close(failed_r)
@@ -131,12 +152,13 @@ def _spawn(
 
 def _become_program(
     spec: dict[str, object],
-    outputs: tuple[int, int, int, int],
+    streams: Streams,
+    reports: tuple[int, int],
     failed: int,
     see: Callable[[], None] | None,
 ) -> None:
     """In the child: execute the program, or write to ``failed`` why not. Never returns."""
-    stdout, stderr, report, filters = outputs
+    report, filters = reports
     stage = "prepare"
     try:
         stage = "limit"
@@ -158,12 +180,11 @@ def _become_program(
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(stdout, 1)
-        os.dup2(stderr, 2)
+        streams.install()
         os.umask(0o022)
         stage = "user" if spec.get("user") else "confine"
+        if spec.get("user"):
+            streams.give_to(int(spec["user"][0]))  # type: ignore[index]  # our own
         confinement.take_rights(spec)
         stage = "prepare"
         # Without its shim it must not run. Forgotten by the kernel when the user changes.
@@ -201,6 +222,12 @@ def _send_filter(connection: int) -> None:
         os.close(listener)
 
 
+def _opened(spec: dict[str, object]) -> tuple[Streams, Ends]:
+    if spec.get("tty"):
+        return program_streams.terminal()
+    return program_streams.pipes(stdin=bool(spec.get("stdin")))
+
+
 class _Process:
     """The program, its pipes, and everything below it, until all of it has ended."""
 
@@ -222,12 +249,17 @@ class _Process:
         self._filter = -1
         self._address = ""
         self.status: int | None = None
-        self.pipes: dict[int, str] = {}
+        self.ends = Ends({}, -1)
         self.poll = select.poll()
         self.poll.register(self.wake_r, select.POLLIN)
 
-    def start(self, spec: dict[str, object]) -> tuple[str, int]:
-        """Execute the program; answers ("", 0), or the stage and errno of the failure."""
+    def start(self, spec: dict[str, object], streams: Streams | None = None) -> tuple[str, int]:
+        """Execute the program; answers ("", 0), or the stage and errno of the failure.
+
+        Args:
+            spec: the program.
+            streams: of the program, whose other ends a server has; None opens them.
+        """
         see = None
         try:
             if spec.get("view"):
@@ -237,12 +269,12 @@ class _Process:
         except OSError as error:
             return "isolate", error.errno or 0
         try:
-            out_r, out_w = os.pipe2(os.O_CLOEXEC)
-            err_r, err_w = os.pipe2(os.O_CLOEXEC)
+            if streams is None:
+                streams, self.ends = _opened(spec)
             self._report, report_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             filters, filters_w = socket.socketpair()
-            outputs = (out_w, err_w, report_w, filters_w.fileno())
-            self._first, stage, number = _spawn(spec, outputs, see)
+            reports = (report_w, filters_w.fileno())
+            self._first, stage, number = _spawn(spec, streams, reports, see)
         except OSError as error:  # no descriptor, no process
             return "prepare", error.errno or 0
         filters_w.close()
@@ -251,11 +283,9 @@ class _Process:
         self._is_isolated = bool(spec.get("view"))
         if self._is_isolated and self._first:
             self.pid = next(iter(children_of(self._first)), self._first)
-        for written in (out_w, err_w, report_w):
-            os.close(written)
-        for fd, stream in ((out_r, "stdout"), (err_r, "stderr")):
-            os.set_blocking(fd, False)
-            self.pipes[fd] = stream
+        os.close(report_w)
+        streams.close()
+        for fd in self.ends.outputs:
             self.poll.register(fd, select.POLLIN)
         return stage, number
 
@@ -289,16 +319,14 @@ class _Process:
 
     def read(self, fd: int) -> bytes | None:
         """What a pipe holds; None when there is nothing now or any more."""
-        try:
-            data = os.read(fd, _CHUNK)
-        except BlockingIOError:
-            return None
-        if not data:
+        data = program_streams.read(fd)
+        if data == b"":
             self.poll.unregister(fd)
             os.close(fd)
-            del self.pipes[fd]
-            return None
-        return data
+            del self.ends.outputs[fd]
+            if fd == self.ends.input:
+                self.ends.input = -1
+        return data or None
 
     def reap(self) -> None:
         """Collect ended children and remember how the program itself ended."""
@@ -345,6 +373,7 @@ class _Shim:
         self._listener.bind(CONTROL_SOCKET)  # relative: a whole path may be too long for a socket
         self._listener.listen(4)
         self._connections: dict[int, socket.socket] = {}
+        self._attachments = Attachments()
         self._logs = LogWriter(
             self._directory,
             max_bytes=int(str(spec["log_max_bytes"])),
@@ -394,7 +423,7 @@ class _Shim:
                 if not self._process.answer(fd, events):
                     self._serve(fd)
         kill_children(self._process.children, _DRAIN_LIMIT_S)
-        for fd in list(self._process.pipes):
+        for fd in list(self._process.ends.outputs):
             while self._copy(fd):
                 pass
         outcome = self._process.outcome()
@@ -422,15 +451,20 @@ class _Shim:
             return
 
     def _send(self, connection: socket.socket) -> None:
+        self._answer(connection, self._state)
+
+    def _answer(
+        self, connection: socket.socket, message: dict[str, object], fds: tuple[int, ...] = ()
+    ) -> None:
         try:
-            connection.send(json.dumps(self._state).encode())
+            socket.send_fds(connection, [json.dumps(message).encode()], fds)
         except OSError:
             return  # a server that went away, or does not listen, reads the file later
 
     def _serve(self, fd: int) -> None:
         if fd == self._process.wake_r:
             self._process.reap()
-        elif fd in self._process.pipes:
+        elif fd in self._process.ends.outputs:
             self._copy(fd)
         elif fd == self._listener.fileno():
             self._take_over()
@@ -438,25 +472,44 @@ class _Shim:
             self._execute(self._connections[fd])
 
     def _copy(self, fd: int) -> bool:
-        stream = self._process.pipes[fd]
+        stream = self._process.ends.outputs[fd]
         data = self._process.read(fd)
         if data:
             self._logs.feed(stream, data)
+            for reader in self._attachments.feed(stream, data):
+                self._answer(self._connections[reader], {"overrun": True})
         return data is not None
 
     def _execute(self, connection: socket.socket) -> None:
+        fds: list[int] = []
         try:
-            message = connection.recv(_MESSAGE_LIMIT)
+            message, fds, _, _ = socket.recv_fds(connection, _MESSAGE_LIMIT, 2)
         except BlockingIOError:
             return
         except OSError:
             message = b""
         if not message:
             self._process.poll.unregister(connection)
+            self._attachments.remove(connection.fileno())
             del self._connections[connection.fileno()]
             connection.close()
             return
-        self._process.signal(int(json.loads(message)["signal"]))
+        order = json.loads(message)
+        if "attach" in order:
+            self._attach(connection, fds, takes_input=bool(order["attach"]))
+        else:
+            self._process.signal(int(order["signal"]))
+
+    def _attach(self, connection: socket.socket, fds: list[int], *, takes_input: bool) -> None:
+        """Copy further output to a server, and let it have the input: it writes there itself."""
+        self._attachments.add(connection.fileno(), fds)
+        ends = self._process.ends
+        given = ends.input
+        self._answer(connection, {"attached": True}, (given,) if given >= 0 else ())
+        is_once = takes_input and self._spec.get("stdin_once") and not self._spec.get("tty")
+        if is_once and given >= 0:
+            os.close(given)  # the end of the server's is the end of the input
+            ends.input = -1
 
     def _finish(self, outcome: dict[str, object]) -> None:
         self._logs.close()
@@ -498,13 +551,15 @@ def _run_command(spec: dict[str, object], connection: socket.socket) -> None:
         for fd, _ in process.poll.poll(max(0.0, left) * 1000.0):
             if fd == process.wake_r:
                 process.reap()
-            elif fd in process.pipes:
+            elif fd in process.ends.outputs:
                 output = (output + (process.read(fd) or b""))[:limit]
             else:
                 abandoned = True
         timed_out = not process.ended() and time.monotonic() >= deadline
+    if spec.get("join") and not process.ended():
+        kill_tree(process.pid, _DRAIN_LIMIT_S)
     kill_children(process.children, _DRAIN_LIMIT_S)
-    for fd in list(process.pipes):
+    for fd in list(process.ends.outputs):
         while (data := process.read(fd)) is not None:
             output = (output + data)[:limit]
     answer = process.outcome()
@@ -515,9 +570,39 @@ def _run_command(spec: dict[str, object], connection: socket.socket) -> None:
         return
 
 
+def _run_for_client(spec: dict[str, object], connection: socket.socket, streams: Streams) -> None:
+    """Run a command whose streams a server has; report how it ended.
+
+    A server that hangs up has it killed, and all that it started.
+    """
+    process = _Process()
+    stage, number = process.start(spec, streams)
+    if stage:
+        unforked = stage == "prepare" or number in _PASSING
+        answer = {"unforked": number} if unforked else {"stage": stage, "errno": number}
+        connection.send(json.dumps(answer).encode())
+        return
+    connection.send(json.dumps({"began": process.pid}).encode())
+    process.poll.register(connection, select.POLLIN)
+    is_wanted = True
+    while is_wanted and not process.ended():
+        for fd, events in process.poll.poll():
+            if fd == process.wake_r:
+                process.reap()
+            elif not process.answer(fd, events):
+                is_wanted = False
+    if spec.get("join"):
+        kill_tree(process.pid, _DRAIN_LIMIT_S)
+    kill_children(process.children, _DRAIN_LIMIT_S)
+    try:
+        connection.send(json.dumps(process.outcome()).encode())
+    except OSError:
+        return
+
+
 def _fork_shim(request: dict[str, object], fds: list[int], lock_fd: int) -> None:
     """In the child: become the shim; never returns to the launcher's loop."""
-    memory, connection_fd = fds
+    memory, connection_fd, *given = fds
     connection = socket.socket(fileno=connection_fd)
     spec = json.loads(os.pread(memory, os.fstat(memory).st_size, 0))
     if request["op"] == "start":
@@ -530,7 +615,10 @@ def _fork_shim(request: dict[str, object], fds: list[int], lock_fd: int) -> None
     else:
         os.close(lock_fd)
         try:
-            _run_command(spec, connection)
+            if given:
+                _run_for_client(spec, connection, Streams(given))
+            else:
+                _run_command(spec, connection)
         except OSError as error:
             connection.send(json.dumps({"unforked": error.errno}).encode())
 
@@ -551,7 +639,7 @@ def launch(control: socket.socket, lock_fd: int) -> None:
     os.set_inheritable(lock_fd, False)  # noqa: FBT003  positional only
     _libc.prctl(_PR_SET_NAME, b"grange-launcher")
     while True:
-        message, fds, _, _ = socket.recv_fds(control, _MESSAGE_LIMIT, 2)
+        message, fds, _, _ = socket.recv_fds(control, _MESSAGE_LIMIT, 5)
         if not message:
             return
         for fd in fds:  # recv_fds ignores its flags in Python 3.11

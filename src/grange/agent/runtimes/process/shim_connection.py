@@ -22,6 +22,7 @@ from grange.agent.container_runtime import (
     ContainerLimits,
     Program,
     Run,
+    RuntimeFailedError,
 )
 from grange.agent.runtimes.process import programs, shim
 from grange.api import timestamps
@@ -179,6 +180,9 @@ def program_from(memory: int) -> Program:
         user=tuple(user) if user else None,
         limits=ContainerLimits(*spec.get("limits", ())),
         confinement=programs.confinement_from(spec.get("rights") or {}),
+        stdin=bool(spec.get("stdin")),
+        stdin_once=bool(spec.get("stdin_once")),
+        tty=bool(spec.get("tty")),
     )
 
 
@@ -187,15 +191,15 @@ class ShimConnection:
 
     Args:
         connection: non-blocking; owned from here on.
-        on_message: called with every state that the shim sends, and with what it runs where it
-            reports that.
+        on_message: called with every message of the shim, and a descriptor that came with it or -1;
+            the descriptor is its to close.
         on_end: called once, when the shim has closed the connection.
     """
 
     def __init__(
         self,
         connection: socket.socket,
-        on_message: Callable[[dict[str, object], Program | None], None],
+        on_message: Callable[[dict[str, object], int], None],
         on_end: Callable[[], None],
     ) -> None:
         self._socket = connection
@@ -212,9 +216,8 @@ class ShimConnection:
             return
         except OSError:
             message = b""
-        program = program_from(fds[0]) if fds else None
         if message:
-            self._on_message(json.loads(message), program)
+            self._on_message(json.loads(message), fds[0] if fds else -1)
         else:
             self.close()
             self._on_end()
@@ -225,6 +228,18 @@ class ShimConnection:
             self._socket.send(json.dumps({"signal": int(number)}).encode())
         except OSError:
             return
+
+    def attach(self, descriptors: list[int], *, takes_input: bool) -> None:
+        """Ask the shim to copy its program's output to two pipes, and for its input.
+
+        Raises:
+            RuntimeFailedError: the shim is gone.
+        """
+        try:
+            message = json.dumps({"attach": takes_input}).encode()
+            socket.send_fds(self._socket, [message], descriptors)
+        except OSError as error:
+            raise RuntimeFailedError(f"the container cannot be attached to: {error}") from error
 
     def close(self) -> None:
         """Stop listening; idempotent."""
@@ -263,9 +278,15 @@ class ContainerRun:
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
 
-    def take(self, state: dict[str, object], program: Program | None = None) -> None:
-        """Apply the state from a shim or a file."""
-        self.program = program or self.program
+    def take(self, state: dict[str, object], memory: int = -1) -> None:
+        """Apply the state from a shim or a file.
+
+        Args:
+            state: what is reported.
+            memory: a descriptor of what it runs; -1 where that is known.
+        """
+        if memory >= 0:
+            self.program = program_from(memory)
         self.shim = number_of(state, "shim"), number_of(state, "shim_start")
         self.is_isolated = bool(state.get("isolated"))
         if "unforked" in state:
