@@ -239,7 +239,11 @@ async def taken_over(harness: Harness) -> AsyncIterator[Harness]:
 
 STREAMING = pytest.mark.parametrize(
     "harness",
-    ["fake", pytest.param("none", marks=pytest.mark.e2e), pytest.param("auto", marks=pytest.mark.e2e)],
+    [
+        "fake",
+        pytest.param("none", marks=pytest.mark.e2e),
+        pytest.param("auto", marks=pytest.mark.e2e),
+    ],
     indirect=True,
 )
 """The runtimes that have streams."""

@@ -3,7 +3,9 @@
 from grange.agent.container_runtime import ContainerID, RuntimeFailedError
 from grange.agent.container_streams import ContainerStream, PortConnection, StreamOptions
 
-_WHY = "this runtime has no streams; give the container a command and no image to run it as a process"
+_WHY = (
+    "this runtime has no streams; give the container a command and no image to run it as a process"
+)
 
 
 class StreamRefusal:

@@ -11,7 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self
@@ -39,29 +39,25 @@ from grange.agent.container_runtime import (
     RuntimeFailedError,
     Sandbox,
 )
-from grange.agent.container_streams import (
-    ContainerStream,
-    PortConnection,
-    StreamEnd,
-    StreamOptions,
-)
+from grange.agent.container_streams import ContainerStream, PortConnection, StreamEnd, StreamOptions
 from grange.agent.runtimes.process import (
     cgroups,
     container_usage,
     data_lock,
     listeners,
     port_connection,
-    program_streams,
+    prepared_pod,
     programs,
     shim_connection,
     views,
 )
 from grange.agent.runtimes.process.cgroups import ControlGroups
+from grange.agent.runtimes.process.command_runner import CommandRunner
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
 from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
+from grange.agent.runtimes.process.prepared_pod import PreparedPod
 from grange.agent.runtimes.process.process_config import ProcessConfig
-from grange.agent.runtimes.process.process_streams import ProcessStream
 from grange.agent.runtimes.process.shim_connection import ContainerRun, ShimConnection
 from grange.agent.runtimes.process.views import NAMESPACES, NO_ISOLATION
 from grange.base.clock import Clock
@@ -73,24 +69,6 @@ __all__ = ["ProcessConfig", "ProcessRuntime"]
 _START_LIMIT_S = 30.0  # a shim answers within milliseconds unless the machine is drowning
 _RECONNECT_S = 1.0
 _TERM = "xterm"  # of commands with a terminal, where the container has no other
-
-
-@dataclass(slots=True)
-class _Pod:
-    """A prepared pod."""
-
-    setup: PodSetup
-    sandbox: Sandbox
-    attempts: dict[str, list[ContainerRun]] = field(default_factory=dict)
-    watchers: dict[object, Callable[[], None]] = field(default_factory=dict)
-    ending: bool = False  # nothing is started any more
-
-    def all_attempts(self) -> list[ContainerRun]:
-        return [attempt for items in self.attempts.values() for attempt in items]
-
-    def record(self) -> PodRecord:
-        runs = tuple(item.run for item in self.all_attempts() if item.run is not None)
-        return PodRecord(self.setup, self.sandbox, runs)
 
 
 class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
@@ -115,8 +93,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._layout = Layout(config.data_dir)
         self._network = config.network or default_range(str(config.data_dir))
         self._addresses = AddressPool(self._network)
-        self._pods: dict[str, _Pod] = {}
-        self._streams: dict[ProcessStream, None] = {}
+        self._pods: dict[str, PreparedPod] = {}
+        self._commands = CommandRunner(self._request, clock, kill_limit_s=config.kill_limit_s)
         self._undertaker = Undertaker(self._layout, clock=clock, log=log)
         self._lock_fd = -1
         self._launcher: Launcher | None = None
@@ -184,8 +162,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         await self._close()
 
     async def _close(self) -> None:
-        for stream in list(self._streams):
-            await stream.close()
+        await self._commands.close()
         for pod in self._pods.values():
             for attempt in pod.all_attempts():
                 attempt.disconnect()
@@ -207,7 +184,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             await self._offload.run(lambda: self._undertaker.kill(targets))
             await self._offload.run(lambda: self._layout.remove_pod(uid))
             return
-        pod = _Pod(
+        pod = PreparedPod(
             PodSetup(record.uid, record.namespace, record.name, record.node_name),
             self._sandbox(record),
         )
@@ -215,7 +192,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         for target in await self._offload.run(lambda: self._layout.attempts(uid)):
             await self._adopt_attempt(pod, target)
 
-    async def _adopt_attempt(self, pod: _Pod, target: ContainerID) -> None:
+    async def _adopt_attempt(self, pod: PreparedPod, target: ContainerID) -> None:
         attempt = ContainerRun(target)
         try:
             connection = shim_connection.connect(self._layout.attempt(target))
@@ -273,11 +250,11 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             waited_s=self._config.answer_limit_s,
         )
 
-    def _reconnect_later(self, pod: _Pod, attempt: ContainerRun) -> None:
+    def _reconnect_later(self, pod: PreparedPod, attempt: ContainerRun) -> None:
         loop = asyncio.get_running_loop()
         attempt.reconnect = loop.call_later(_RECONNECT_S, self._reconnect, pod, attempt)
 
-    def _reconnect(self, pod: _Pod, attempt: ContainerRun) -> None:
+    def _reconnect(self, pod: PreparedPod, attempt: ContainerRun) -> None:
         """Reach a shim that could not be reached; it may have ended meanwhile."""
         attempt.reconnect = None
         try:
@@ -336,7 +313,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             known.setup = setup
             known.sandbox = self._sandbox(record)
             return known.sandbox
-        pod = _Pod(setup, self._sandbox(record))
+        pod = PreparedPod(setup, self._sandbox(record))
         self._pods[setup.uid] = pod
         return pod.sandbox
 
@@ -381,34 +358,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             return CommandResult(EXIT_NOT_FOUND, spec)
         spec["timeout_s"] = timeout_s
         spec["output_limit"] = self._config.command_output_bytes
-        answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
-
-        def answered(state: dict[str, object], descriptor: int = -1) -> None:
-            if not answer.done():
-                answer.set_result(state)
-
-        connection = ShimConnection(self._request("run", "", spec), answered, lambda: answered({}))
-        try:
-            async with self._clock.timeout(timeout_s + self._config.kill_limit_s):
-                state = await answer
-        except TimeoutError as error:
-            raise RuntimeFailedError(
-                f"{target}: the command's supervisor does not answer"
-            ) from error
-        finally:
-            connection.close()
-        if "unforked" in state:
-            why = os.strerror(shim_connection.number_of(state, "unforked"))
-            raise RuntimeFailedError(f"{target}: cannot start a process: {why}")
-        if "stage" in state:
-            return CommandResult(*shim_connection.start_failure({**state, **spec}))
-        if "exit_code" not in state:
-            raise RuntimeFailedError(f"{target}: the command could not be run")
-        return CommandResult(
-            shim_connection.number_of(state, "exit_code"),
-            str(state.get("output", "")),
-            timed_out=bool(state.get("timed_out")),
-        )
+        return await self._commands.run(target, spec, timeout_s)
 
     async def exec(
         self, target: ContainerID, command: tuple[str, ...], options: StreamOptions
@@ -417,44 +367,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         spec = self._command(target, command, tty=options.tty)
         if isinstance(spec, str):
             return memory_streams.ended(StreamEnd(EXIT_NOT_FOUND, spec))
-        stdin, stdout, stderr, tty = options
-        try:
-            streams, ends = (
-                program_streams.terminal()
-                if tty
-                else program_streams.pipes(stdin=stdin, stdout=stdout, stderr=stderr)
-            )
-        except OSError as error:
-            raise RuntimeFailedError(f"{target}: no streams: {error.strerror}") from error
-        try:
-            connection = self._request("run", "", spec, streams.descriptors)
-        except BaseException:
-            ends.close()
-            raise
-        finally:
-            streams.close()
-        stream = self._open_stream(target, connection, is_command=True, is_terminal=tty)
-        await stream.begin(stream.begun(ends, spec))
-        return stream
+        return await self._commands.exec(target, spec, options)
 
     async def attach(self, target: ContainerID, options: StreamOptions) -> ContainerStream:
         """The streams of the container's main process; see ``PodRuntime``."""
         program = self._running_container(target)[2]
-        try:
-            connection = shim_connection.connect(self._layout.attempt(target))
-        except OSError as error:
-            raise RuntimeFailedError(f"{target}: cannot attach: {error.strerror}") from error
-        if connection is None:
-            raise RuntimeFailedError(f"{target} is not running")
-        stream = self._open_stream(target, connection, is_command=False, is_terminal=program.tty)
-        await stream.begin(
-            stream.attached(
-                stdout=options.stdout,
-                stderr=options.stderr,
-                takes_input=options.stdin and program.stdin,
-            )
-        )
-        return stream
+        return await self._commands.attach(target, self._layout.attempt(target), program, options)
 
     async def connect(self, pod_uid: str, port: int) -> PortConnection:
         """Connect to a port of a pod; see ``PodRuntime``."""
@@ -477,8 +395,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         await self._kill([pod])
         if any(not attempt.ended.is_set() for attempt in pod.all_attempts()):
             raise RuntimeFailedError(f"pod {pod_uid}: a process does not die")
-        for stream in [item for item in self._streams if item.target.pod_uid == pod_uid]:
-            await stream.close()
+        await self._commands.close(pod_uid)
         await self._offload.run(lambda: self._layout.remove_pod(pod_uid))
         self._pods.pop(pod_uid, None)
         self._addresses.release(pod_uid)
@@ -538,7 +455,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         pods = list(self._pods.values())
         for pod in pods:
             pod.ending = True
-        await self._end(pods, signal.SIGTERM, grace_s)
+        await prepared_pod.end(self._clock, pods, signal.SIGTERM, grace_s)
         await self._kill(pods)
 
     # --- inside --------------------------------------------------------------------------------
@@ -559,7 +476,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         return attempt is not None and not attempt.ended.is_set()
 
     async def _begin(
-        self, pod: _Pod, attempt: ContainerRun, program: Program, mounts: tuple[Mount, ...]
+        self, pod: PreparedPod, attempt: ContainerRun, program: Program, mounts: tuple[Mount, ...]
     ) -> None:
         target = attempt.target
         volumes = dict(pod.sandbox.volumes)
@@ -600,7 +517,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             spec["groups"] = await self._offload.run(lambda: groups.make(target, program.limits))
         self._listen(pod, attempt, self._request("start", str(directory), spec))
 
-    def _running_container(self, target: ContainerID) -> tuple[_Pod, ContainerRun, Program]:
+    def _running_container(self, target: ContainerID) -> tuple[PreparedPod, ContainerRun, Program]:
         pod, attempt = self._pods.get(target.pod_uid), self._attempt(target)
         if pod is None or attempt is None or attempt.ended.is_set() or attempt.program is None:
             raise RuntimeFailedError(f"{target} is not running")
@@ -625,26 +542,6 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             spec["groups"] = self._groups.directories(target)
         return spec
 
-    def _open_stream(
-        self,
-        target: ContainerID,
-        connection: socket.socket,
-        *,
-        is_command: bool,
-        is_terminal: bool,
-    ) -> ProcessStream:
-        stream = ProcessStream(
-            target,
-            connection,
-            is_command=is_command,
-            is_terminal=is_terminal,
-            on_close=lambda stream: self._streams.pop(stream, None),
-            clock=self._clock,
-            kill_limit_s=self._config.kill_limit_s,
-        )
-        self._streams[stream] = None
-        return stream
-
     def _request(
         self,
         operation: str,
@@ -656,15 +553,15 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             raise RuntimeFailedError("the runtime is closed")
         return self._launcher.request(operation, directory, spec, descriptors)
 
-    def _cwd(self, pod: _Pod, target: ContainerID, program: Program) -> Path:
+    def _cwd(self, pod: PreparedPod, target: ContainerID, program: Program) -> Path:
         return Path(pod.sandbox.root(target.container), program.working_dir)
 
-    def _listen(self, pod: _Pod, attempt: ContainerRun, connection: socket.socket) -> None:
+    def _listen(self, pod: PreparedPod, attempt: ContainerRun, connection: socket.socket) -> None:
         attempt.connection = ShimConnection(
             connection, attempt.take, lambda: self._ended(pod, attempt)
         )
 
-    def _ended(self, pod: _Pod, attempt: ContainerRun) -> None:
+    def _ended(self, pod: PreparedPod, attempt: ContainerRun) -> None:
         """The shim is gone: it has reported how its program ended, or it was killed.
 
         The disk is read on the loop: a few hundred bytes that were written a moment ago.
@@ -674,23 +571,19 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
                 state = self._layout.read_state(attempt.target) or {}
                 if "finished_at" not in state:
                     state = self._undertaker.bury(attempt.target, state)
-            except (
-                OSError
-            ):  # for example, no descriptor left: how it ended is on record, so look again
+            except OSError:  # no descriptor left? how it ended is on record: look again
                 attempt.connection = None
                 self._reconnect_later(pod, attempt)
                 return
             attempt.take(state)
         attempt.finish()
-        for stream in self._streams:
-            if stream.target == attempt.target and stream.is_command:
-                stream.abandon()
+        self._commands.abandon(attempt.target)
         for changed in list(pod.watchers.values()):
             changed()
 
-    async def _kill(self, pods: list[_Pod]) -> None:
+    async def _kill(self, pods: list[PreparedPod]) -> None:
         """SIGKILL whatever runs, and then shims that do not react, as stopped processes cannot."""
-        await self._end(pods, signal.SIGKILL, self._config.kill_limit_s)
+        await prepared_pod.end(self._clock, pods, signal.SIGKILL, self._config.kill_limit_s)
         left = [item for pod in pods for item in pod.all_attempts() if not item.ended.is_set()]
         for attempt in left:
             if kill_exact(*attempt.shim):
@@ -698,17 +591,4 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
                     "killed a supervisor that did not react", target=str(attempt.target)
                 )
         if left:
-            await self._end(pods, signal.SIGKILL, self._config.kill_limit_s)
-
-    async def _end(self, pods: list[_Pod], number: int, limit_s: float) -> None:
-        """Signal whatever runs and wait until it has ended, or for so long."""
-        waiting = [i for pod in pods for i in pod.all_attempts() if i.connection or i.reconnect]
-        for attempt in waiting:
-            if attempt.connection is not None:
-                attempt.connection.signal(number)
-        try:
-            async with self._clock.timeout(limit_s):
-                for attempt in waiting:
-                    await attempt.ended.wait()
-        except TimeoutError:
-            return
+            await prepared_pod.end(self._clock, pods, signal.SIGKILL, self._config.kill_limit_s)

@@ -37,32 +37,18 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 
-from grange.agent.runtimes.process import (
-    bind_filter,
-    confinement,
-    control_group,
-    isolation,
-    program_streams,
-)
+from grange.agent.runtimes.process import control_group
 from grange.agent.runtimes.process.attachments import Attachments
-from grange.agent.runtimes.process.child_processes import (
-    Children,
-    children_of,
-    kill_children,
-    kill_tree,
-)
+from grange.agent.runtimes.process.child_processes import kill_children, kill_tree
 from grange.agent.runtimes.process.log_writer import LogWriter
-from grange.agent.runtimes.process.program_streams import Ends, Streams
+from grange.agent.runtimes.process.program_streams import Streams
+from grange.agent.runtimes.process.supervised_program import SupervisedProgram, groups_of
 
 STATE_FILE = "state.json"
 CONTROL_SOCKET = "ctl"
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
-_PR_SET_CHILD_SUBREAPER = 36
-_CHUNK = 65536  # the capacity of a pipe
 _DRAIN_LIMIT_S = 5.0  # a process stuck in the kernel cannot hold the report of an exit longer
 _MESSAGE_LIMIT = 65536
 _PAUSE_S = 0.05
@@ -118,253 +104,13 @@ def _write_file(directory_fd: int, name: str, flags: int, data: bytes, *, durabl
         os.close(fd)
 
 
-def _spawn(
-    spec: dict[str, object],
-    streams: Streams,
-    reports: tuple[int, int],
-    see: Callable[[], None] | None,
-) -> tuple[int, str, int]:
-    """Fork and execute; answers (pid, "", 0), or (0, stage, errno) when that failed.
-
-    The pid is that of the child. With a ``view`` that is the first process of its namespaces, and the
-    program is a child of it.
-
-    Args:
-        spec: the program.
-        streams: of the program.
-        reports: where the first process reports how the program ended; and the socket to which the
-            program sends the descriptor of its filter, if it gets one.
-        see: called in the child to join the namespaces of another program.
-    """
-    failed_r, failed_w = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid == 0:
-        _become_program(spec, streams, reports, failed_w, see)
-    os.close(failed_w)
-    failure = os.read(failed_r, 256).decode()
-    os.close(failed_r)
-    if failure:
-        os.waitpid(pid, 0)
-        stage, _, reason = failure.partition(" ")
-        return 0, stage, int(reason)
-    return pid, "", 0
-
-
-def _become_program(
-    spec: dict[str, object],
-    streams: Streams,
-    reports: tuple[int, int],
-    failed: int,
-    see: Callable[[], None] | None,
-) -> None:
-    """In the child: execute the program, or write to ``failed`` why not. Never returns."""
-    report, filters = reports
-    stage = "prepare"
-    try:
-        stage = "limit"
-        control_group.join(_groups_of(spec))
-        stage = "prepare"
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        stage = "isolate"
-        if view := spec.get("view"):
-            isolation.enter(view)  # type: ignore[arg-type]  # our own file
-            if program := os.fork():
-                isolation.reap(program, report)
-            os.setsid()
-        elif see is not None:
-            see()
-        stage = "prepare"
-        for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        streams.install()
-        os.umask(0o022)
-        stage = "user" if spec.get("user") else "confine"
-        if spec.get("user"):
-            streams.give_to(int(spec["user"][0]))  # type: ignore[index]  # our own
-        confinement.take_rights(spec)
-        stage = "prepare"
-        # Without its shim it must not run. Forgotten by the kernel when the user changes.
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        stage = "chdir"
-        os.chdir(str(spec["cwd"]))
-        path = str(spec["path"])
-        stage = "exec" if os.path.exists(path) else "find"
-        if spec.get("address"):
-            _send_filter(filters)
-        command = [str(word) for word in spec["command"]]  # type: ignore[attr-defined]  # our own
-        os.execve(path, command, dict(spec["env"]))  # type: ignore[call-overload]  # noqa: S606  our own; running programs is the point
-    except OSError as error:
-        os.write(failed, f"{stage} {error.errno}".encode())
-    except ValueError:  # a NUL byte in an argument or a variable
-        os.write(failed, f"{stage} {errno.EINVAL}".encode())
-    finally:
-        os._exit(127)
-
-
-def _groups_of(spec: dict[str, object]) -> list[str]:
-    found: list[str] = spec.get("groups") or []  # type: ignore[assignment]  # our own
-    return found
-
-
-def _send_filter(connection: int) -> None:
-    """Install the filter of bind and send its descriptor; without one where the kernel has none."""
-    try:
-        listeners = [bind_filter.install()]
-    except OSError:
-        listeners = []
-    with socket.socket(fileno=connection) as target:
-        socket.send_fds(target, [b"filter"], listeners)
-    for listener in listeners:
-        os.close(listener)
-
-
-def _opened(spec: dict[str, object]) -> tuple[Streams, Ends]:
-    if spec.get("tty"):
-        return program_streams.terminal()
-    return program_streams.pipes(stdin=bool(spec.get("stdin")))
-
-
-class _Process:
-    """The program, its pipes, and everything below it, until all of it has ended."""
-
-    def __init__(self) -> None:
-        os.setsid()
-        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        _libc.prctl(_PR_SET_NAME, b"grange-shim")
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_IGN)
-        self.wake_r, wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.signal(signal.SIGTERM, lambda number, frame: self.signal(signal.SIGTERM))
-        self.children = Children()
-        self.pid = 0
-        self._first = 0  # the process whose end is the end of the run
-        self._is_isolated = False
-        self._report = -1
-        self._filter = -1
-        self._address = ""
-        self.status: int | None = None
-        self.ends = Ends({}, -1)
-        self.poll = select.poll()
-        self.poll.register(self.wake_r, select.POLLIN)
-
-    def start(self, spec: dict[str, object], streams: Streams | None = None) -> tuple[str, int]:
-        """Execute the program; answers ("", 0), or the stage and errno of the failure.
-
-        Args:
-            spec: the program.
-            streams: of the program, whose other ends a server has; None opens them.
-        """
-        see = None
-        try:
-            if spec.get("view"):
-                isolation.separate()
-            elif spec.get("join"):
-                see = isolation.join(int(str(spec["join"])))
-        except OSError as error:
-            return "isolate", error.errno or 0
-        try:
-            if streams is None:
-                streams, self.ends = _opened(spec)
-            self._report, report_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            filters, filters_w = socket.socketpair()
-            reports = (report_w, filters_w.fileno())
-            self._first, stage, number = _spawn(spec, streams, reports, see)
-        except OSError as error:  # no descriptor, no process
-            return "prepare", error.errno or 0
-        filters_w.close()
-        self._take_filter(filters, str(spec.get("address") or ""))
-        self.pid = self._first
-        self._is_isolated = bool(spec.get("view"))
-        if self._is_isolated and self._first:
-            self.pid = next(iter(children_of(self._first)), self._first)
-        os.close(report_w)
-        streams.close()
-        for fd in self.ends.outputs:
-            self.poll.register(fd, select.POLLIN)
-        return stage, number
-
-    def _take_filter(self, filters: socket.socket, address: str) -> None:
-        with filters:
-            _, received, _, _ = socket.recv_fds(filters, _MESSAGE_LIMIT, 1)
-        for self._filter in received:
-            self._address = address
-            os.set_inheritable(self._filter, False)  # noqa: FBT003  positional only
-            self.poll.register(self._filter, select.POLLIN)
-
-    def answer(self, fd: int, events: int) -> bool:
-        """Whether it is the filter's descriptor; if a program waits there, it is answered."""
-        if fd != self._filter:
-            return False
-        if events & select.POLLIN:
-            bind_filter.answer(fd, self._address)
-        else:  # nothing with the filter is left
-            self.poll.unregister(fd)
-            os.close(fd)
-            self._filter = -1
-        return True
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the program's process group, unless the program was reaped."""
-        if self.pid and self.status is None:
-            try:
-                os.killpg(self.pid, number)
-            except ProcessLookupError:
-                return
-
-    def read(self, fd: int) -> bytes | None:
-        """What a pipe holds; None when there is nothing now or any more."""
-        data = program_streams.read(fd)
-        if data == b"":
-            self.poll.unregister(fd)
-            os.close(fd)
-            del self.ends.outputs[fd]
-            if fd == self.ends.input:
-                self.ends.input = -1
-        return data or None
-
-    def reap(self) -> None:
-        """Collect ended children and remember how the program itself ended."""
-        try:
-            while os.read(self.wake_r, 512):
-                pass
-        except BlockingIOError:
-            pass
-        try:
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] == self._first:
-                    self.status = ended[1]
-                    if self._is_isolated:
-                        found = isolation.reported(self._report)
-                        self.status = signal.SIGKILL if found is None else found
-        except ChildProcessError:
-            return
-
-    def ended(self) -> bool:
-        """Whether the program itself has ended and was reaped."""
-        return self.status is not None
-
-    def outcome(self) -> dict[str, object]:
-        """Exit code and signal as ``state.json`` has them."""
-        status = self.status if self.status is not None else 137 << 8
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            return {"exit_code": 128 + number, "signal": number}
-        return {"exit_code": os.WEXITSTATUS(status), "signal": 0}
-
-
 class _Shim:
     """One run of a container, from its start to the record of its end."""
 
     def __init__(
         self, spec: dict[str, object], memory: int, directory: str, first: socket.socket
     ) -> None:
-        self._process = _Process()
+        self._process = SupervisedProgram()
         self._spec = spec
         self._memory = memory
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -391,7 +137,7 @@ class _Shim:
 
     def run(self, lock_fd: int) -> None:
         """Start, serve, finish. ``lock_fd`` is closed as soon as the state is on disk."""
-        groups = _groups_of(self._spec)
+        groups = groups_of(self._spec)
         stage, number = self._process.start(self._spec)
         if stage:
             control_group.remove(groups)
@@ -535,7 +281,7 @@ def _run_command(spec: dict[str, object], connection: socket.socket) -> None:
     """
     deadline = time.monotonic() + float(str(spec["timeout_s"]))
     limit = int(str(spec["output_limit"]))
-    process = _Process()
+    process = SupervisedProgram()
     stage, number = process.start(spec)
     if stage == "prepare" or number in _PASSING:
         connection.send(json.dumps({"unforked": number}).encode())
@@ -575,7 +321,7 @@ def _run_for_client(spec: dict[str, object], connection: socket.socket, streams:
 
     A server that hangs up has it killed, and all that it started.
     """
-    process = _Process()
+    process = SupervisedProgram()
     stage, number = process.start(spec, streams)
     if stage:
         unforked = stage == "prepare" or number in _PASSING

@@ -1,0 +1,50 @@
+"""A pod that the process runtime keeps, with the attempts of its containers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from grange.agent.container_runtime import PodRecord, PodSetup, Sandbox
+from grange.agent.runtimes.process.shim_connection import ContainerRun
+from grange.base.clock import Clock
+
+
+@dataclass(slots=True)
+class PreparedPod:
+    """A prepared pod.
+
+    Attributes:
+        setup: what it was prepared with.
+        sandbox: its address and directories.
+        attempts: of each container, the newest last.
+        watchers: called after every end of a run.
+        ending: nothing is started any more.
+    """
+
+    setup: PodSetup
+    sandbox: Sandbox
+    attempts: dict[str, list[ContainerRun]] = field(default_factory=dict)
+    watchers: dict[object, Callable[[], None]] = field(default_factory=dict)
+    ending: bool = False
+
+    def all_attempts(self) -> list[ContainerRun]:
+        """Those of all containers."""
+        return [attempt for items in self.attempts.values() for attempt in items]
+
+    def record(self) -> PodRecord:
+        """The pod as the seam has it."""
+        runs = tuple(item.run for item in self.all_attempts() if item.run is not None)
+        return PodRecord(self.setup, self.sandbox, runs)
+
+
+async def end(clock: Clock, pods: Sequence[PreparedPod], number: int, limit_s: float) -> None:
+    """Signal whatever runs and wait until it has ended, or for so long."""
+    waiting = [i for pod in pods for i in pod.all_attempts() if i.connection or i.reconnect]
+    for attempt in waiting:
+        if attempt.connection is not None:
+            attempt.connection.signal(number)
+    try:
+        async with clock.timeout(limit_s):
+            for attempt in waiting:
+                await attempt.ended.wait()
+    except TimeoutError:
+        return
