@@ -14,7 +14,7 @@ from pathlib import Path
 from scripts import reference
 
 from grange.agent import transitions
-from grange.api import tables
+from grange.api import machine_phases, tables
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document
 from grange.api.pod_fields import FIELDS, Support
@@ -190,6 +190,9 @@ PAGES: dict[str, Callable[[], str]] = {
         "docs/reference/compatibility.md", "pod fields", pod_fields()
     ),
     "docs/reference/kinds.md": kinds_page,
+    "docs/reference/machines.md": lambda: drawn(
+        "docs/reference/machines.md", {"State of a machine": machine_phases.machine_diagram()}
+    ),
     "docs/reference/agent.md": lambda: drawn("docs/reference/agent.md", transitions.diagrams()),
     "docs/explanation/jobs.md": lambda: drawn("docs/explanation/jobs.md", job_phase.diagrams()),
     "docs/explanation/sessions.md": lambda: drawn(
