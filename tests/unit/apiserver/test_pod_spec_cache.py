@@ -223,7 +223,7 @@ async def test_pods_of_a_template_are_checked_twice(server: Server) -> None:
 async def test_condition_of_a_cached_spec_has_its_own_time(server: Server, clock: Clock) -> None:
     times = []
     for number in range(4):
-        made = await server.made(PODS, pod(f"web-{number}", subdomain="x"))
+        made = await server.made(PODS, pod(f"web-{number}", hostUsers=False))
         [condition] = made["status"]["conditions"]
         assert condition["lastTransitionTime"] == made["metadata"]["creationTimestamp"]
         times.append(condition["lastTransitionTime"])

@@ -14,15 +14,15 @@ def with_limits(**spec: Any) -> dict[str, Any]:
 
 
 async def test_create_warns_of_fields_without_effect(server: Server) -> None:
-    answer = await server.create(PODS, with_limits(subdomain="x"))
+    answer = await server.create(PODS, with_limits(hostUsers=False))
     assert answer.code == 201
     assert answer.headers["Warning"].count("299 - ") == 2
     where = "spec.containers[0].resources.limits: needs a node with grange.dev/limits=cgroup"
     assert where in answer.headers["Warning"]
-    assert "spec.subdomain: " in answer.headers["Warning"]
+    assert "spec.hostUsers: " in answer.headers["Warning"]
     [condition] = answer.body["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("grange.dev/UnsupportedFields", "True")
-    assert condition["message"] == "no effect: spec.subdomain"  # its agent adds what the node lacks
+    assert condition["message"] == "no effect: spec.hostUsers"  # its agent adds what the node lacks
 
 
 async def test_pod_for_nodes_with_the_feature_is_not_warned_about(server: Server) -> None:

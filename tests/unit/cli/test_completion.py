@@ -132,7 +132,7 @@ def test_silent_cluster_completes_built_in_kinds_only(
     assert completed(silent, "grange get pods ") == []
     (tmp_path / "config").write_text("]")
     assert completed(silent, "grange get --context ") == []
-    assert completed(silent, "grange get no") == ["nodes"]
+    assert completed(silent, "grange get no") == ["nodes", "nodepools"]
     assert "".join(capsys.readouterr()) == ""
 
 

@@ -5,8 +5,6 @@ One with an aggregation rule has the rules of those that its selectors match.
 
 from typing import Any
 
-import msgspec
-
 from grange.api import names
 from grange.api.meta import LabelSelector, Resource, View
 from grange.api.scheme import KindInfo
@@ -16,13 +14,13 @@ from grange.api.validation import rbac
 class AggregationRule(View, frozen=True):
     """Whose rules a ClusterRole has."""
 
-    cluster_role_selectors: list[LabelSelector] = msgspec.field(default_factory=list)
+    cluster_role_selectors: tuple[LabelSelector, ...] = ()
 
 
 class ClusterRole(Resource, frozen=True):
     """A role of the cluster."""
 
-    rules: list[dict[str, Any]] | None = None
+    rules: tuple[dict[str, Any], ...] | None = None
     aggregation_rule: AggregationRule | None = None
 
 

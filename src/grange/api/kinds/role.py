@@ -11,7 +11,7 @@ from grange.api.validation import rbac
 class NamespacedRole(Resource, frozen=True):
     """A role; its rules are read by the API server."""
 
-    rules: list[dict[str, Any]] | None = None
+    rules: tuple[dict[str, Any], ...] | None = None
 
 
 ROLE = KindInfo(

@@ -29,6 +29,12 @@ KINDS: Mapping[str, str] = {
     "io.k8s.api.policy.v1.PodDisruptionBudget": (
         "A limit on how many of the selected pods may be evicted at the same time."
     ),
+    "io.k8s.api.rbac.v1.ClusterRole": (
+        "Rules of what may be done in all namespaces, with objects of the cluster and with paths."
+    ),
+    "io.k8s.api.rbac.v1.ClusterRoleBinding": "Gives the rules of a ClusterRole to subjects.",
+    "io.k8s.api.rbac.v1.Role": "Rules of what may be done in a namespace.",
+    "io.k8s.api.rbac.v1.RoleBinding": "Gives the rules of a role to subjects, in a namespace.",
     "io.k8s.api.scheduling.v1.PriorityClass": "A named priority that pods refer to.",
     f"{_META}.DeleteOptions": "How an object is deleted.",
     f"{_META}.Status": "The result of a request that does not return an object.",
