@@ -5,7 +5,7 @@ here. The in-process transport calls it directly; the listener puts HTTPS in fro
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 
 from grange.api import codec
@@ -29,7 +29,7 @@ from grange.apiserver.admission.priority import Priority
 from grange.apiserver.admission.privilege_escalation import PrivilegeEscalation
 from grange.apiserver.admission.protection import Protection
 from grange.apiserver.admission.serviceaccount import ServiceAccounts
-from grange.apiserver.authn import Authenticator, check_impersonation
+from grange.apiserver.authn import Authenticator
 from grange.apiserver.authorization import authorizer
 from grange.apiserver.authorization.authorizer import Authorizer, AuthorizerChain, Superusers
 from grange.apiserver.authorization.node_authorizer import NodeAuthorizer
@@ -41,6 +41,7 @@ from grange.apiserver.event_ttl import Expiry
 from grange.apiserver.explain import Explainer
 from grange.apiserver.handlers import deletes, reads, writes
 from grange.apiserver.health_endpoints import HealthEndpoints
+from grange.apiserver.impersonation import effective_user
 from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.negotiation import object_form
 from grange.apiserver.openapi import OpenAPI
@@ -264,9 +265,12 @@ class Application:
         started = self._clock.monotonic()
         verb, resource = _METHODS.get(request.method, "other"), ""
         try:
-            user = self._user(request)
+            sender = self._user(request)
             if not self._roles.is_loaded:
                 await self._roles.load()
+            user = effective_user(sender, request.headers, self._authorizer)
+            if user is not sender:
+                request = replace(request, user=user)
             review = self._reviews.serve(request, user)
             target = None if review else self._authorized(request, user)
             if review is not None:
@@ -319,7 +323,7 @@ class Application:
         Raises:
             ApiError: it will be refused whatever its body is.
         """
-        user = self._user(request)
+        user = effective_user(self._user(request), request.headers, self._authorizer)
         if self._reviews.admits(request, user):
             return
         target = self._authorized(request, user)
@@ -347,7 +351,6 @@ class Application:
                 request.user = user
             elif request.headers.get("authorization"):
                 raise Unauthorized("the credential in the Authorization header is not known")
-        check_impersonation(request.headers)
         return request.user
 
     def _handler(self, target: Target, request: Request) -> Callable[[Call], Awaitable[Response]]:

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from grange.api.http import User
-from grange.api.status import Forbidden
 
-_IMPERSONATION = "impersonate-"
 _AUTHENTICATED = "system:authenticated"
 
 
@@ -70,19 +68,3 @@ def bearer_token(headers: Mapping[str, str]) -> str:
     """The bearer token of a request, or nothing."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def check_impersonation(headers: Mapping[str, str]) -> None:
-    """Refuse a request that asks to be served as another user.
-
-    Ignoring these headers would serve a deliberately restricted caller with its full rights.
-
-    Raises:
-        Forbidden: a header whose name begins with ``Impersonate-`` is set.
-    """
-    for name in headers:
-        if name[:1] in "iI" and name.lower().startswith(_IMPERSONATION):
-            raise Forbidden(
-                f"impersonation is not supported: the header {name[:64]} is refused; "
-                "send the request without it, with a credential of that user"
-            )
