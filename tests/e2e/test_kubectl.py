@@ -9,6 +9,9 @@ import pytest
 from tests.e2e.kubectl import Kubectl, Outcome
 from tests.unit.apiserver.server import NODES, PODS, Server
 
+from grange.agent.container_runtime import ContainerID, PodSetup, Program
+from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
+from grange.agent.usage_sampler import UsageSampler
 from grange.api.http import ADMIN
 from grange.api.meta import Document
 from grange.apiserver.authn import StaticTokens
@@ -62,8 +65,18 @@ class Output:
 
 
 @pytest.fixture
-async def server(clock: Clock, rng: Stream, log: Logger) -> Server:
-    made = Server(clock=clock, rng=rng, log=log, logs=Output())
+def runtime(clock: Clock) -> FakeRuntime:
+    return FakeRuntime(FakeMachine({"sleep": Script(cpu=0.25, memory_bytes=8 << 20)}), clock)
+
+
+@pytest.fixture
+def sampler(runtime: FakeRuntime, clock: Clock) -> UsageSampler:
+    return UsageSampler(runtime, ("node-1",), clock)
+
+
+@pytest.fixture
+async def server(clock: Clock, rng: Stream, log: Logger, sampler: UsageSampler) -> Server:
+    made = Server(clock=clock, rng=rng, log=log, logs=Output(), usage=sampler)
     await made.application.bootstrap()
     return made
 
@@ -304,6 +317,29 @@ async def test_logs_and_logs_that_follow(kubectl: Kubectl, server: Server) -> No
     assert (await kubectl.ok("logs", "-f", "web", "-c", "main")).lines[-1] == "followed"
     assert (await kubectl.ok("logs", "-l", "app=web")).lines == ["first", "second"]
     assert "container none is not valid" in (await kubectl("logs", "web", "-c", "none")).err
+
+
+async def test_top_shows_nodes_and_pods(
+    kubectl: Kubectl, server: Server, runtime: FakeRuntime, sampler: UsageSampler, clock: Clock
+) -> None:
+    early = await kubectl("top", "nodes")
+    assert early.code == 1
+    assert "no usage is measured yet" in early.err
+    amounts = {"cpu": "1", "memory": "32Mi", "pods": "10"}
+    status = {"capacity": amounts, "allocatable": amounts}
+    await server.made(NODES, {"metadata": {"name": "node-1"}})
+    assert (await server.patch(f"{NODES}/node-1/status", {"status": status})).code == 200
+    await kubectl.ok("apply", "-f", "-", stdin=POD)
+    await ready(server)
+    uid = (await server.get(f"{PODS}/web")).body["metadata"]["uid"]
+    await runtime.prepare(PodSetup(uid, "default", "web", "node-1"))
+    await runtime.start(ContainerID(uid, "main", 0), Program(("sleep",), {}), ())
+    await clock.sleep(0.1)
+    await sampler.measure()
+    nodes = await kubectl.ok("top", "nodes", "--no-headers")
+    assert nodes.out.split() == ["node-1", "250m", "25%", "8Mi", "25%"]
+    pods = await kubectl.ok("top", "pods", "-l", "app=web", "--containers", "--no-headers")
+    assert pods.out.split() == ["web", "main", "250m", "8Mi"]
 
 
 async def test_wait_sees_conditions_and_deletion(

@@ -43,6 +43,7 @@ from grange.apiserver.handlers import deletes, reads, writes
 from grange.apiserver.health_endpoints import HealthEndpoints
 from grange.apiserver.impersonation import effective_user
 from grange.apiserver.metrics import ServerMetrics
+from grange.apiserver.metrics_api import MetricsAPI, MetricsSource
 from grange.apiserver.negotiation import object_form
 from grange.apiserver.openapi import OpenAPI
 from grange.apiserver.pod_logs import LogSource
@@ -119,6 +120,7 @@ class Application:
             the transport alone.
         authorizers: asked after the one that allows superusers everything and before RBAC.
         logs: the output of pods; None when no agent is connected.
+        usage: what pods use; None when no agent is connected.
         explainer: explains why pods wait; None when no scheduler runs here.
         metrics: where requests are counted; a private registry by default.
         offload: where large documents are prepared; closed by its owner, not here.
@@ -141,6 +143,7 @@ class Application:
         authn: Authenticator | None = None,
         authorizers: Sequence[Authorizer] = (),
         logs: LogSource | None = None,
+        usage: MetricsSource | None = None,
         explainer: Explainer | None = None,
         metrics: CollectorRegistry | None = None,
         offload: Offload | None = None,
@@ -199,6 +202,7 @@ class Application:
         nodes = NodeAuthorizer(store, self.registry.occupancy)
         self._authorizer = AuthorizerChain((Superusers(), nodes, *authorizers, self._rbac))
         self._reviews = Reviews(self._authorizer, self._rbac)
+        self._usage = MetricsAPI(usage, self.registry, self._authorizer)
         self._objects = ClusterObjects(self.registry, ca_pem=ca_pem, log=log)
         self._openapi = OpenAPI(scheme)
         self._expiry = Expiry(self.registry, clock=clock, log=log, metrics=registry)
@@ -271,10 +275,10 @@ class Application:
             user = effective_user(sender, request.headers, self._authorizer)
             if user is not sender:
                 request = replace(request, user=user)
-            review = self._reviews.serve(request, user)
-            target = None if review else self._authorized(request, user)
-            if review is not None:
-                response = review
+            unstored = self._reviews.serve(request, user) or self._usage.serve(request, user)
+            target = None if unstored else self._authorized(request, user)
+            if unstored is not None:
+                response = unstored
             elif target is None:
                 response = self._serve_path(request)
             else:
@@ -324,7 +328,7 @@ class Application:
             ApiError: it will be refused whatever its body is.
         """
         user = effective_user(self._user(request), request.headers, self._authorizer)
-        if self._reviews.admits(request, user):
+        if self._reviews.admits(request, user) or self._usage.admits(request, user):
             return
         target = self._authorized(request, user)
         if target is not None:

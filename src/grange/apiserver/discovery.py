@@ -8,7 +8,7 @@ from grange.api.http import JSON, Response
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound
-from grange.apiserver import reviews, subresources
+from grange.apiserver import metrics_api, reviews, subresources
 from grange.apiserver.negotiation import parse_accept
 from grange.apiserver.request_info import CUSTOM_RESOURCE_DEFINITIONS
 from grange.apiserver.subresources.subresource import Subresource
@@ -76,10 +76,12 @@ def _json(document: Document) -> Response:
 
 def _served(scheme: Scheme) -> list[AnyKind]:
     """The kinds that are stored, and those that are only asked."""
-    return [*scheme, *reviews.KINDS]
+    return [*scheme, *reviews.KINDS, *metrics_api.KINDS]
 
 
 def _verbs(info: AnyKind) -> list[str]:
+    if info in metrics_api.KINDS:
+        return list(metrics_api.VERBS)
     return list(reviews.VERBS if info in reviews.KINDS else _VERBS)
 
 

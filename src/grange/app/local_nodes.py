@@ -14,6 +14,7 @@ from grange.agent.container_logs import AgentLogs
 from grange.agent.runtime_table import RUNTIMES, NodeRuntime, RuntimeOptions
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.agent.service_proxy.proxy import ServiceProxy
+from grange.agent.usage_sampler import UsageSampler
 from grange.api.kinds import NODE
 from grange.api.kinds.machinelease import POOL_LABEL
 from grange.api.status import NotFound
@@ -47,6 +48,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
 
     Attributes:
         logs: answers the API server's ``log`` subresource; None where no agent runs.
+        usage: answers its group ``metrics.k8s.io``; None where no agent runs.
         api: host and port of the API server, for pods; None until it is served.
     """
 
@@ -65,6 +67,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         self._former_pools = dict(zip(self._names, before, strict=False))
         self._runtime: NodeRuntime | None = None
         self.logs: AgentLogs | None = None
+        self.usage: UsageSampler | None = None
         self.api: tuple[str, int] | None = None
 
     async def __aenter__(self) -> Self:
@@ -88,6 +91,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
             self._runtime = await runtime.__aenter__()
             await end_other_nodes(runtime, frozenset(self._names), self._log)
             self.logs = AgentLogs(runtime, self._clock)
+            self.usage = UsageSampler(runtime, self._names, self._clock)
         return self
 
     async def __aexit__(
@@ -116,6 +120,8 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
             deps("service-proxy"), service_range(str(self._settings.data_dir)), self._names
         )
         yield Runnable("service proxy", proxy.run)
+        if self.usage is not None:
+            yield Runnable("usage sampler", self.usage.run)
         yield Runnable("former nodes", lambda: self._clean_up(deps("nodes").client))
         names = ServiceNames(deps("names").informers) if self._runtime.has_name_files else None
         variables = service_account.api_variables(*self.api) if self.api is not None else {}

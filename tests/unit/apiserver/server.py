@@ -11,6 +11,7 @@ from grange.api.meta import Document
 from grange.api.scheme import Scheme
 from grange.apiserver.application import Application
 from grange.apiserver.explain import Explainer
+from grange.apiserver.metrics_api import MetricsSource
 from grange.apiserver.pod_logs import LogSource
 from grange.apiserver.service_allocation import DEFAULT_NETWORK
 from grange.apiserver.storage import Work
@@ -124,6 +125,7 @@ class Server:
         log: Logger,
         store: Store | None = None,
         logs: LogSource | None = None,
+        usage: MetricsSource | None = None,
         explainer: Explainer | None = None,
         service_network: IPv4Network = DEFAULT_NETWORK,
         ca_pem: str = "",
@@ -139,6 +141,7 @@ class Server:
             rng=rng,
             log=log,
             logs=logs,
+            usage=usage,
             explainer=explainer,
             service_network=service_network,
             ca_pem=ca_pem,

@@ -8,14 +8,15 @@ from tests.unit.apiserver.server import NODES, PODS, Server, pod
 
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document
-from grange.apiserver import openapi_protobuf, reviews
+from grange.apiserver import metrics_api, openapi_protobuf, reviews
 from grange.base.clock import Clock
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 GO_CLIENT = f"{AGGREGATED},{AGGREGATED.replace('v=v2', 'v=v2beta1')},application/json"
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 
-GROUPS = [*dict.fromkeys(info.group for info in (*BUILT_IN, *reviews.KINDS) if info.group)]
+KINDS = (*BUILT_IN, *reviews.KINDS, *metrics_api.KINDS)
+GROUPS = [*dict.fromkeys(info.group for info in KINDS if info.group)]
 
 
 async def test_groups_and_versions_are_listed(server: Server) -> None:

@@ -118,6 +118,11 @@ def cluster_roles(kinds: Iterable[AnyKind]) -> list[Document]:
         _role("system:aggregate-to-view", *_VIEW, to="view"),
         _role("system:aggregate-to-edit", *_EDIT, to="edit"),
         _role("system:aggregate-to-admin", *_ADMIN, to="admin"),
+        _role(
+            "system:aggregated-metrics-reader",
+            _rule("metrics.k8s.io", ["get", "list", "watch"], "pods", "nodes"),
+            to="view",
+        ),
         *(_marked(role) for role in user_roles.roles(own, {})),
         _aggregated("view", ("view",), to="edit"),
         _aggregated("edit", ("edit",), to="admin"),
