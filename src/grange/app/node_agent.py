@@ -26,6 +26,7 @@ from grange.app.certificate_process import CertificateProcess
 from grange.app.datadir import DataDirectoryUnusable, make_directory
 from grange.app.flags import AbsolutePath, flag
 from grange.app.node_credentials import JoinTarget, NodeCredentials
+from grange.app.node_renewal import NodeRenewal
 from grange.app.settings import SettingsError
 from grange.base import log
 from grange.base.clock import Clock, LoopClock
@@ -226,18 +227,33 @@ async def serve(settings: AgentSettings) -> None:
         offload = Threads("agent-disk")
         try:
             credentials = NodeCredentials(settings.data_dir, CertificateProcess(offload), clock)
+            target = JoinTarget(
+                settings.server,
+                settings.name,
+                settings.token,
+                settings.ca_hash,
+                settings.ca_file,
+            )
             if not credentials.has_certificate():
-                target = JoinTarget(
-                    settings.server,
-                    settings.name,
-                    settings.token,
-                    settings.ca_hash,
-                    settings.ca_file,
-                )
                 await credentials.join(target)
-            transport = HTTP(settings.server, ssl_context=credentials.context(), clock=clock)
+            context = credentials.context()
+            transport = HTTP(settings.server, ssl_context=context, clock=clock)
+            client = Client(transport, clock=clock)
+            renewal = NodeRenewal(
+                credentials.file,
+                context,
+                lambda: credentials.renew(client, target),
+                clock=clock,
+                rng=Stream.from_system(),
+                log=logger,
+            )
             try:
-                await _run(settings, Client(transport, clock=clock), clock, logger, offload, stop)
+                async with Nursery("agent") as nursery:
+                    nursery.start(
+                        supervise("renewal", renewal.run, clock=clock, log=logger), name="renewal"
+                    )
+                    await _run(settings, client, clock, logger, offload, stop)
+                    nursery.cancel()
             finally:
                 await transport.close()
         finally:

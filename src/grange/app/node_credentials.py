@@ -97,6 +97,20 @@ class NodeCredentials:
         context.load_cert_chain(self._node)
         return context
 
+    @property
+    def file(self) -> Path:
+        """The certificate and the key of the node."""
+        return self._node
+
+    async def renew(self, client: Client, target: JoinTarget) -> None:
+        """Get another certificate, as the node that the present one names.
+
+        Raises:
+            JoinFailed: the request is refused or not answered.
+            ApiError: the server cannot be reached or refuses the node.
+        """
+        await self._request(client, target)
+
     async def join(self, target: JoinTarget) -> None:
         """Get a certificate for the node.
 
