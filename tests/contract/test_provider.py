@@ -7,8 +7,11 @@ cannot know: an offering that can be had, a spec of images, and how long states 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from tests.support.local_machines import local_machines
 
 from grange.api.kinds.machine import MachineOffering
 from grange.base.clock import Clock
@@ -80,7 +83,15 @@ async def simulated(clock: Clock) -> AsyncIterator[ProviderCase]:
     )
 
 
-CASES: Mapping[str, OpenCase] = {"simulated": simulated}
+@asynccontextmanager
+async def local(clock: Clock) -> AsyncIterator[ProviderCase]:
+    with TemporaryDirectory() as directory:
+        root = Path(directory)
+        async with local_machines(root, "theirs") as other, local_machines(root, "ours") as ours:
+            yield ProviderCase(ours, clock, MachineOffering("small"), stranger=other)
+
+
+CASES: Mapping[str, OpenCase] = {"local": local, "simulated": simulated}
 
 
 @pytest.fixture(params=[*CASES.values()], ids=[*CASES])

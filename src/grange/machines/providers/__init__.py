@@ -15,6 +15,7 @@ from grange.base.rng import Stream
 from grange.machines.providers.provider import MisconfiguredError, Provider
 
 PROVIDERS: Mapping[str, str] = {
+    "local": "grange.machines.providers.local",
     "simulated": "grange.machines.providers.simulated",
 }
 """Modules by the name that pools give as ``spec.provider``; each has a ``create``."""
