@@ -9,7 +9,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -113,7 +113,11 @@ class AccountTokens:
 
     def authenticate(self, headers: Mapping[str, str]) -> User | None:
         """The account that the bearer token of a request stands for, or None."""
-        token = bearer_token(headers)
+        found = self.review(bearer_token(headers), (AUDIENCE,))
+        return found[0] if found else None
+
+    def review(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]] | None:
+        """The account of a token, and which of the audiences it is for; None unless it is for one."""
         signed, _, signature = token.rpartition(".")
         if not signed or len(token) > _TOKEN_MAX or not token.isascii():
             return None
@@ -123,11 +127,13 @@ class AccountTokens:
             payload = _payload.decode(_decoded(signed.partition(".")[2]))
         except (msgspec.MsgspecError, ValueError):
             return None  # signed by this server, in a shape of another release
-        return self._user(payload)
+        matched = [audience for audience in audiences if audience in payload.aud]
+        user = self._user(payload) if matched else None
+        return (user, matched) if user else None
 
     def _user(self, payload: _Payload) -> User | None:
         claims, now = payload.claims, self._clock.now().timestamp()
-        if not payload.nbf <= now < payload.exp or AUDIENCE not in payload.aud:
+        if not payload.nbf <= now < payload.exp:
             return None
         account = claims.serviceaccount
         if not self._is_there("serviceaccounts", claims.namespace, account):

@@ -54,6 +54,7 @@ from grange.apiserver.request_info import Target
 from grange.apiserver.reviews import Reviews
 from grange.apiserver.service_allocation import DEFAULT_NETWORK
 from grange.apiserver.storage import Work
+from grange.apiserver.token_reviews import TokenReviewer
 from grange.apiserver.unreadable import UnreadableObjects
 from grange.apiserver.watch import Watches
 from grange.apiserver.write_options import WriteOptions
@@ -201,7 +202,7 @@ class Application:
         )
         nodes = NodeAuthorizer(store, self.registry.occupancy)
         self._authorizer = AuthorizerChain((Superusers(), nodes, *authorizers, self._rbac))
-        self._reviews = Reviews(self._authorizer, self._rbac)
+        self._reviews = Reviews(self._authorizer, self._rbac, TokenReviewer(self.accounts, authn))
         self._usage = MetricsAPI(usage, self.registry, self._authorizer)
         self._objects = ClusterObjects(self.registry, ca_pem=ca_pem, log=log)
         self._openapi = OpenAPI(scheme)

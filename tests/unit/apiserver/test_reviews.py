@@ -112,6 +112,9 @@ async def test_reviews_are_created_and_nothing_else(server: Server) -> None:
         assert (await server.ask("GET", path)).code == 405
     groups = [item["name"] for item in (await server.get("/apis")).body["groups"]]
     assert {"authentication.k8s.io", "authorization.k8s.io"} <= set(groups)
-    [resource] = (await server.get(AUTHENTICATION)).body["resources"]
-    assert (resource["name"], resource["verbs"]) == ("selfsubjectreviews", ["create"])
-    assert (await server.get(f"{AUTHENTICATION}/tokenreviews")).code == 404
+    resources = (await server.get(AUTHENTICATION)).body["resources"]
+    assert [(each["name"], each["verbs"]) for each in resources] == [
+        ("selfsubjectreviews", ["create"]),
+        ("tokenreviews", ["create"]),
+    ]
+    assert (await server.get(f"{AUTHENTICATION}/tokenreviews")).code == 405
