@@ -209,10 +209,11 @@ async def test_volumes_outlive_a_restart_and_the_root_does_not(bench: Bench) -> 
             "web", lambda pod: any(x.restart_count >= 1 for x in pod.status.container_statuses)
         )
         async with bench.clock.timeout(LIMIT_S):
-            while len((reported := await bench.log_of(runtime, pod, 1)).split()) < 3:
+            while len((reported := await bench.log_of(runtime, pod, 1)).split()) < 4:
                 await bench.clock.sleep(0.02)
-        # ``var`` leads to the token of the service account; ``here`` is gone.
-        assert reported.split() == ["data", "var", "there"]
+        # ``dev`` has the place of the termination message, ``var`` leads to the token of the service
+        # account; ``here`` is gone.
+        assert reported.split() == ["data", "dev", "var", "there"]
         await bench.delete("web")
 
 

@@ -12,10 +12,12 @@ import pytest
 from grange.agent.container_runtime import (
     ContainerID,
     LogQuery,
+    Mount,
     PodSetup,
     Program,
     Run,
     RuntimeFailedError,
+    VolumePlan,
 )
 from grange.agent.container_streams import OVERRUN, STDERR, ContainerStream, StreamOptions
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
@@ -26,7 +28,9 @@ from grange.base.offload import Threads
 from grange.base.tasks import Nursery
 
 pytestmark = pytest.mark.e2e
-POD = PodSetup("uid-1", "default", "web", "node-1")
+# Wherever the interpreter is, isolated containers see it.
+PYTHON = VolumePlan("python", host_path=sys.prefix)
+POD = PodSetup("uid-1", "default", "web", "node-1", volumes=(PYTHON,))
 MAIN = ContainerID(POD.uid, "main", 0)
 ENV = {"PATH": os.environ["PATH"]}
 LIMIT_S = 10.0
@@ -297,7 +301,7 @@ async def test_connect_to_a_listener_of_others_is_refused(runtime: ProcessRuntim
 async def test_connect_reaches_all_addresses(runtime: ProcessRuntime, clock: Clock) -> None:
     code = "import socket; s = socket.create_server(('', 0)); s.accept()[0].send(b'hi')"
     program = Program((sys.executable, "-c", code), ENV)
-    await runtime.start(MAIN, program, ())
+    await runtime.start(MAIN, program, (Mount(PYTHON.name, sys.prefix),))
     async with clock.timeout(LIMIT_S):
         while not (found := await runtime.listeners()):
             await clock.sleep(0.01)
