@@ -111,6 +111,10 @@ def test_token_for_one_use_joins_one_machine(plane: Plane, tmp_path: Path) -> No
     try:
         eventually(lambda: ready(plane, "only"), "the node is Ready")
         assert "used" in plane.grange("token", "list")
+        items = json.loads(plane.grange("token", "list", "-o", "json"))["items"]
+        assert [(item["node"], item["use"]) for item in items if item["use"] == "used"] == [
+            ("only", "used")
+        ]
         code, errors = ended(started(second, *printed[1:]), second)
         assert (code, "was used" in errors) == (1, True), errors
     finally:

@@ -77,19 +77,23 @@ def create(
 
 
 @click.command(cls=Command, examples=("grange token list",))
+@options.output(("json",))
 @options.connected
-def list_(env: Environment, target: session.ClusterTarget) -> None:
+def list_(env: Environment, target: session.ClusterTarget, *, output: str) -> None:
     """List the tokens, without their secret halves."""
 
     async def verb(opened: session.ApiSession) -> int:
         selector = f"type={bootstrap_tokens.SECRET_TYPE}"
         found = (await opened.client.list(SECRET, _NAMESPACE, fields=selector)).items
+        items = [_shown(token) for token in filter(None, map(bootstrap_tokens.read, found))]
+        if output:
+            click.echo(terminal.json_text({"items": items}))
+            return 0
         row = "{:<10}{:<24}{:<24}{}"
         click.echo(row.format("TOKEN", "EXPIRES", "NODE", "USE"))
-        for token in filter(None, map(bootstrap_tokens.read, found)):
-            ends = timestamps.rfc3339(token.expires) if token.expires else "never"
-            use = ("used" if token.used_by else "once") if token.once else "any number"
-            click.echo(row.format(token.id, ends, token.node or "any", use))
+        for item in items:
+            ends, node = item["expires"] or "never", item["node"] or "any"
+            click.echo(row.format(item["token"], ends, node, item["use"]))
         return 0
 
     session.run(env, target, verb)
@@ -97,15 +101,31 @@ def list_(env: Environment, target: session.ClusterTarget) -> None:
 
 @click.command(cls=Command, examples=("grange token delete abcdef",))
 @click.argument("tokens", nargs=-1, required=True, metavar="ID…")
+@options.output(("json",))
 @options.connected
-def delete(env: Environment, target: session.ClusterTarget, tokens: tuple[str, ...]) -> None:
+def delete(
+    env: Environment, target: session.ClusterTarget, *, tokens: tuple[str, ...], output: str
+) -> None:
     """Delete the tokens ID…: nothing joins with them any more; nodes that joined stay."""
 
     async def verb(opened: session.ApiSession) -> int:
-        for token in tokens:
-            token_id = token.partition(".")[0]
+        ids = [token.partition(".")[0] for token in tokens]
+        for token_id in ids:
             await opened.client.delete(SECRET, bootstrap_tokens.secret_name(token_id), _NAMESPACE)
-            click.echo(f"token/{token_id} deleted")
+            if not output:
+                click.echo(f"token/{token_id} deleted")
+        if output:
+            click.echo(terminal.json_text({"deleted": ids}))
         return 0
 
     session.run(env, target, verb)
+
+
+def _shown(token: BootstrapToken) -> dict[str, str]:
+    """What anyone may read of a token, empty where nothing bounds it."""
+    return {
+        "token": token.id,
+        "expires": timestamps.rfc3339(token.expires) if token.expires else "",
+        "node": token.node,
+        "use": ("used" if token.used_by else "once") if token.once else "any number",
+    }
