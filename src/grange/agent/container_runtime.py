@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from grange.agent.container_streams import ContainerStream, PortConnection, StreamOptions
+from grange.api.pod_fields import Feature
 from grange.base.errors import GrangeError
 
 COMPLETED = "Completed"
@@ -26,6 +27,8 @@ ERROR = "Error"
 START_ERROR = "StartError"
 OUT_OF_MEMORY = "OOMKilled"
 STATUS_UNKNOWN = "ContainerStatusUnknown"
+CGROUP, NO_LIMITS = Feature.LIMITS.value[1], "none"
+"""What holds containers to their limits, as Nodes show it and as fields need it."""
 EXIT_NOT_FOUND = 127
 EXIT_NOT_EXECUTABLE = 126
 EXIT_KILLED = 137

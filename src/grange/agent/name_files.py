@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from grange.agent.container_runtime import NameFiles, PodSetup
+from grange.agent.container_runtime import NameFiles, PodSetup, RuntimeFailedError
 
 HOSTS, RESOLVER = "hosts", "resolv.conf"
 MOUNTED = {HOSTS: "/etc/hosts", RESOLVER: "/etc/resolv.conf"}
@@ -34,13 +34,17 @@ def write(directory: Path, files: NameFiles) -> None:
     """Write the files of a pod in place.
 
     Raises:
-        OSError: the disk does not allow it.
+        RuntimeFailedError: the disk does not allow it.
     """
-    for name, text in ((HOSTS, files.hosts), (RESOLVER, files.resolver)):
-        if not _is_regular(directory / name):
-            _replace(directory / name, text.encode())
-        else:
-            _overwrite(directory / name, text.encode())
+    try:
+        for name, text in ((HOSTS, files.hosts), (RESOLVER, files.resolver)):
+            if not _is_regular(directory / name):
+                _replace(directory / name, text.encode())
+            else:
+                _overwrite(directory / name, text.encode())
+    except OSError as error:
+        where, why = error.filename or directory, error.strerror or error
+        raise RuntimeFailedError(f"cannot write {where}: {why}") from error
 
 
 def _overwrite(path: Path, content: bytes) -> None:

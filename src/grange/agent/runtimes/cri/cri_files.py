@@ -154,12 +154,7 @@ class CriFiles:
         Raises:
             RuntimeFailedError: the disk does not allow it.
         """
-        try:
-            name_files.write(self.pod(uid), files)
-        except OSError as error:
-            raise RuntimeFailedError(
-                f"cannot write {error.filename or self.pod(uid)}: {error.strerror or error}"
-            ) from error
+        name_files.write(self.pod(uid), files)
 
     def rotate(self, target: ContainerID, limit: int, keep: int) -> bool:
         """Put the log aside if it is too long; True if the runtime has to open it again."""

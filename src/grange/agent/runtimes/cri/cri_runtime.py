@@ -16,6 +16,7 @@ from grange.agent import listening_sockets
 from grange.agent.addresses import AddressPool, AddressTakenError, NoAddressLeftError, default_range
 from grange.agent.attempt_logs import FileLogs
 from grange.agent.container_runtime import (
+    CGROUP,
     CommandResult,
     ContainerID,
     ContainerUsage,
@@ -235,7 +236,7 @@ class CriRuntime(StreamRefusal, AbstractAsyncContextManager["CriRuntime"]):
     @property
     def limits(self) -> str:
         """What holds containers to their limits, for the Node."""
-        return "cgroups"
+        return CGROUP
 
     @property
     def pod_network(self) -> IPv4Network | None:

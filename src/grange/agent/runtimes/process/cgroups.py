@@ -17,9 +17,6 @@ from pathlib import Path
 from grange.agent.container_runtime import ContainerID, ContainerLimits, RuntimeFailedError
 from grange.agent.runtimes.process import control_group
 
-CGROUP, NO_LIMITS = "cgroup", "none"
-"""What holds containers to their limits, as Nodes show it."""
-
 _PERIOD_US = 100_000
 _SHORTEST_US = 1_000
 _MOST_PROCESSES = 16_384  # of one container; a fork bomb ends there and not with the machine

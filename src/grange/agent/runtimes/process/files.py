@@ -184,12 +184,7 @@ class Layout:
         Raises:
             RuntimeFailedError: the disk does not allow it.
         """
-        try:
-            name_files.write(self.pod(uid), files)
-        except OSError as error:
-            raise RuntimeFailedError(
-                f"cannot write {error.filename or self.pod(uid)}: {error.strerror or error}"
-            ) from error
+        name_files.write(self.pod(uid), files)
 
     def pods(self) -> list[str]:
         """UIDs of the pods on disk, sorted."""

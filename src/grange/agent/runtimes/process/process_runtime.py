@@ -25,7 +25,9 @@ from grange.agent.addresses import (
 )
 from grange.agent.attempt_logs import FileLogs
 from grange.agent.container_runtime import (
+    CGROUP,
     EXIT_NOT_FOUND,
+    NO_LIMITS,
     CommandResult,
     ContainerID,
     ContainerUsage,
@@ -287,7 +289,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     @property
     def limits(self) -> str:
         """What holds containers to their limits, for the Node."""
-        return cgroups.CGROUP if self._groups is not None else cgroups.NO_LIMITS
+        return CGROUP if self._groups is not None else NO_LIMITS
 
     @property
     def pod_network(self) -> IPv4Network:
