@@ -1,4 +1,4 @@
-"""What every provider of machines must do, whoever implements it.
+"""What every provider of machines must do.
 
 A provider joins by one entry of ``CASES``: how a case for it is opened. Cases give what the suite
 cannot know: an offering that can be had, a spec of images, and how long states take.

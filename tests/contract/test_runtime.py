@@ -366,7 +366,7 @@ async def test_signals_to_what_is_gone_do_nothing(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.end_of((await harness.start("well")).id)
     await harness.runtime.signal(run.id, signal.SIGTERM)
-    await harness.runtime.signal(ContainerID("nobody", "main", 0), signal.SIGTERM)
+    await harness.runtime.signal(ContainerID("missing", "main", 0), signal.SIGTERM)
     await harness.runtime.remove("nobody")
     assert harness.run_of(run.id) == run
 

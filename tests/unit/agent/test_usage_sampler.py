@@ -1,4 +1,4 @@
-"""What containers use: measured once per period, whoever asks."""
+"""What containers use: measured once per period, however often it is asked for."""
 
 import asyncio
 

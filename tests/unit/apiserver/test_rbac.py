@@ -161,7 +161,7 @@ async def test_default_roles_are_completed_at_the_start(server: Server) -> None:
     assert server.store.revision == revision
 
 
-# --- nobody gives more than they have --------------------------------------------------------------
+# --- rights are given by those who have them --------------------------------------------------------------
 
 
 async def test_role_may_hold_what_its_author_has(writer: Server) -> None:

@@ -54,7 +54,7 @@ class Deny:
 
 @dataclass(frozen=True, slots=True)
 class Unsignable:
-    """The signer cannot sign such a request, whoever approves it."""
+    """The signer cannot sign such a request, approved or not."""
 
     message: str
 

@@ -11,18 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from grange.api import timestamps
-from grange.api.kinds.machine import (
-    Machine,
-)
+from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import SPOT_ALWAYS, SPOT_NEVER, NodePool
 from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import MachinePhase
 from grange.machines.catalogue import InstanceType
 from grange.machines.scaling.capacity_memory import CapacityMemory
-from grange.machines.scaling.instance_selector import (
-    InstanceSelector,
-    holds,
-)
+from grange.machines.scaling.instance_selector import InstanceSelector, holds
 from grange.machines.scaling.machine_facts import is_spot, type_of, zone_of
 from grange.machines.scaling.machine_orders import MachineOrders
 from grange.machines.scaling.pod_needs import (
@@ -149,9 +144,8 @@ class BindingNodeScaler:
                 continue
             uid = machine.status.bound_pod_uid
             need = needs.get(uid)
-            if (
-                claimed
-            ):  # by a pod that is not bound to its node yet, or whose claim is of another kind
+            if claimed:
+                # By a pod that is not bound to its node yet, or by another kind of holder.
                 if need is not None:
                     kept[uid] = self._keep(machine, need, "claimed by it")
                 continue

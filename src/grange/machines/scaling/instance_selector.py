@@ -25,6 +25,9 @@ SURCHARGE_PER_CORE = Decimal("0.05")
 
 CANDIDATES_MAX = 60
 
+Usable = Callable[[InstanceType, Offering], bool]
+"""Whether an offering comes into question."""
+
 
 @dataclass(frozen=True, slots=True)
 class MachineChoice:
@@ -108,7 +111,7 @@ class InstanceSelector:
         named: str = "",
         dedicated_cpu: bool = False,
         sustained_cpu: bool | None = None,
-        usable: Callable[[InstanceType, Offering], bool] = _any,
+        usable: Usable = _any,
         most: int = CANDIDATES_MAX,
     ) -> list[MachineChoice]:
         """The ways to get a machine that holds a request, cheapest first, then in the catalogue's order.

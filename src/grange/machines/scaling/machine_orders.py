@@ -1,6 +1,6 @@
 """Orders of machines: which offering a pod or a standby entry gets, within what can be had and afforded."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -19,6 +19,7 @@ from grange.machines.scaling.instance_selector import (
     CANDIDATES_MAX,
     InstanceSelector,
     MachineChoice,
+    Usable,
 )
 from grange.machines.scaling.pod_needs import PodNeed
 from grange.machines.scaling.pool_budget import PoolBudget
@@ -26,9 +27,6 @@ from grange.machines.scaling.standby import StandbyShape
 from grange.machines.scaling_plan import MachineStart
 
 _READABLE = names.DNS_LABEL_MAX - names.DIGEST_LENGTH - 1
-
-
-Usable = Callable[[InstanceType, Offering], bool]
 
 
 class MachineOrders:
