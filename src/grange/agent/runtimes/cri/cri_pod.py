@@ -1,10 +1,10 @@
 """What the runtime remembers of a pod and of its containers' attempts."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from grange.agent.container_runtime import ContainerID, PodRecord, PodSetup, Run, Sandbox
+from grange.agent.pod_watchers import Watchers
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +61,7 @@ class CriPod:
     sandbox_attempt: int = 0
     host_network: bool = True
     attempts: dict[str, list[CriAttempt]] = field(default_factory=dict)
-    watchers: dict[object, Callable[[], None]] = field(default_factory=dict)
+    watchers: Watchers = field(default_factory=dict)
     ending: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 

@@ -12,7 +12,7 @@ from functools import partial
 from ipaddress import IPv4Network
 from typing import Any, Self
 
-from grange.agent import listening_sockets
+from grange.agent import listening_sockets, pod_watchers
 from grange.agent.addresses import AddressPool, AddressTakenError, NoAddressLeftError, default_range
 from grange.agent.attempt_logs import FileLogs
 from grange.agent.container_runtime import (
@@ -465,15 +465,7 @@ class CriRuntime(StreamRefusal, AbstractAsyncContextManager["CriRuntime"]):
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back after every end of a run; see ``PodRuntime``."""
         pod = self._pods.get(pod_uid)
-        if pod is None:
-            return lambda: None
-        token = object()
-        pod.watchers[token] = changed
-
-        def stop() -> None:
-            pod.watchers.pop(token, None)
-
-        return stop
+        return (lambda: None) if pod is None else pod_watchers.add(pod.watchers, changed)
 
     async def stop_all(self, grace_s: float) -> None:
         """End every container: SIGTERM, then SIGKILL after the grace; nothing starts after that.

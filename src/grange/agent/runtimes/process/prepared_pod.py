@@ -1,9 +1,10 @@
 """A pod that the process runtime keeps, with the attempts of its containers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from grange.agent.container_runtime import PodRecord, PodSetup, Sandbox
+from grange.agent.pod_watchers import Watchers
 from grange.agent.runtimes.process.shim_connection import ContainerRun
 from grange.base.clock import Clock
 
@@ -23,7 +24,7 @@ class PreparedPod:
     setup: PodSetup
     sandbox: Sandbox
     attempts: dict[str, list[ContainerRun]] = field(default_factory=dict)
-    watchers: dict[object, Callable[[], None]] = field(default_factory=dict)
+    watchers: Watchers = field(default_factory=dict)
     ending: bool = False
 
     def all_attempts(self) -> list[ContainerRun]:

@@ -16,7 +16,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self
 
-from grange.agent import memory_streams
+from grange.agent import memory_streams, pod_watchers
 from grange.agent.addresses import (
     AddressPool,
     AddressTakenError,
@@ -439,15 +439,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back after every end of a run; see ``PodRuntime``."""
         pod = self._pods.get(pod_uid)
-        if pod is None:
-            return lambda: None
-        token = object()
-        pod.watchers[token] = changed
-
-        def stop() -> None:
-            pod.watchers.pop(token, None)
-
-        return stop
+        return (lambda: None) if pod is None else pod_watchers.add(pod.watchers, changed)
 
     async def stop_all(self, grace_s: float) -> None:
         """End every container: SIGTERM, then SIGKILL after the grace; nothing starts after that.
