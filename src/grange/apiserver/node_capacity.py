@@ -1,5 +1,7 @@
 """What the pods of each node ask for together, so that no binding gives a node more than it has.
 
+And whose it is: a binding of a pod that does not tolerate the lease of its node is declined, too.
+
 Theory of operation. Whether a pod fits is decided where its write is *accepted*: there all writes
 of all clients have one order, so of two bindings that compete for the last place the later one
 sees the earlier one, also within one group. For that the registry lets the books note each write of a
@@ -35,6 +37,7 @@ from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resour
 from grange.api.quantity import QuantityError
 from grange.api.scheme import AnyKind
 from grange.apiserver import storage
+from grange.apiserver.leased_nodes import LeaseTaint, Tolerations, is_tolerated, lease_taint
 from grange.store.errors import WriteDeclined
 from grange.store.interface import Store
 
@@ -67,11 +70,27 @@ class Shortage(NamedTuple):
         )
 
 
+class Leased(NamedTuple):
+    """A node that belongs to a machine lease, and not to the pod.
+
+    Attributes:
+        node: its name.
+        lease: UID of the lease.
+    """
+
+    node: str
+    lease: str
+
+    def __str__(self) -> str:
+        return f"node {self.node} is leased to {self.lease}, which the pod does not tolerate"
+
+
 @dataclass(slots=True)
 class _Node:
-    """A node's books: what it offers, and sums over its pods."""
+    """A node's books: what it offers, to whom it is leased, and sums over its pods."""
 
     offer: Resources | None = None
+    lease: LeaseTaint | None = None
     pods: int = 0
     cpu_milli: int = 0
     memory_bytes: int = 0
@@ -134,6 +153,7 @@ class _StoredPod(msgspec.Struct):
 
 
 class _StoredNode(msgspec.Struct):
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -196,34 +216,34 @@ class Occupancy:
             document: the new object; for a deletion the last one.
             value: gives the bytes.
             gone: the write is a deletion.
-            fits: decline a pod that comes to a node with it and does not fit there.
+            fits: decline a pod that comes to a node with it and does not fit there, or does not
+                tolerate the node's lease.
 
         Returns:
-            The value; it raises ``WriteDeclined``, naming what is short, to decline the write.
+            The value; it raises ``WriteDeclined``, naming the reason, to decline the write.
         """
         if info is POD:
             # Nothing holds the document until the write is accepted: groups would keep hundreds.
             node, need = _placed(document)
             if not node:
                 return value  # and it never had one
-            accept = self._bind if fits else self._accept_pod
-            return partial(accept, key, node, None if gone else need, value)
+            held = None if gone else need
+            if fits:
+                return partial(self._bind, key, node, held, _tolerations(document), value)
+            return partial(self._accept_pod, key, node, held, value)
         if info is NODE:
             status = None if gone else document.get("status")
-            return partial(self._accept_node, key, status, value)
+            lease = None if gone else lease_taint(document.get("spec"))
+            return partial(self._accept_node, key, status, lease, value)
         return value
 
-    def shortage(self, info: AnyKind, key: str, document: Document) -> Shortage | None:
-        """What a pod that is about to be bound would find too little of on its node."""
+    def refusal(self, info: AnyKind, key: str, document: Document) -> Leased | Shortage | None:
+        """Why a pod that is about to be bound cannot have its node; None if it can."""
         if info is not POD:
             return None
         self._confirm()
         node, need = _placed(document)
-        books = self._books.get(node)
-        if need is None or books is None or key in self._held:
-            return None
-        found = books.lacks(need)
-        return None if found is None else Shortage(node, *found)
+        return self._refusal(key, node, need, _tolerations(document))
 
     def pods_on(self, node: str) -> Iterator[str]:
         """The keys of the pods on a node that have not ended."""
@@ -245,12 +265,28 @@ class Occupancy:
 
     # --- inside ------------------------------------------------------------------------------
 
+    def _refusal(
+        self, key: str, node: str, need: Resources | None, tolerations: Tolerations
+    ) -> Leased | Shortage | None:
+        books = self._books.get(node)
+        if need is None or books is None or key in self._held:
+            return None
+        if books.lease is not None and not is_tolerated(books.lease, tolerations):
+            return Leased(node, books.lease.lease)
+        found = books.lacks(need)
+        return None if found is None else Shortage(node, *found)
+
     def _accept_node(
-        self, key: str, status: Any, value: Callable[[int], bytes], revision: int
+        self,
+        key: str,
+        status: Any,
+        lease: LeaseTaint | None,
+        value: Callable[[int], bytes],
+        revision: int,
     ) -> bytes:
         self._confirm()
         body = value(revision)
-        self._put_node(key, status)
+        self._put_node(key, status, lease)
         self._remember(revision, key, "")
         return body
 
@@ -274,31 +310,31 @@ class Occupancy:
         key: str,
         node: str,
         need: Resources | None,
+        tolerations: Tolerations,
         value: Callable[[int], bytes],
         revision: int,
     ) -> bytes:
         self._confirm()
-        books = self._books.get(node)
-        if books is not None and need is not None and key not in self._held:
-            short = books.lacks(need)
-            if short is not None:
-                raise WriteDeclined(str(Shortage(node, *short)))
+        refusal = self._refusal(key, node, need, tolerations)
+        if refusal is not None:
+            raise WriteDeclined(str(refusal))
         return self._accept_pod(key, node, need, value, revision)
 
-    def _put_node(self, key: str, status: Any) -> None:
+    def _put_node(self, key: str, status: Any, lease: LeaseTaint | None) -> None:
         name = key.removeprefix(_NODE_KEYS)
+        books = self._books.get(name)
         offer = None
         if status and (given := status.get("allocatable")):
             try:
                 offer = _offered(tuple(given.items()))
             except QuantityError:
-                return  # as schedulers do: the node stays as it was
-        books = self._books.get(name)
+                # As schedulers do: what it offers stays as it was.
+                offer = books.offer if books is not None else None
         if books is None:
-            if offer is None:
+            if offer is None and lease is None:
                 return
             books = self._books[name] = _Node()
-        books.offer = offer
+        books.offer, books.lease = offer, lease
         self._drop_empty(name, books)
 
     def _put_pod(self, key: str, node: str, need: Resources | None) -> None:
@@ -320,7 +356,7 @@ class Occupancy:
             self._drop_empty(node, books)
 
     def _drop_empty(self, name: str, books: _Node) -> None:
-        if books.offer is None and not books.pods:
+        if books.offer is None and not books.pods and books.lease is None:
             del self._books[name]
 
     def _remember(self, revision: int, key: str, node: str) -> None:
@@ -351,16 +387,22 @@ class Occupancy:
                 with suppress(*UNREADABLE):  # it was logged when it was written or loaded
                     self._read(key, entry.value)
             elif key.startswith(_NODE_KEYS):
-                self._put_node(key, None)
+                self._put_node(key, None, None)
 
     def _read(self, key: str, value: bytes) -> None:
         if key.startswith(_NODE_KEYS):
-            self._put_node(key, _nodes.decode(value).status)
+            found = _nodes.decode(value)
+            self._put_node(key, found.status, lease_taint(found.spec))
             return
         pod = _pods.decode(value)
         if pod.spec.get("nodeName") and pod.status.phase not in FINISHED:
             node, need = _placed({"metadata": pod.metadata, "spec": pod.spec})
             self._put_pod(key, node, need)
+
+
+def _tolerations(pod: Document) -> Tolerations:
+    given = (pod.get("spec") or {}).get("tolerations") or ()
+    return bytes(given) if isinstance(given, msgspec.Raw) else given
 
 
 def _placed(pod: Document) -> tuple[str, Resources | None]:

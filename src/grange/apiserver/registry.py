@@ -573,9 +573,9 @@ class Registry:
             raise storage.conflict(place.info, place.name, storage.CHANGED)
 
     def _check_room(self, place: Place, key: str, new: Document) -> None:
-        shortage = self.occupancy.shortage(place.info, key, new)
-        if shortage is not None:
-            raise storage.conflict(place.info, place.name, str(shortage))
+        refusal = self.occupancy.refusal(place.info, key, new)
+        if refusal is not None:
+            raise storage.conflict(place.info, place.name, str(refusal))
 
     def _attempt(
         self,
