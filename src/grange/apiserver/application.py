@@ -47,6 +47,7 @@ from grange.apiserver.metrics_api import MetricsAPI, MetricsSource
 from grange.apiserver.negotiation import object_form
 from grange.apiserver.openapi import OpenAPI
 from grange.apiserver.pod_logs import LogSource
+from grange.apiserver.pod_streams import PodStreams
 from grange.apiserver.registry import Place, Registry
 from grange.apiserver.rendering import render
 from grange.apiserver.request_context import Call, add_warnings, failure
@@ -121,6 +122,7 @@ class Application:
             the transport alone.
         authorizers: asked after the one that allows superusers everything and before RBAC.
         logs: the output of pods; None when no agent is connected.
+        streams: connections into pods; None when no agent is connected.
         usage: what pods use; None when no agent is connected.
         explainer: explains why pods wait; None when no scheduler runs here.
         metrics: where requests are counted; a private registry by default.
@@ -144,6 +146,7 @@ class Application:
         authn: Authenticator | None = None,
         authorizers: Sequence[Authorizer] = (),
         logs: LogSource | None = None,
+        streams: PodStreams | None = None,
         usage: MetricsSource | None = None,
         explainer: Explainer | None = None,
         metrics: CollectorRegistry | None = None,
@@ -160,6 +163,7 @@ class Application:
         self._errors = RateLimitedLogger(log, clock)
         self._authn = authn
         self._logs = logs
+        self._streams = streams
         self._explainer = explainer
         registry = metrics or new_registry()
         self._metrics = ServerMetrics(registry)
@@ -292,6 +296,7 @@ class Application:
                     self.registry,
                     self.watches,
                     self._logs,
+                    self._streams,
                     self._metrics,
                     self._explainer,
                     self.accounts,

@@ -23,6 +23,7 @@ from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.negotiation import Form
 from grange.apiserver.pod_logs import LogSource
 from grange.apiserver.pod_spec_cache import SentPod
+from grange.apiserver.pod_streams import PodStreams
 from grange.apiserver.registry import (
     LARGE_BYTES,
     Place,
@@ -59,6 +60,7 @@ class Call:
         registry: reads and writes.
         watches: streams of changes.
         logs: the output of pods; None when no agent is connected.
+        streams: connections into pods; None when no agent is connected.
         metrics: counts the parts of a request that have their own responses.
         explainer: explains why pods wait; None when no scheduler runs here.
         accounts: makes the tokens of service accounts.
@@ -70,6 +72,7 @@ class Call:
     registry: Registry
     watches: Watches
     logs: LogSource | None
+    streams: PodStreams | None
     metrics: ServerMetrics
     explainer: Explainer | None
     accounts: AccountTokens

@@ -16,6 +16,7 @@ from grange.api import alternatives
 from grange.api.http import Request
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import MethodNotAllowed, NotFound
+from grange.api.stream_requests import OPERATIONS
 
 _OBJECT_VERBS = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS = {
@@ -113,7 +114,7 @@ def _verb(request: Request, *, name: str, subresource: str) -> str:
     method = request.method
     if not name:
         verb = _COLLECTION_VERBS.get(method)
-    elif method == "POST" and subresource:
+    elif subresource and (method == "POST" or (method == "GET" and subresource in OPERATIONS)):
         verb = "create"
     else:
         verb = _OBJECT_VERBS.get(method)

@@ -174,6 +174,7 @@ class ControlPlane:
             log=self._log.bind(room="apiserver"),
             authn=tokens,
             logs=nodes.logs,
+            streams=nodes.streams,
             usage=nodes.usage,
             explainer=self._why,
             metrics=self._metrics,

@@ -8,6 +8,7 @@ from typing import Self
 
 from grange.agent import service_account
 from grange.agent.addresses import service_range
+from grange.agent.agent_streams import AgentStreams
 from grange.agent.cluster_dns.service_names import ServiceNames
 from grange.agent.config import NodeConfig
 from grange.agent.container_logs import AgentLogs
@@ -48,6 +49,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
 
     Attributes:
         logs: answers the API server's ``log`` subresource; None where no agent runs.
+        streams: answers its subresources ``exec`` and ``attach``; None where no agent runs.
         usage: answers its group ``metrics.k8s.io``; None where no agent runs.
         api: host and port of the API server, for pods; None until it is served.
     """
@@ -67,6 +69,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         self._former_pools = dict(zip(self._names, before, strict=False))
         self._runtime: NodeRuntime | None = None
         self.logs: AgentLogs | None = None
+        self.streams: AgentStreams | None = None
         self.usage: UsageSampler | None = None
         self.api: tuple[str, int] | None = None
 
@@ -91,6 +94,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
             self._runtime = await runtime.__aenter__()
             await end_other_nodes(runtime, frozenset(self._names), self._log)
             self.logs = AgentLogs(runtime, self._clock)
+            self.streams = AgentStreams(runtime)
             self.usage = UsageSampler(runtime, self._names, self._clock)
         return self
 

@@ -13,6 +13,7 @@ from grange.apiserver.application import Application
 from grange.apiserver.explain import Explainer
 from grange.apiserver.metrics_api import MetricsSource
 from grange.apiserver.pod_logs import LogSource
+from grange.apiserver.pod_streams import PodStreams
 from grange.apiserver.service_allocation import DEFAULT_NETWORK
 from grange.apiserver.storage import Work
 from grange.apiserver.unreadable import UnreadableObjects
@@ -125,6 +126,7 @@ class Server:
         log: Logger,
         store: Store | None = None,
         logs: LogSource | None = None,
+        streams: PodStreams | None = None,
         usage: MetricsSource | None = None,
         explainer: Explainer | None = None,
         service_network: IPv4Network = DEFAULT_NETWORK,
@@ -141,6 +143,7 @@ class Server:
             rng=rng,
             log=log,
             logs=logs,
+            streams=streams,
             usage=usage,
             explainer=explainer,
             service_network=service_network,

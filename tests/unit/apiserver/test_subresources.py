@@ -262,7 +262,7 @@ async def test_server_without_agents_says_so(server: Server) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "code"),
     [
-        ("GET", f"{PODS}/web/exec", 404),
+        ("GET", f"{PODS}/web/proxy", 404),
         ("GET", f"{CONFIGMAPS}/settings/status", 404),
         ("PUT", f"{NODES}/n/finalize", 404),
         ("GET", f"{PODS}/web/binding", 405),

@@ -12,6 +12,7 @@ from grange.apiserver.subresources import (
     log,
     scale,
     status,
+    streams,
     token,
     why,
 )
@@ -23,6 +24,8 @@ TABLE: tuple[Subresource, ...] = (
     binding.BINDING,
     eviction.EVICTION,
     log.LOG,
+    streams.EXEC_SUBRESOURCE,
+    streams.ATTACH_SUBRESOURCE,
     finalize.FINALIZE,
     token.TOKEN,
     why.WHY,

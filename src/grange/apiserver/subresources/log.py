@@ -7,12 +7,11 @@ from grange.api.http import Response
 from grange.api.meta import Document
 from grange.api.status import BadRequest, ServiceUnavailable
 from grange.apiserver import storage, write_options
+from grange.apiserver.container_choice import choose_container
 from grange.apiserver.pod_logs import PodLogOptions
 from grange.apiserver.request_context import Call
 from grange.apiserver.request_info import is_true
 from grange.apiserver.subresources.subresource import Subresource
-
-_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 async def _get(call: Call) -> Response:
@@ -75,7 +74,7 @@ def log_options(pod: Document, query: Mapping[str, str]) -> PodLogOptions:
         except timestamps.TimestampError as error:
             raise BadRequest(f"sinceTime: {error}") from error
     return PodLogOptions(
-        container=_container(pod, query.get("container") or ""),
+        container=choose_container(pod, query.get("container") or ""),
         follow=is_true(query.get("follow")),
         previous=is_true(query.get("previous")),
         since_seconds=_optional(query, "sinceSeconds"),
@@ -88,24 +87,6 @@ def log_options(pod: Document, query: Mapping[str, str]) -> PodLogOptions:
 
 def _optional(query: Mapping[str, str], name: str) -> int | None:
     return write_options.integer(query, name) if query.get(name) else None
-
-
-def _container(pod: Document, wanted: str) -> str:
-    spec, name = pod.get("spec") or {}, pod["metadata"]["name"]
-    containers = [item["name"] for item in spec.get("containers") or []]
-    others = [item["name"] for item in spec.get("initContainers") or []]
-    if wanted:
-        if wanted not in (*containers, *others):
-            raise BadRequest(f"container {wanted} is not valid for pod {name}")
-        return wanted
-    annotated = (pod["metadata"].get("annotations") or {}).get(_DEFAULT_CONTAINER)
-    if annotated in containers:
-        return str(annotated)
-    if len(containers) == 1:
-        return str(containers[0])
-    raise BadRequest(
-        f"a container name must be specified for pod {name}, choose one of: {containers}"
-    )
 
 
 LOG = Subresource("log", {"get": _get})
