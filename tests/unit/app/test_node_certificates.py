@@ -1,5 +1,6 @@
 """Keys, requests and signatures of nodes: what is read from a request, and what is signed for it."""
 
+import contextlib
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -109,3 +110,67 @@ async def test_process_makes_reads_and_signs(tmp_path: Path) -> None:
         await process.read(b"garbage")
     with pytest.raises(KeysUnusable, match=r"ca\.crt is damaged"):
         await CertificateProcess(Inline(), tmp_path / "none").sign(made.request, CLIENT, NOW)
+
+
+def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> str:
+    """Connect both in memory; the subject that the server sees."""
+    inbound, outbound = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(inbound, outbound, server_hostname="localhost"),
+        server.wrap_bio(outbound, inbound, server_side=True),
+    )
+    waiting = list(ends)
+    for _ in range(10):
+        for end in tuple(waiting):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+                waiting.remove(end)
+    found = ends[1].getpeercert()
+    assert found is not None
+    return str(dict(part[0] for part in found["subject"])["commonName"])  # type: ignore[misc]  # the stubs know no shape
+
+
+def node_context(root: Path, trusted: bytes) -> ssl.SSLContext:
+    """What an agent connects with: a certificate of one root, trust in another."""
+    made = node_certificates.make(MakeRequest("system:node:a", "system:nodes"))
+    (root / "node").write_bytes(
+        node_certificates.sign(root, made.request, CLIENT, datetime.now(UTC)) + made.key
+    )
+    context = ssl.create_default_context(cadata=trusted.decode())
+    context.load_cert_chain(root / "node")
+    return context
+
+
+def test_f77_the_root_persists_and_signs(tmp_path: Path) -> None:
+    first = certificates.ensure(tmp_path, names=["localhost"], now=NOW)
+    again = certificates.ensure(tmp_path, names=["localhost"], now=NOW + timedelta(days=1))
+    made = node_certificates.make(MakeRequest("system:node:a", "system:nodes"))
+    pem = node_certificates.sign(tmp_path, made.request, CLIENT, NOW + timedelta(days=1))
+    assert again.ca_pem == first.ca_pem
+    signed = x509.load_pem_x509_certificate(pem)
+    signed.verify_directly_issued_by(x509.load_pem_x509_certificate(first.ca_pem))
+
+
+def test_f78_encoded_keys_and_certificates_decode_to_equals(tmp_path: Path) -> None:
+    certificates.ensure(tmp_path, names=["localhost"], now=NOW)
+    made = node_certificates.make(MakeRequest("system:node:a", "system:nodes"))
+    key = serialization.load_pem_private_key(made.key, password=None)
+    pem = node_certificates.sign(tmp_path, made.request, CLIENT, NOW)
+    found = x509.load_pem_x509_certificate(pem)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    assert certificates.pem(key) == made.key
+    assert found.public_key() == key.public_key()
+    assert found.public_bytes(serialization.Encoding.PEM) == pem
+
+
+def test_f79_a_node_is_accepted_by_its_root_only(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    ours = certificates.ensure(tmp_path / "ours", names=["localhost"], now=now)
+    theirs = certificates.ensure(tmp_path / "theirs", names=["localhost"], now=now)
+    server = ours.server_context()
+    server.verify_mode = ssl.CERT_REQUIRED
+    assert handshake(server, node_context(tmp_path / "ours", ours.ca_pem)) == "system:node:a"
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        handshake(server, node_context(tmp_path / "ours", theirs.ca_pem))
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        handshake(server, node_context(tmp_path / "theirs", ours.ca_pem))
