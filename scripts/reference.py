@@ -13,7 +13,7 @@ import click
 import grange
 import grange.jobs
 import grange.sessions
-from grange.app import controllers, flags, node_agent, up
+from grange.app import agent_settings, controllers, flags, node_agent, up
 from grange.app.main import VERBS as APP_VERBS
 from grange.app.settings import Settings
 from grange.cli.command import Section
@@ -89,7 +89,7 @@ def configuration_page() -> str:
             "## `grange up`\n",
             *flags.rows(up.command, Settings),
             "\n## `grange agent`\n",
-            *flags.rows(node_agent.command, node_agent.AgentSettings),
+            *flags.rows(node_agent.command, agent_settings.AgentSettings),
             "\n## `grange controllers`\n",
             *flags.rows(controllers.command, Settings),
             "\n## Environment variables\n",

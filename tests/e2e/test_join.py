@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually, pod
 
 pytestmark = pytest.mark.e2e
+WRITES_LINES = "echo started; while sleep 0.2; do echo here; done"
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +69,12 @@ def test_machine_joins_runs_pods_and_returns_without_doubles(plane: Plane, tmp_p
         labels = plane.get("node", "worker")["metadata"]["labels"]
         assert labels["disk"] == "ssd"
         plane.grange(
-            "apply", "-f", "-", stdin=pod("far", "sleep", "600", nodeSelector={"disk": "ssd"})
+            *("apply", "-f", "-"),
+            stdin=pod("far", "sh", "-c", WRITES_LINES, nodeSelector={"disk": "ssd"}),
         )
         eventually(lambda: restarts(plane, "far") == 0, "the pod runs")
+        eventually(lambda: "here" in plane.grange("logs", "far", "--tail", "1"), "it has output")
+        assert "has not been restarted" in plane.grange("logs", "far", "--previous", code=1)
         child.kill()
         child.wait(LIMIT_S)
         server = json.loads(plane.grange("token", "create", "-o", "json"))["server"]

@@ -82,6 +82,7 @@ class NodeConfig:
         name_files: its containers have ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves.
         cluster_dns: address of the responder for names of Services; empty where there is none.
         resolver: how the machine resolves names.
+        agent_port: where the agent's server listens; 0 where it has none.
         user, group: of the agent, and of its pods' programs unless they ask for others.
     """
 
@@ -102,6 +103,7 @@ class NodeConfig:
     resolver: ResolverConfig = field(default_factory=ResolverConfig)
     user: int = field(default_factory=os.geteuid)
     group: int = field(default_factory=os.getegid)
+    agent_port: int = 0
 
     @property
     def feature_labels(self) -> dict[str, str]:

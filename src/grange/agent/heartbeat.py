@@ -90,6 +90,7 @@ def status(config: NodeConfig, known: Node | None, now: datetime) -> Document:
             {"type": "Hostname", "address": config.name},
         ],
         "conditions": conditions,
+        **_daemon_endpoints(config),
         "nodeInfo": {
             "architecture": metadata(config)["labels"]["kubernetes.io/arch"],
             "bootID": "",
@@ -105,8 +106,16 @@ def status(config: NodeConfig, known: Node | None, now: datetime) -> Document:
     }
 
 
+def _daemon_endpoints(config: NodeConfig) -> Document:
+    if not config.agent_port:
+        return {}
+    return {"daemonEndpoints": {"kubeletEndpoint": {"Port": config.agent_port}}}
+
+
 def _is_current(node: Node, config: NodeConfig) -> bool:
-    """Whether the Node has the conditions and the capacity that the agent reports."""
+    """Whether the Node has the conditions, the capacity and the port that the agent reports."""
+    if config.agent_port not in (0, node.status.daemon_endpoints.kubelet_endpoint.port):
+        return False
     known = {item.type: item.status for item in node.status.conditions}
     agrees = all(known.get(name) == value for name, value, _, _ in _CONDITIONS)
     room = node.status.allocatable  # others may have added resources that are unknown here

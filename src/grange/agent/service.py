@@ -17,6 +17,7 @@ from grange.api import pod_requests
 from grange.api.kinds import POD, SERVICE
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.service import Service
+from grange.api.meta import ObjectKey
 from grange.base.log import Logger
 from grange.base.tasks import Nursery, supervise
 from grange.reconcile.deps import Deps
@@ -106,6 +107,11 @@ class NodeAgent:
             finally:
                 self._nursery = None
                 self._workers.clear()
+
+    def pod(self, key: ObjectKey) -> Pod | None:
+        """A pod of the node; None if there is no such pod on it."""
+        found = self._pods.store.get(key)
+        return found if found and found.spec.node_name == self._config.name else None
 
     def _has_synced_status(self) -> bool:
         """Whether the API knows all that is known here of the node's pods."""

@@ -28,6 +28,8 @@ from grange.app.certificate_process import CertificateProcess
 from grange.app.datadir import make_directory
 from grange.app.explanations import Explanations
 from grange.app.local_nodes import LocalNodes
+from grange.app.node_connections import NodeConnections
+from grange.app.node_logs import NodeLogs
 from grange.app.renewal import Renewal
 from grange.app.runnable import Runnable
 from grange.app.settings import Settings
@@ -166,6 +168,7 @@ class ControlPlane:
         tokens = FirstOf(
             StaticTokens({keys.token: ADMIN}), accounts, BootstrapTokens(store, self._clock)
         )
+        connections = NodeConnections(lambda: self.client("node-connections"), keys, self._clock)
         application = Application(
             store,
             Scheme(BUILT_IN),
@@ -173,7 +176,7 @@ class ControlPlane:
             rng=self._rng,
             log=self._log.bind(room="apiserver"),
             authn=tokens,
-            logs=nodes.logs,
+            logs=NodeLogs(nodes.logs, nodes.names, connections),
             streams=nodes.streams,
             usage=nodes.usage,
             explainer=self._why,

@@ -5,7 +5,9 @@
     <directory>/pki/
         ca.crt          the authority of the cluster, checked against the hash when it was fetched
         request.json    the key and the request that are not answered yet
-        node.pem        certificate and key of the node
+        node.pem        certificate and key with which the node calls the API server
+        serving.json    as request.json, for the other certificate
+        serving.pem     certificate and key with which its agent is called
 """
 
 import base64
@@ -14,6 +16,7 @@ import ssl
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,11 +28,13 @@ from grange.api.kinds.certificatesigningrequest import (
     DENIED,
     FAILED,
     NODE_CLIENT,
+    NODE_SERVING,
+    SERVING_USAGE,
     SIGNATURE_USAGE,
     CertificateSigningRequest,
 )
 from grange.api.meta import Document
-from grange.api.node_identity import NODE_PREFIX, NODES
+from grange.api.node_identity import NODE_PREFIX, NODES, serving_name
 from grange.api.status import AlreadyExists, ApiError, Forbidden, Unauthorized
 from grange.app.certificate_process import CertificateProcess, MadeRequest, MakeRequest
 from grange.app.datadir import make_directory, write
@@ -66,6 +71,22 @@ class JoinTarget:
     ca_file: Path | None = None
 
 
+class _Wanted(NamedTuple):
+    """One of the certificates of a node.
+
+    Attributes:
+        signer: who signs it.
+        usage: what it is for.
+        file: where it is kept.
+        pending: where its request is kept until it is answered.
+    """
+
+    signer: str
+    usage: str
+    file: Path
+    pending: Path
+
+
 class NodeCredentials:
     """The credentials in the data directory of an agent.
 
@@ -73,20 +94,30 @@ class NodeCredentials:
         data_dir: of the agent.
         process: makes keys.
         clock: time.
+
+    Attributes:
+        file: certificate and key with which the node calls the API server.
+        serving_file: those with which its agent is called.
     """
 
     def __init__(self, data_dir: Path, process: CertificateProcess, clock: Clock) -> None:
         self._directory = data_dir / "pki"
         self._ca = self._directory / "ca.crt"
-        self._pending = self._directory / "request.json"
-        self._node = self._directory / "node.pem"
+        self.file = self._directory / "node.pem"
+        self.serving_file = self._directory / "serving.pem"
+        self._client = _Wanted(
+            NODE_CLIENT, CLIENT_USAGE, self.file, self._directory / "request.json"
+        )
+        self._serving = _Wanted(
+            NODE_SERVING, SERVING_USAGE, self.serving_file, self._directory / "serving.json"
+        )
         self._process = process
         self._clock = clock
 
     def has_certificate(self) -> bool:
         """Whether there is a certificate that has not ended."""
         try:
-            facts = x509_facts.read(self._node.read_bytes())
+            facts = x509_facts.read(self.file.read_bytes())
         except (OSError, x509_facts.CertificateUnreadable):
             return False
         return self._clock.now() < facts.not_after
@@ -94,13 +125,21 @@ class NodeCredentials:
     def context(self) -> ssl.SSLContext:
         """TLS for the node: trusts the authority and shows the certificate."""
         context = tls_context(self._ca.read_bytes())
-        context.load_cert_chain(self._node)
+        context.load_cert_chain(self.file)
         return context
 
-    @property
-    def file(self) -> Path:
-        """The certificate and the key of the node."""
-        return self._node
+    def serving_context(self) -> ssl.SSLContext:
+        """TLS for the agent's server: demands certificates of the authority.
+
+        Without a serving certificate, which comes after the first start, no connection succeeds.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=self._ca.read_text(encoding="ascii"))
+        with suppress(OSError, ssl.SSLError):
+            context.load_cert_chain(self.serving_file)
+        return context
 
     async def renew(self, client: Client, target: JoinTarget) -> None:
         """Get another certificate, as the node that the present one names.
@@ -109,7 +148,16 @@ class NodeCredentials:
             JoinFailed: the request is refused or not answered.
             ApiError: the server cannot be reached or refuses the node.
         """
-        await self._request(client, target)
+        await self._request(client, target, self._client)
+
+    async def renew_serving(self, client: Client, target: JoinTarget) -> None:
+        """Get a serving certificate for the node that the present client certificate names.
+
+        Raises:
+            JoinFailed: the request is refused or not answered.
+            ApiError: the server cannot be reached or refuses the node.
+        """
+        await self._request(client, target, self._serving)
 
     async def join(self, target: JoinTarget) -> None:
         """Get a certificate for the node.
@@ -128,7 +176,7 @@ class NodeCredentials:
             target.server, target.token, ssl_context=tls_context(self._ca.read_bytes())
         )
         try:
-            await self._request(Client(transport, clock=self._clock), target)
+            await self._request(Client(transport, clock=self._clock), target, self._client)
         except (Unauthorized, Forbidden) as error:
             raise JoinFailed(
                 f"{target.server} refuses the token: it is wrong or has ended; create one with "
@@ -177,13 +225,13 @@ class NodeCredentials:
         finally:
             await transport.close()
 
-    async def _request(self, client: Client, target: JoinTarget) -> None:
-        made = await self._pending_request(target)
+    async def _request(self, client: Client, target: JoinTarget, wanted: _Wanted) -> None:
+        made = await self._pending_request(target, wanted)
         name = f"node-csr-{hashlib.sha256(made.request).hexdigest()[:32]}"
         spec: Document = {
             "request": base64.b64encode(made.request).decode(),
-            "signerName": NODE_CLIENT,
-            "usages": [SIGNATURE_USAGE, CLIENT_USAGE],
+            "signerName": wanted.signer,
+            "usages": [SIGNATURE_USAGE, wanted.usage],
         }
         with suppress(AlreadyExists):  # asked before the agent was started again
             await client.create(
@@ -191,7 +239,7 @@ class NodeCredentials:
             )
         try:
             async with self._clock.timeout(_ANSWER_S):
-                pem = await self._certificate(client, name)
+                pem = await self._certificate(client, name, wanted)
         except TimeoutError:
             raise JoinFailed(
                 f"nothing has answered the request {name} for {_ANSWER_S:.0f} s: do the controllers "
@@ -203,29 +251,30 @@ class NodeCredentials:
                 f"the certificate is valid from {facts.not_before} to {facts.not_after}, and here it "
                 f"is {self._clock.now():%Y-%m-%d %H:%M:%S+00:00}: set the clocks of both machines"
             )
-        write(self._node, pem + made.key)
-        self._pending.unlink(missing_ok=True)
+        write(wanted.file, pem + made.key)
+        wanted.pending.unlink(missing_ok=True)
 
-    async def _pending_request(self, target: JoinTarget) -> MadeRequest:
+    async def _pending_request(self, target: JoinTarget, wanted: _Wanted) -> MadeRequest:
         """The key and the request that were made last and not answered, or new ones."""
         subject = f"{NODE_PREFIX}{target.node}"
         try:
-            kept = msgspec.json.decode(self._pending.read_bytes(), type=MadeRequest)
+            kept = msgspec.json.decode(wanted.pending.read_bytes(), type=MadeRequest)
             if (await self._process.read(kept.request)).common_name == subject:
                 return kept
         except (OSError, msgspec.MsgspecError, GrangeError):
             pass  # there is none that can be used
-        made = await self._process.make(MakeRequest(subject, NODES))
-        write(self._pending, msgspec.json.encode(made))
+        names = (serving_name(target.node),) if wanted is self._serving else ()
+        made = await self._process.make(MakeRequest(subject, NODES, names))
+        write(wanted.pending, msgspec.json.encode(made))
         return made
 
-    async def _certificate(self, client: Client, name: str) -> bytes:
+    async def _certificate(self, client: Client, name: str, wanted: _Wanted) -> bytes:
         while True:
             found = await client.get(CERTIFICATESIGNINGREQUEST, name)
             if found.status.certificate:
                 return base64.b64decode(found.status.certificate)
             if why := _refusal(found):
-                self._pending.unlink(missing_ok=True)  # the next try is another request
+                wanted.pending.unlink(missing_ok=True)  # the next try is another request
                 raise JoinFailed(f"cannot join: {why}")
             await self._clock.sleep(_POLL_S)
 

@@ -1,7 +1,8 @@
-"""The client certificate of an agent that runs for longer than the certificate is valid."""
+"""The certificates of an agent that runs for longer than they are valid."""
 
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -30,14 +31,14 @@ def retry_delay(failures: int, left: timedelta) -> float:
 
 
 class NodeRenewal:
-    """Renews the certificate of a node at about two thirds of its life.
+    """Renews a certificate of a node at about two thirds of its life; gets it if there is none.
 
     Connections that are open go on with the former certificate, and the server closes them at its
     end; new ones take the present one from the context.
 
     Args:
         file: has the certificate and its key.
-        context: of the transport.
+        context: of the transport or the server.
         renew: asks for another certificate and writes it to the file.
         clock: time.
         rng: spreads the renewals of nodes that joined together.
@@ -64,19 +65,22 @@ class NodeRenewal:
     async def run(self) -> None:
         """Renew until cancelled; a failure is logged and tried again."""
         while True:
-            facts = await self._due()
-            await self._renewed(facts)
+            await self._renewed(await self._due())
 
-    async def _due(self) -> CertificateFacts:
-        """Wait until the certificate is to be renewed."""
-        facts = x509_facts.read(self._file.read_bytes())
+    async def _due(self) -> datetime:
+        """Wait until the certificate is to be renewed; when it ends."""
+        facts = None
+        with suppress(OSError, x509_facts.CertificateUnreadable):
+            facts = x509_facts.read(self._file.read_bytes())
+        if facts is None:
+            return self._clock.now()
         due = renewal_time(facts, self._rng.uniform(*_SHARE))
         while (left_s := (due - self._clock.now()).total_seconds()) > 0:
             # A clock that is set, or a machine that sleeps, shifts the end of a long wait.
             await self._clock.sleep(min(left_s, _CHECK_MAX_S))
-        return facts
+        return facts.not_after
 
-    async def _renewed(self, facts: CertificateFacts) -> None:
+    async def _renewed(self, until: datetime) -> None:
         failures = 0
         while True:
             try:
@@ -87,11 +91,11 @@ class NodeRenewal:
                 return
             except (GrangeError, OSError) as error:
                 failures += 1
-                delay_s = retry_delay(failures, facts.not_after - self._clock.now())
+                delay_s = retry_delay(failures, until - self._clock.now())
                 self._log.warning(
                     "node certificate not renewed",
                     error=error,
-                    until=facts.not_after.isoformat(),
+                    until=until.isoformat(),
                     retry_s=delay_s,
                 )
                 await self._clock.sleep(delay_s * self._rng.uniform(0.8, 1.2))

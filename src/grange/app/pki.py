@@ -61,6 +61,12 @@ class Keys:
         self.load_into(context)
         return context
 
+    def client_context(self) -> ssl.SSLContext:
+        """TLS for calls of agents: trusts the authority and shows the certificate that is on disk."""
+        context = ssl.create_default_context(cadata=self.ca_pem.decode("ascii"))
+        context.load_cert_chain(self.client_certificate, self.client_key)
+        return context
+
     def load_into(self, context: ssl.SSLContext) -> None:
         """Have new connections of a context get the certificate that is on disk now."""
         context.load_cert_chain(self.server_certificate, self.server_key)

@@ -81,6 +81,17 @@ async def test_certificate_is_renewed_at_two_thirds(
     assert x509_facts.read(authority.file.read_bytes()).not_after > clock.now()
 
 
+async def test_missing_certificate_is_fetched_at_once(
+    tmp_path: Path, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    authority = Authority(tmp_path, clock)
+    for damage in (authority.file.unlink, lambda: authority.file.write_bytes(b"half")):
+        damage()
+        authority.tries.clear()
+        context = await renewed_for(0.01, authority, clock, rng, log)
+        assert (len(authority.tries), context.loaded) == (1, 1)
+
+
 async def test_failed_renewal_is_tried_again_before_the_end(
     tmp_path: Path, clock: Clock, rng: Stream, log: Logger, records: Records
 ) -> None:

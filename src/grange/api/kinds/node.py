@@ -49,6 +49,18 @@ class ContainerImage(View, frozen=True):
     size_bytes: int = 0
 
 
+class DaemonEndpoint(View, frozen=True):
+    """Where a program of the node listens."""
+
+    port: int = msgspec.field(name="Port", default=0)
+
+
+class NodeDaemonEndpoints(View, frozen=True):
+    """Where the programs of the node listen."""
+
+    kubelet_endpoint: DaemonEndpoint = msgspec.field(default_factory=DaemonEndpoint)
+
+
 class NodeStatus(View, frozen=True):
     """What the node's agent reports."""
 
@@ -56,6 +68,7 @@ class NodeStatus(View, frozen=True):
     allocatable: dict[str, Scalar] = msgspec.field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
+    daemon_endpoints: NodeDaemonEndpoints = msgspec.field(default_factory=NodeDaemonEndpoints)
     images: tuple[ContainerImage, ...] = ()
     node_info: dict[str, Any] = msgspec.field(default_factory=dict)
     declared_features: tuple[str, ...] = ()
@@ -71,6 +84,12 @@ class Node(Resource, frozen=True):
 def is_ready(node: Node) -> bool:
     """Whether the Ready condition is True."""
     return any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)
+
+
+def address_of(node: Node) -> str:
+    """The address by which other machines reach the node; empty if it has none."""
+    found = {item.type: item.address for item in reversed(node.status.addresses)}
+    return found.get("InternalIP") or found.get("ExternalIP") or ""
 
 
 def _default(document: Document) -> None:

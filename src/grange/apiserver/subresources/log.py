@@ -8,7 +8,7 @@ from grange.api.meta import Document
 from grange.api.status import BadRequest, ServiceUnavailable
 from grange.apiserver import storage, write_options
 from grange.apiserver.container_choice import choose_container
-from grange.apiserver.pod_logs import PodLogOptions
+from grange.apiserver.pod_logs import LogSource, PodLogOptions
 from grange.apiserver.request_context import Call
 from grange.apiserver.request_info import is_true
 from grange.apiserver.subresources.subresource import Subresource
@@ -21,8 +21,17 @@ async def _get(call: Call) -> Response:
         raise BadRequest(f"pod {call.target.name} does not have a host assigned: it has no output")
     if call.logs is None:
         raise ServiceUnavailable("no node agent is connected to read output from")
+    return await open_log(call.logs, pod, asked)
+
+
+async def open_log(source: LogSource, pod: Document, asked: PodLogOptions) -> Response:
+    """The output of a container as it is answered.
+
+    Raises:
+        ApiError: the output cannot be had.
+    """
     # The first piece is awaited, so that what cannot be read is an error and not an empty log.
-    pieces = call.logs.read(pod, asked)
+    pieces = source.read(pod, asked)
     try:
         first = await anext(pieces)
     except StopAsyncIteration:

@@ -48,6 +48,7 @@ class HTTP:
         token_file: read the token from here, again whenever the file changes.
         server_name: the name to expect in the server's certificate; empty is the URL's host.
         request_s: no answer after so many seconds is a ``Timeout``.
+        answer_max_bytes: a longer answer that is not a stream is an error; None for no bound.
         clock: for the bound on the start of streams.
 
     Raises:
@@ -65,6 +66,7 @@ class HTTP:
         token_file: Path | None = None,
         server_name: str = "",
         request_s: float = _REQUEST_S,
+        answer_max_bytes: int | None = None,
         clock: Clock | None = None,
     ) -> None:
         if not base_url.startswith(("http://", "https://")):
@@ -78,6 +80,7 @@ class HTTP:
         self._token_at = 0
         self._server_name = server_name or None
         self._request_s = request_s
+        self._answer_max_bytes = answer_max_bytes
         self._clock = clock or LoopClock()
         self._tls = ssl_context
         if self._tls is None and base_url.startswith("https://"):
@@ -182,8 +185,22 @@ class HTTP:
             answer.chunks = self._chunks(response)
             return answer
         async with response:
-            answer.body = await response.read()
+            answer.body = await self._body(response)
         return answer
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        if self._answer_max_bytes is None:
+            return await response.read()
+        pieces, size = [], 0
+        async for piece in response.content.iter_any():
+            size += len(piece)
+            if size > self._answer_max_bytes:
+                response.close()
+                raise ServiceUnavailable(
+                    f"{self._base}: the answer is longer than {self._answer_max_bytes} bytes"
+                )
+            pieces.append(piece)
+        return b"".join(pieces)
 
     def _url(self, request: Request) -> yarl.URL:
         parameters = {**request.query, **request.repeated}

@@ -1,0 +1,111 @@
+"""What the agent of a node serves to the API server: the logs and the usage of its pods.
+
+A pod has the path that it has at the API server. A client certificate of the API server is the
+only credential; other nodes have certificates of the same authority and are refused.
+"""
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from grange.agent.usage_sampler import UsageSampler
+from grange.api import codec
+from grange.api.http import Request, Response
+from grange.api.kinds.pod import Pod
+from grange.api.meta import ObjectKey
+from grange.api.node_identity import API_SERVER, API_SERVERS
+from grange.api.status import (
+    ApiError,
+    Forbidden,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+    ServiceUnavailable,
+)
+from grange.apiserver.pod_logs import LogSource
+from grange.apiserver.request_context import failure
+from grange.apiserver.subresources.log import log_options, open_log
+from grange.base.metrics import CollectorRegistry, exposition
+from grange.base.ratelimited import RateLimitedLogger
+
+USAGE_PATH = "/usage"
+UID = "uid"
+"""Query parameter: of the pod that is meant; another pod of its name is not found."""
+
+_POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/([a-z]+)")
+_TEXT = "text/plain; charset=utf-8"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class AgentEndpoints:
+    """Answers the API server.
+
+    Args:
+        logs: where the output of pods comes from.
+        usage: measures the pods.
+        metrics: of the agent.
+        log: for failures.
+
+    Attributes:
+        pod: finds a pod of the node; set when there is one.
+    """
+
+    def __init__(
+        self,
+        logs: LogSource,
+        usage: UsageSampler,
+        metrics: CollectorRegistry,
+        log: RateLimitedLogger,
+    ) -> None:
+        self.pod: Callable[[ObjectKey], Pod | None] = lambda key: None
+        self._logs = logs
+        self._usage = usage
+        self._metrics = metrics
+        self._log = log
+
+    def admit(self, request: Request) -> None:
+        """Let the API server pass.
+
+        Raises:
+            Forbidden: another user asks.
+        """
+        user = request.user
+        if user.name != API_SERVER or API_SERVERS not in user.groups:
+            raise Forbidden(f'user "{user.name}" may not call the agent of a node')
+
+    async def handle(self, request: Request) -> Response:
+        """The answer to a request; only cancellation is raised."""
+        try:
+            self.admit(request)
+            return await self._answer(request)
+        except ApiError as error:
+            return failure(error)
+        except Exception as error:  # noqa: BLE001  a fault of ours must not end the connection unanswered
+            self._log.error("request failed", path=request.path, error=error)
+            return failure(InternalError("the agent failed on this request; see its log"))
+
+    async def _answer(self, request: Request) -> Response:
+        if request.method != "GET":
+            raise MethodNotAllowed(f"the agent of a node serves GET only, not {request.method}")
+        match request.path:
+            case "/healthz":
+                return Response(200, b"ok", _TEXT)
+            case "/metrics":
+                return Response(200, exposition(self._metrics), _METRICS)
+            case endpoint if endpoint == USAGE_PATH:
+                sample = self._usage.newest()
+                if sample is None:
+                    raise ServiceUnavailable("no usage is measured yet")
+                return Response(200, msgspec.json.encode(sample))
+        found = _POD.fullmatch(request.path)
+        if found is not None and found[3] == "log":
+            pod = codec.to_document(self._found(request, ObjectKey(found[1], found[2])))
+            return await open_log(self._logs, pod, log_options(pod, request.query))
+        raise NotFound(f"the agent of a node does not serve {request.path}")
+
+    def _found(self, request: Request, key: ObjectKey) -> Pod:
+        pod = self.pod(key)
+        if pod is None or request.query.get(UID) not in (None, pod.metadata.uid):
+            raise NotFound(f'pod "{key}" is not on this node', name=key.name, kind="pods")
+        return pod

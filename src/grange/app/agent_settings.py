@@ -1,0 +1,172 @@
+"""The settings of ``grange agent``."""
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from grange.agent.runtime_table import RUNTIMES
+from grange.api import names, x509_facts
+from grange.api.bootstrap_tokens import parse as parse_token
+from grange.app import machine
+from grange.app.flags import AbsolutePath, flag
+from grange.app.settings import SettingsError
+from grange.base import log
+
+PORT = 10250
+"""Of an agent's server, as of a kubelet."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """The settings of one agent.
+
+    Attributes:
+        server: URL of the API server.
+        data_dir: where keys and pods are kept.
+        token: bootstrap token; needed until the machine has a certificate.
+        ca_hash: pin of the server's authority.
+        ca_file: certificate of the authority.
+        node_name: of the Node.
+        address: by which other machines reach this one.
+        port: of the agent's server; None: the usual one, or a free one where that is taken.
+        labels: of the Node, ``KEY=VALUE``.
+        capacity: amounts of resources that differ from the machine's, ``NAME=AMOUNT``.
+        leave_pods: pods go on when the agent stops.
+        runtime, isolation, network: as in ``grange up``.
+        log_level: what is logged.
+    """
+
+    server: str = field(
+        metadata=flag("--server", "URL of the API server.", metavar="URL"),
+    )
+    data_dir: Path = field(
+        metadata=flag(
+            "--data-dir", "Where keys and pods are kept.", type=AbsolutePath(), metavar="DIR"
+        )
+    )
+    token: str = field(
+        default="",
+        metadata=flag(
+            "--token",
+            "Bootstrap token, until the machine has a certificate.",
+            metavar="ID.SECRET",
+            variable="GRANGE_JOIN_TOKEN",
+            shown_default="$GRANGE_JOIN_TOKEN",
+        ),
+        repr=False,
+    )
+    ca_hash: str = field(
+        default="",
+        metadata=flag("--ca-hash", "Hash of the server's authority.", metavar="sha256:HEX"),
+    )
+    ca_file: Path | None = field(
+        default=None,
+        metadata=flag(
+            "--ca-file",
+            "Certificate of the server's authority.",
+            type=AbsolutePath(),
+            metavar="FILE",
+        ),
+    )
+    node_name: str = field(
+        default="",
+        metadata=flag(
+            "--node-name", "Name of the node.", metavar="NAME", shown_default="the host name"
+        ),
+    )
+    address: str = field(
+        default="",
+        metadata=flag(
+            "--address",
+            "Address by which other machines reach this one.",
+            metavar="IP",
+            shown_default="the one that reaches the server",
+        ),
+    )
+    port: int | None = field(
+        default=None,
+        metadata=flag(
+            "--port",
+            "Port of the agent's server; 0 takes a free one.",
+            type=click.IntRange(0, 65535),
+            metavar="PORT",
+            shown_default=f"{PORT}, or a free one where that is taken",
+        ),
+    )
+    labels: tuple[str, ...] = field(
+        default=(), metadata=flag("--label", "Label of the node, may be repeated.", metavar="K=V")
+    )
+    capacity: tuple[str, ...] = field(
+        default=(),
+        metadata=flag(
+            "--capacity",
+            "Amounts of resources, e.g. cpu=2,memory=4Gi.",
+            metavar="NAME=AMOUNT,…",
+            shown_default="the machine's",
+        ),
+    )
+    leave_pods: bool = field(
+        default=False, metadata=flag("--leave-pods", "Leave pods running when the agent stops.")
+    )
+    runtime: str = field(
+        default="process", metadata=flag("--runtime", "What runs containers.", metavar="NAME")
+    )
+    isolation: str = field(
+        default="none",
+        metadata=flag("--isolation", "What separates pods, as in `grange up`.", metavar="NAME"),
+    )
+    network: str = field(
+        default="shared",
+        metadata=flag("--network", "Addresses of programs, as in `grange up`.", metavar="NAME"),
+    )
+    log_level: str = field(
+        default="warning",
+        metadata=flag("--log-level", "What is logged.", type=click.Choice(log.LEVELS)),
+    )
+
+    def __post_init__(self) -> None:
+        if not self.server.startswith("https://"):
+            raise SettingsError(f"--server {self.server}: must be a URL such as https://HOST:6443")
+        if self.runtime not in RUNTIMES:
+            known = ", ".join(RUNTIMES)
+            raise SettingsError(f"--runtime {self.runtime}: no such runtime; there is {known}")
+        if self.token and parse_token(self.token) is None:
+            raise SettingsError("--token: must be ID.SECRET, as grange token create prints it")
+        if self.token and not (self.ca_hash or self.ca_file):
+            raise SettingsError("--token: needs --ca-hash or --ca-file, to know the server by")
+        if self.ca_hash and not x509_facts.is_pin(self.ca_hash):
+            raise SettingsError("--ca-hash: must be sha256: and 64 hexadecimal digits")
+        if why := names.check_dns_subdomain(self.name):
+            raise SettingsError(f"--node-name {self.name}: {why}")
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.node_name or machine.node_name(platform.node())
+
+    def amounts(self) -> dict[str, str]:
+        """The capacity of the node.
+
+        Raises:
+            SettingsError: an amount is malformed.
+        """
+        given = pairs("--capacity", ",".join(self.capacity).split(",") if self.capacity else ())
+        return {**machine.shares(1)[0].capacity(), **given}
+
+
+def pairs(option: str, items: tuple[str, ...] | list[str]) -> Mapping[str, str]:
+    """What options of the form NAME=VALUE give.
+
+    Raises:
+        SettingsError: one has another form.
+    """
+    found = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not (key and equals):
+            raise SettingsError(f"{option} {item}: must be NAME=VALUE")
+        found[key] = value
+    return found

@@ -1,0 +1,101 @@
+"""Logs of pods on all nodes: those of this machine in the process, those of others from their agents."""
+
+from collections.abc import AsyncGenerator, Callable, Collection
+
+from grange.api.http import Request
+from grange.api.meta import Document
+from grange.api.status import (
+    ApiError,
+    BadRequest,
+    NotFound,
+    ServiceUnavailable,
+    from_status,
+)
+from grange.apiserver.pod_logs import LogSource, PodLogOptions
+from grange.app.agent_endpoints import UID
+from grange.app.node_connections import NodeConnections
+
+
+class NodeLogs:
+    """A log source for the API server.
+
+    Args:
+        local: of the nodes of this machine; None where it runs no agent.
+        local_nodes: gives their names.
+        connections: to the agents of other machines.
+    """
+
+    def __init__(
+        self,
+        local: LogSource | None,
+        local_nodes: Callable[[], Collection[str]],
+        connections: NodeConnections,
+    ) -> None:
+        self._local = local
+        self._local_nodes = local_nodes
+        self._connections = connections
+
+    async def read(self, pod: Document, options: PodLogOptions) -> AsyncGenerator[bytes, None]:
+        """The output in pieces; the first is empty.
+
+        Raises:
+            ApiError: on the first step, when the output cannot be had.
+        """
+        node = str(pod["spec"]["nodeName"])
+        if self._local is not None and node in self._local_nodes():
+            source = self._local.read(pod, options)
+        else:
+            source = self._remote(node, pod, options)
+        try:
+            async for piece in source:
+                yield piece
+        finally:
+            await source.aclose()
+
+    async def _remote(
+        self, node: str, pod: Document, options: PodLogOptions
+    ) -> AsyncGenerator[bytes, None]:
+        meta = pod["metadata"]
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log"
+        query = {UID: str(meta["uid"]), **log_query(options)}
+        async with self._connections.open(node) as transport:
+            try:
+                answer = await transport.send(Request("GET", path, query))
+            except ApiError as error:
+                raise ServiceUnavailable(f"the agent of node {node}: {error}") from error
+            if answer.status != 200:
+                refusal = from_status(answer.status, answer.body)
+                if isinstance(refusal, BadRequest | NotFound):
+                    raise refusal
+                raise ServiceUnavailable(f"the agent of node {node} refuses: {refusal}")
+            yield b""
+            if answer.chunks is None:
+                yield answer.body
+                return
+            try:
+                async for piece in answer.chunks:
+                    yield piece
+            finally:
+                close = getattr(answer.chunks, "aclose", None)
+                if close is not None:
+                    await close()
+
+
+def log_query(options: PodLogOptions) -> dict[str, str]:
+    """The query parameters that ask for a part of a log."""
+    found = {
+        "container": options.container,
+        "follow": "true" if options.follow else "",
+        "previous": "true" if options.previous else "",
+        "timestamps": "true" if options.timestamps else "",
+        "sinceTime": options.since_time,
+    }
+    numbers = {
+        "sinceSeconds": options.since_seconds,
+        "tailLines": options.tail_lines,
+        "limitBytes": options.limit_bytes,
+    }
+    return {
+        **{name: value for name, value in found.items() if value},
+        **{name: str(value) for name, value in numbers.items() if value is not None},
+    }

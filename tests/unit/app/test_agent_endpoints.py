@@ -1,0 +1,214 @@
+"""What an agent serves to the API server, and the logs that the API server gets from it."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from grange.agent.container_logs import AgentLogs
+from grange.agent.container_runtime import ContainerID, PodSetup, Program
+from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
+from grange.agent.usage_sampler import UsageSampler
+from grange.api.http import ADMIN, ANONYMOUS, Request, Response, User
+from grange.api.kinds import POD
+from grange.api.kinds.pod import Pod
+from grange.api.meta import Document, ObjectKey
+from grange.api.node_identity import API_SERVER, API_SERVERS, NODES
+from grange.api.resource_metrics import UsageSample
+from grange.api.status import ApiError, BadRequest, NotFound, ServiceUnavailable
+from grange.apiserver.pod_logs import PodLogOptions
+from grange.apiserver.subresources.log import log_options
+from grange.app.agent_endpoints import USAGE_PATH, AgentEndpoints
+from grange.app.node_logs import NodeLogs, log_query
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.metrics import registry
+from grange.base.ratelimited import RateLimitedLogger
+
+SERVER = User(API_SERVER, (API_SERVERS,))
+POD_DOCUMENT: Document = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web", "namespace": "default", "uid": "u1"},
+    "spec": {"nodeName": "far", "containers": [{"name": "main"}, {"name": "side"}]},
+}
+LOG = "/api/v1/namespaces/default/pods/web/log"
+MAIN = PodLogOptions(container="main")
+
+
+class Node:
+    """An agent with one pod; in place of connections to it, too."""
+
+    def __init__(self, clock: Clock, log: Logger) -> None:
+        self.runtime = FakeRuntime(
+            FakeMachine({"run": Script(output=((0, "one"), (0, "two")))}), clock
+        )
+        self.usage = UsageSampler(self.runtime, ("far",), clock)
+        self.endpoints = AgentEndpoints(
+            AgentLogs(self.runtime, clock), self.usage, registry(), RateLimitedLogger(log, clock)
+        )
+        self.endpoints.pod = self.find
+        self.opened: list[str] = []
+        self.answer: Response | None = None
+
+    def find(self, key: ObjectKey) -> Pod | None:
+        return msgspec.convert(POD_DOCUMENT, POD.view) if key.name == "web" else None
+
+    async def start(self) -> None:
+        await self.runtime.prepare(PodSetup("u1", "default", "web", "far"))
+        await self.runtime.start(ContainerID("u1", "main", 0), Program(("run",), {}), ())
+
+    @asynccontextmanager
+    async def open(self, node: str) -> AsyncIterator["Node"]:
+        self.opened.append(node)
+        yield self
+
+    async def send(self, request: Request) -> Response:
+        return self.answer or await self.endpoints.handle(replace(request, user=SERVER))
+
+
+@pytest.fixture
+def node(clock: Clock, log: Logger) -> Node:
+    return Node(clock, log)
+
+
+async def asked(node: Node, path: str, user: User = SERVER, method: str = "GET") -> Response:
+    return await node.endpoints.handle(Request(method, path, user=user))
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        ANONYMOUS,
+        ADMIN,
+        User("system:node:other", (NODES, "system:authenticated")),
+        User(API_SERVER, (NODES,)),
+        User("system:node:other", (API_SERVERS,)),
+    ],
+)
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", USAGE_PATH, LOG, "/"])
+async def test_only_the_api_server_is_served(node: Node, user: User, path: str) -> None:
+    answer = await asked(node, path, user)
+    assert answer.status == 403
+    assert answer.chunks is None
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/healthz", 200),
+        ("/metrics", 200),
+        (USAGE_PATH, 503),
+        ("/", 404),
+        ("/api/v1/pods", 404),
+        ("/api/v1/namespaces/default/pods/web/status", 404),
+        ("/api/v1/namespaces/default/pods/other/log", 404),
+        (LOG, 400),
+        (LOG + "/more", 404),
+    ],
+)
+async def test_paths_are_answered(node: Node, path: str, code: int) -> None:
+    assert (await asked(node, path)).status == code
+
+
+async def test_nothing_can_be_written(node: Node) -> None:
+    assert (await asked(node, LOG, method="POST")).status == 405
+
+
+async def test_pod_of_another_uid_is_not_found(node: Node) -> None:
+    query = {"uid": "u2", "container": "main"}
+    answer = await node.endpoints.handle(Request("GET", LOG, query, user=SERVER))
+    assert answer.status == 404
+
+
+async def test_usage_is_what_was_measured(node: Node) -> None:
+    await node.start()
+    await node.usage.measure()
+    answer = await asked(node, USAGE_PATH)
+    assert msgspec.json.decode(answer.body, type=UsageSample) == node.usage.newest()
+
+
+async def test_fault_of_the_agent_is_an_answer(node: Node) -> None:
+    def broken(key: ObjectKey) -> Pod | None:
+        raise ZeroDivisionError("secret detail")
+
+    node.endpoints.pod = broken
+    answer = await asked(node, LOG)
+    assert answer.status == 500
+    assert b"secret" not in answer.body
+
+
+# --- logs --------------------------------------------------------------------------------------
+
+
+class Local:
+    """Logs of this machine."""
+
+    async def read(self, pod: Document, options: PodLogOptions) -> AsyncGenerator[bytes, None]:
+        yield b"local"
+
+
+def logs(node: Node, names: tuple[str, ...] = ()) -> NodeLogs:
+    return NodeLogs(Local(), lambda: names, node)  # type: ignore[arg-type]  # in place of connections
+
+
+async def text(source: NodeLogs, options: PodLogOptions = MAIN) -> bytes:
+    return b"".join([piece async for piece in source.read(POD_DOCUMENT, options)])
+
+
+async def test_log_comes_from_the_agent_of_the_node(node: Node) -> None:
+    await node.start()
+    assert await text(logs(node)) == b"one\ntwo\n"
+    assert await text(logs(node), replace(MAIN, tail_lines=1)) == b"two\n"
+    assert node.opened == ["far", "far"]
+
+
+async def test_log_of_a_local_node_needs_no_connection(node: Node) -> None:
+    assert await text(logs(node, ("far",))) == b"local"
+    assert node.opened == []
+
+
+async def refusal(node: Node, options: PodLogOptions = MAIN) -> ApiError:
+    with pytest.raises(ApiError) as raised:
+        await text(logs(node), options)
+    return raised.value
+
+
+async def test_refusal_of_an_agent_has_its_reason(node: Node) -> None:
+    waiting = await refusal(node)
+    assert isinstance(waiting, BadRequest)
+    assert "waiting to start" in str(waiting)
+    node.answer = Response(404, b'{"kind": "Status", "reason": "NotFound", "message": "gone"}')
+    assert isinstance(await refusal(node), NotFound)
+
+
+@pytest.mark.parametrize("code", [204, 302, 401, 403, 409, 500, 503])
+async def test_other_answers_mean_that_the_agent_fails(node: Node, code: int) -> None:
+    node.answer = Response(code, b"\xff garbage")
+    found = await refusal(node)
+    assert isinstance(found, ServiceUnavailable)
+    assert "node far" in str(found)
+
+
+COUNTS = st.none() | st.integers(0, 10_000)
+
+
+@given(
+    st.builds(
+        PodLogOptions,
+        container=st.sampled_from(["main", "side"]),
+        follow=st.booleans(),
+        previous=st.booleans(),
+        since_seconds=COUNTS,
+        since_time=st.sampled_from(["", "2026-01-01T00:00:00Z"]),
+        tail_lines=COUNTS,
+        timestamps=st.booleans(),
+        limit_bytes=COUNTS,
+    ).filter(lambda options: not options.since_time or options.since_seconds is None)
+)
+def test_options_of_a_log_reach_the_agent(options: PodLogOptions) -> None:
+    query: Mapping[str, str] = log_query(options)
+    assert log_options(POD_DOCUMENT, query) == options
