@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from tests.sim.session_judges import AttemptsRunAlone, SessionsEndOnce
-from tests.support.lease_granter import LeaseGranter
 
 from grange.agent.runtimes.fake import FakeMachine, Script
 from grange.api.kinds import CONFIGMAP, MACHINELEASE, NODE, POD, TESTSESSION
@@ -87,7 +86,6 @@ async def play(log: Logger, point: CrashPoint | None = None) -> SessionEnd:
             world.history.add(judge)
         simulated_nodes.add_controllers(world, besides="testsession")
         simulated_nodes.add_scheduler(world)
-        world.add("granter", LeaseGranter)
         await simulated_nodes.registered(world, len(MACHINES))
         points.begin()
         world.add(CONTROLLER, SessionService)

@@ -1,7 +1,8 @@
 """Test sessions under faults: two members share them while programs fail and users interfere.
 
 At every write one attempt of a session runs, its driver once, and on its own machines; ends never
-change (``session_judges``). When the faults stop every session ends, and nothing is left of it.
+change (``session_judges``). When the faults stop every session moves within 10 s (``session_moves``)
+until it ends, and nothing is left of it.
 """
 
 from collections.abc import Mapping
@@ -11,9 +12,9 @@ from typing import Any
 
 import pytest
 from tests.sim.session_judges import AttemptsRunAlone, SessionsEndOnce
+from tests.sim.session_moves import all_move
 from tests.sim.test_farm import skewed
 from tests.sim.test_replication import BAD_NETWORK, crashes
-from tests.support.lease_granter import LeaseGranter
 
 from grange.agent.runtimes.fake import FakeMachine, Script
 from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE, POD, TESTSESSION
@@ -38,6 +39,7 @@ MEMBERS = ("one", "two")
 POOLS: Mapping[str, int] = {"workers": 3, "drivers": 2}
 SESSIONS = ("a", "b", "c", "d")
 TROUBLE_S = 120.0
+SETTLED_S = 300.0
 
 
 class SessionProcess:
@@ -167,7 +169,6 @@ async def populate(world: World, draw: Stream) -> tuple[dict[str, FakeMachine], 
         clock = skewed(world, name, draw.fork(name))
         world.add(name, partial(SessionProcess, name=name), clock=clock)
     simulated_nodes.add_scheduler(world)
-    world.add("granter", LeaseGranter)
     await simulated_nodes.registered(world, sum(POOLS.values()))
     await world.client.create(LEASEPOLICY, {"metadata": {"name": "default"}, "spec": {}})
     return machines, programs
@@ -192,6 +193,16 @@ async def unfinished(world: World) -> list[str]:
     leased = [node for node in nodes if MACHINE_LEASE in node.metadata.labels]
     found += [f"node {node.metadata.name} is leased" for node in leased]
     return found
+
+
+async def nodes_are_ready(world: World) -> bool:
+    """Whether every machine is there and Ready."""
+    nodes = (await world.client.list(NODE)).items
+    ready = [
+        any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)
+        for node in nodes
+    ]
+    return len(ready) == sum(POOLS.values()) and all(ready)
 
 
 @pytest.mark.seeds(3)
@@ -226,29 +237,16 @@ async def test_sessions_survive_an_unlucky_week(seed: int, log: Logger, records:
             nursery.start(members.run(TROUBLE_S))
         programs.calm = True
         await troubles[0].restore()
-        await clock.sleep(members.late_s)
-        await settled(world, 600 + troubles[0].deaf_s)
+        await clock.sleep(members.late_s + troubles[0].deaf_s)
+        await world.until(partial(nodes_are_ready, world), limit_s=120.0)
+        await all_move(world, machines, partial(unfinished, world), limit_s=SETTLED_S)
+        for name in ("x", "y"):
+            document = session_document(name, rng.fork(name))
+            await world.client.create(TESTSESSION, document, "default")
+        await all_move(world, machines, partial(unfinished, world), limit_s=SETTLED_S)
         await clock.sleep(60)  # finished sessions expire
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
         assert restless == []
         assert await unfinished(world) == []
         assert ends.ends
     assert crashes(records) == []
-
-
-async def settled(world: World, limit_s: float) -> None:
-    """Wait until nothing is unfinished.
-
-    Raises:
-        TimeoutError: something still is; its notes name it.
-    """
-
-    async def over() -> bool:
-        return not await unfinished(world)
-
-    try:
-        await world.until(over, limit_s=limit_s)
-    except TimeoutError as error:
-        for line in await unfinished(world):
-            error.add_note(line)
-        raise

@@ -10,6 +10,7 @@ from tests.unit.testsession.session_simulator import (
     session_document,
 )
 
+from grange.api import timestamps
 from grange.api.kinds.testsession import SessionEvidenceStatus, SessionRetries, SessionTimeouts
 from grange.controllers.testsession.evidence_collector import CollectedEvidence
 from grange.controllers.testsession.session_inputs import GroupMembers
@@ -263,6 +264,20 @@ def test_drivers_end_counts_by_its_own_time(after_s: int, verdict: str) -> None:
     simulator.forward(after_s)
     simulator.exit("qps-driver")
     simulator.forward(60)
+    assert simulator.finished().verdict == verdict
+
+
+@pytest.mark.parametrize(("ran_s", "verdict"), [(30, "Passed"), (31, "Failed")])
+def test_clock_of_the_node_may_be_wrong(ran_s: int, verdict: str) -> None:
+    """The driver's own times are compared with each other, not only with the controller's clock."""
+    simulator = SessionSimulator(session_document(timeouts={"runSeconds": 30})).started()
+    started = timestamps.shift(simulator.now, 3_600)
+    simulator.exit(
+        "qps-driver",
+        startedAt=timestamps.rfc3339(started),
+        finishedAt=timestamps.rfc3339(timestamps.shift(started, ran_s)),
+    )
+    simulator.forward(ran_s)
     assert simulator.finished().verdict == verdict
 
 

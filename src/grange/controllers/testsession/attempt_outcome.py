@@ -66,17 +66,19 @@ def outcome(
     found: Mapping[str, DiagnosedPod],
     lost: Iterable[str],
     deadline: datetime,
+    limit_s: float,
 ) -> AttemptOutcome | None:
     """The verdict on an attempt that is at work; None as long as there is none.
 
-    The driver's exit decides, if it came before the deadline. What is lost outweighs exits with an
+    The driver's exit decides, if it came in time. What is lost outweighs exits with an
     error, which may follow from the loss. A worker that ends without an error is done.
 
     Args:
         wanted: the pods of the session, in order.
         found: those that are there, by name.
         lost: names of pods that were there and are gone.
-        deadline: of the run.
+        deadline: of the run, by the clock of this process.
+        limit_s: how long the run may take.
     """
     gone = frozenset(lost)
     failed: list[tuple[datetime, int, ComponentPod, DiagnosedPod]] = []
@@ -88,7 +90,7 @@ def outcome(
                 missing = missing or _lost(pod, "its pod is gone")
             continue
         if pod.is_driver and item.health is Health.SUCCEEDED:
-            if (at := finished_at(item.pod)) is None or at <= deadline:
+            if _is_in_time(item.pod, deadline, limit_s):
                 return AttemptOutcome(
                     testsession.PASSED, "", f"{pod.member} ended with exit code 0"
                 )
@@ -108,6 +110,20 @@ def outcome(
         _, _, pod, item = min(failed, key=lambda entry: entry[:2])
         return _failure(pod, item)
     return None
+
+
+def _is_in_time(driver: Pod, deadline: datetime, limit_s: float) -> bool:
+    """Whether a driver that ended without an error did so within the time of the run.
+
+    Its times are those of its node, whose clock may be wrong by more than a run takes: one that ended
+    after the deadline was in time, too, if it was no longer than the limit from its start to its end.
+    """
+    end = finished_at(driver)
+    if end is None or end <= deadline:
+        return True
+    ended = termination(driver)
+    start = timestamps.parse_or(ended.started_at if ended is not None else None, timestamps.EPOCH)
+    return (end - start).total_seconds() <= limit_s
 
 
 def _lost(pod: ComponentPod, why: str) -> AttemptOutcome:

@@ -99,7 +99,7 @@ def _observe(draft: SessionDraft) -> AttemptOutcome | None:
     limit = draft.inputs.session.spec.timeouts.run_seconds
     deadline = timestamps.parse_or(draft.status.run_time, draft.inputs.now)
     deadline = timestamps.shift(deadline, limit)
-    found_outcome = attempt_outcome.outcome(draft.wanted, found, lost, deadline)
+    found_outcome = attempt_outcome.outcome(draft.wanted, found, lost, deadline, limit)
     refused = [pod for pod in draft.wanted if pod.name in draft.inputs.refused]
     if found_outcome is None and refused:
         pod = refused[0]
