@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from grange.agent.agent_streams import AgentStreams
 from grange.agent.container_logs import AgentLogs
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime
 from grange.agent.usage_sampler import UsageSampler
@@ -67,6 +68,7 @@ class Site:
         runtime = FakeRuntime(FakeMachine({}), self.clock)
         endpoints = AgentEndpoints(
             AgentLogs(runtime, self.clock),
+            AgentStreams(runtime),
             UsageSampler(runtime, ("far",), self.clock),
             registry(),
             RateLimitedLogger(self.log, self.clock),
@@ -110,7 +112,8 @@ async def test_api_server_reaches_the_agent(site: Site) -> None:
     site.sign("far", site.credentials.serving_file)
     async with site.served():
         assert (await site.ask("far", "/healthz")).body == b"ok"
-        assert (await site.ask("far", USAGE_PATH)).status == 503
+        with pytest.raises(ServiceUnavailable, match="no usage is measured"):
+            await site.ask("far", USAGE_PATH)
 
 
 async def test_certificate_of_another_node_is_not_believed(site: Site) -> None:

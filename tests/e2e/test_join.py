@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.kubectl import find
 from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually, pod
 
 pytestmark = pytest.mark.e2e
@@ -53,6 +54,14 @@ def ready(plane: Plane, name: str) -> bool:
     return False
 
 
+def kubectl_exec(plane: Plane, name: str, *command: str, stdin: str = "") -> tuple[int, str]:
+    words = [str(find()), "--kubeconfig", str(plane.kubeconfig), "exec", "-i", name, "--", *command]
+    done = subprocess.run(
+        words, input=stdin, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    return done.returncode, done.stdout
+
+
 def restarts(plane: Plane, name: str) -> int:
     status = plane.get("pod", name).get("status", {})
     if status.get("phase") != "Running":
@@ -75,6 +84,8 @@ def test_machine_joins_runs_pods_and_returns_without_doubles(plane: Plane, tmp_p
         eventually(lambda: restarts(plane, "far") == 0, "the pod runs")
         eventually(lambda: "here" in plane.grange("logs", "far", "--tail", "1"), "it has output")
         assert "has not been restarted" in plane.grange("logs", "far", "--previous", code=1)
+        assert kubectl_exec(plane, "far", "cat", stdin="through\n") == (0, "through\n")
+        assert kubectl_exec(plane, "far", "sh", "-c", "exit 3")[0] == 3
         child.kill()
         child.wait(LIMIT_S)
         server = json.loads(plane.grange("token", "create", "-o", "json"))["server"]

@@ -1,4 +1,4 @@
-"""What the agent of a node serves to the API server: the logs and the usage of its pods.
+"""What the agent of a node serves to the API server: logs and usage of its pods, connections into them.
 
 A pod has the path that it has at the API server. A client certificate of the API server is the
 only credential; other nodes have certificates of the same authority and are refused.
@@ -13,17 +13,21 @@ from grange.agent.usage_sampler import UsageSampler
 from grange.api import codec
 from grange.api.http import Request, Response
 from grange.api.kinds.pod import Pod
-from grange.api.meta import ObjectKey
+from grange.api.meta import Document, ObjectKey
 from grange.api.node_identity import API_SERVER, API_SERVERS
 from grange.api.status import (
     ApiError,
+    BadRequest,
     Forbidden,
     InternalError,
     MethodNotAllowed,
     NotFound,
     ServiceUnavailable,
 )
+from grange.api.stream_requests import OPERATIONS, PORT_FORWARD, StreamRequest
+from grange.apiserver.container_choice import choose_container
 from grange.apiserver.pod_logs import LogSource
+from grange.apiserver.pod_streams import PodStreams
 from grange.apiserver.request_context import failure
 from grange.apiserver.subresources.log import log_options, open_log
 from grange.base.metrics import CollectorRegistry, exposition
@@ -33,7 +37,11 @@ USAGE_PATH = "/usage"
 UID = "uid"
 """Query parameter: of the pod that is meant; another pod of its name is not found."""
 
+STREAM = "stream"
+"""Query parameter: a ``StreamRequest``. Without an upgrade it is checked only."""
+
 _POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/([a-z]+)")
+_SUBRESOURCES = OPERATIONS | {"log"}
 _TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -43,6 +51,7 @@ class AgentEndpoints:
 
     Args:
         logs: where the output of pods comes from.
+        streams: opens connections into pods.
         usage: measures the pods.
         metrics: of the agent.
         log: for failures.
@@ -54,12 +63,14 @@ class AgentEndpoints:
     def __init__(
         self,
         logs: LogSource,
+        streams: PodStreams,
         usage: UsageSampler,
         metrics: CollectorRegistry,
         log: RateLimitedLogger,
     ) -> None:
         self.pod: Callable[[ObjectKey], Pod | None] = lambda key: None
         self._logs = logs
+        self._streams = streams
         self._usage = usage
         self._metrics = metrics
         self._log = log
@@ -99,10 +110,24 @@ class AgentEndpoints:
                     raise ServiceUnavailable("no usage is measured yet")
                 return Response(200, msgspec.json.encode(sample))
         found = _POD.fullmatch(request.path)
-        if found is not None and found[3] == "log":
+        if found is not None and found[3] in _SUBRESOURCES:
             pod = codec.to_document(self._found(request, ObjectKey(found[1], found[2])))
+            if found[3] in OPERATIONS:
+                return await self._open(request, pod, found[3])
             return await open_log(self._logs, pod, log_options(pod, request.query))
         raise NotFound(f"the agent of a node does not serve {request.path}")
+
+    async def _open(self, request: Request, pod: Document, operation: str) -> Response:
+        try:
+            wanted = msgspec.json.decode(request.query.get(STREAM, ""), type=StreamRequest)
+        except msgspec.MsgspecError as error:
+            raise BadRequest(f"{STREAM}: {error}") from error
+        if wanted.operation != operation:
+            raise BadRequest(f"{STREAM}: is of {wanted.operation}, not of {operation}")
+        if operation != PORT_FORWARD:
+            choose_container(pod, wanted.container)
+        answer = await self._streams.open(pod, wanted)
+        return answer if request.wants_websocket else Response(200, b"{}", headers=answer.headers)
 
     def _found(self, request: Request, key: ObjectKey) -> Pod:
         pod = self.pod(key)

@@ -30,6 +30,7 @@ from grange.app.explanations import Explanations
 from grange.app.local_nodes import LocalNodes
 from grange.app.node_connections import NodeConnections
 from grange.app.node_logs import NodeLogs
+from grange.app.node_streams import NodeStreams
 from grange.app.renewal import Renewal
 from grange.app.runnable import Runnable
 from grange.app.settings import Settings
@@ -177,7 +178,7 @@ class ControlPlane:
             log=self._log.bind(room="apiserver"),
             authn=tokens,
             logs=NodeLogs(nodes.logs, nodes.names, connections),
-            streams=nodes.streams,
+            streams=NodeStreams(nodes.streams, nodes.names, connections),
             usage=nodes.usage,
             explainer=self._why,
             metrics=self._metrics,

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from grange.agent import service_account
+from grange.agent.agent_streams import AgentStreams
 from grange.agent.config import NodeConfig
 from grange.agent.container_logs import AgentLogs
 from grange.agent.runtime_table import RUNTIMES, NodeRuntime, RuntimeOptions
@@ -200,7 +201,11 @@ class _JoinedNode:
         address = settings.address or await self._offload.run(lambda: _local_address(*server))
         usage = UsageSampler(runtime, (settings.name,), clock)
         endpoints = AgentEndpoints(
-            AgentLogs(runtime, clock), usage, self._metrics, RateLimitedLogger(self._log, clock)
+            AgentLogs(runtime, clock),
+            AgentStreams(runtime),
+            usage,
+            self._metrics,
+            RateLimitedLogger(self._log, clock),
         )
         if self._serving is None:
             raise RuntimeError("renew() comes before run()")

@@ -4,13 +4,6 @@ from collections.abc import AsyncGenerator, Callable, Collection
 
 from grange.api.http import Request
 from grange.api.meta import Document
-from grange.api.status import (
-    ApiError,
-    BadRequest,
-    NotFound,
-    ServiceUnavailable,
-    from_status,
-)
 from grange.apiserver.pod_logs import LogSource, PodLogOptions
 from grange.app.agent_endpoints import UID
 from grange.app.node_connections import NodeConnections
@@ -58,16 +51,8 @@ class NodeLogs:
         meta = pod["metadata"]
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log"
         query = {UID: str(meta["uid"]), **log_query(options)}
-        async with self._connections.open(node) as transport:
-            try:
-                answer = await transport.send(Request("GET", path, query))
-            except ApiError as error:
-                raise ServiceUnavailable(f"the agent of node {node}: {error}") from error
-            if answer.status != 200:
-                refusal = from_status(answer.status, answer.body)
-                if isinstance(refusal, BadRequest | NotFound):
-                    raise refusal
-                raise ServiceUnavailable(f"the agent of node {node} refuses: {refusal}")
+        async with self._connections.open(node) as agent:
+            answer = await agent.send(Request("GET", path, query))
             yield b""
             if answer.chunks is None:
                 yield answer.body

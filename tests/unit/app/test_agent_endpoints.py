@@ -7,26 +7,37 @@ from dataclasses import replace
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
+from msgspec import structs
 
+from grange.agent.agent_streams import AgentStreams
 from grange.agent.container_logs import AgentLogs
 from grange.agent.container_runtime import ContainerID, PodSetup, Program
+from grange.agent.container_streams import STDOUT
+from grange.agent.memory_streams import echo
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.agent.usage_sampler import UsageSampler
-from grange.api.http import ADMIN, ANONYMOUS, Request, Response, User
+from grange.api.http import ADMIN, ANONYMOUS, SUBPROTOCOL, Request, Response, User
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document, ObjectKey
 from grange.api.node_identity import API_SERVER, API_SERVERS, NODES
+from grange.api.remote_command import STDIN, V5, message
 from grange.api.resource_metrics import UsageSample
 from grange.api.status import ApiError, BadRequest, NotFound, ServiceUnavailable
+from grange.api.stream_requests import EXEC, StreamRequest
 from grange.apiserver.pod_logs import PodLogOptions
 from grange.apiserver.subresources.log import log_options
-from grange.app.agent_endpoints import USAGE_PATH, AgentEndpoints
+from grange.app.agent_endpoints import STREAM, USAGE_PATH, AgentEndpoints
+from grange.app.node_connections import AgentConnection
 from grange.app.node_logs import NodeLogs, log_query
+from grange.app.node_streams import NodeStreams
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.message_socket import socket_pair
 from grange.base.metrics import registry
 from grange.base.ratelimited import RateLimitedLogger
+from grange.base.tasks import Nursery
+from grange.client.errors import Unreachable
 
 SERVER = User(API_SERVER, (API_SERVERS,))
 POD_DOCUMENT: Document = {
@@ -43,16 +54,22 @@ class Node:
     """An agent with one pod; in place of connections to it, too."""
 
     def __init__(self, clock: Clock, log: Logger) -> None:
-        self.runtime = FakeRuntime(
-            FakeMachine({"run": Script(output=((0, "one"), (0, "two")))}), clock
-        )
+        output = ((0, "one"), (0, "two"))
+        machine = FakeMachine({"run": Script(output=output)}, responders={"cat": echo})
+        self.runtime = FakeRuntime(machine, clock)
         self.usage = UsageSampler(self.runtime, ("far",), clock)
         self.endpoints = AgentEndpoints(
-            AgentLogs(self.runtime, clock), self.usage, registry(), RateLimitedLogger(log, clock)
+            AgentLogs(self.runtime, clock),
+            AgentStreams(self.runtime),
+            self.usage,
+            registry(),
+            RateLimitedLogger(log, clock),
         )
         self.endpoints.pod = self.find
         self.opened: list[str] = []
         self.answer: Response | None = None
+        self.clock, self.patience_s = clock, 0.0
+        self.tries, self.unreachable = 0, 0
 
     def find(self, key: ObjectKey) -> Pod | None:
         return msgspec.convert(POD_DOCUMENT, POD.view) if key.name == "web" else None
@@ -62,12 +79,18 @@ class Node:
         await self.runtime.start(ContainerID("u1", "main", 0), Program(("run",), {}), ())
 
     @asynccontextmanager
-    async def open(self, node: str) -> AsyncIterator["Node"]:
+    async def open(self, node: str) -> AsyncIterator[AgentConnection]:
         self.opened.append(node)
-        yield self
+        yield AgentConnection(node, self, self.clock, self.patience_s)
 
     async def send(self, request: Request) -> Response:
+        self.tries += 1
+        if self.tries <= self.unreachable:
+            raise Unreachable("no connection")
         return self.answer or await self.endpoints.handle(replace(request, user=SERVER))
+
+    async def close(self) -> None:
+        """There is nothing to close."""
 
 
 @pytest.fixture
@@ -171,6 +194,18 @@ async def test_log_of_a_local_node_needs_no_connection(node: Node) -> None:
     assert node.opened == []
 
 
+async def test_new_agent_is_tried_again_until_it_serves(node: Node) -> None:
+    await node.start()
+    node.unreachable = 3
+    assert isinstance(await refusal(node), ServiceUnavailable)
+    assert node.tries == 1
+    node.patience_s = 5.0
+    assert await text(logs(node)) == b"one\ntwo\n"
+    node.tries, node.unreachable = 0, 10_000
+    assert "no connection" in str(await refusal(node))
+    assert 10 < node.tries < 100
+
+
 async def refusal(node: Node, options: PodLogOptions = MAIN) -> ApiError:
     with pytest.raises(ApiError) as raised:
         await text(logs(node), options)
@@ -191,6 +226,74 @@ async def test_other_answers_mean_that_the_agent_fails(node: Node, code: int) ->
     found = await refusal(node)
     assert isinstance(found, ServiceUnavailable)
     assert "node far" in str(found)
+
+
+# --- connections into pods ---------------------------------------------------------------------
+
+
+CAT = StreamRequest(EXEC, "main", ("cat", "ü ?&"), stdin=True, stdout=True, protocols=("none", V5))
+
+
+def streams(node: Node) -> NodeStreams:
+    return NodeStreams(None, tuple, node)  # type: ignore[arg-type]  # in place of connections
+
+
+async def test_command_runs_on_the_node(node: Node) -> None:
+    await node.start()
+    response = await streams(node).open(POD_DOCUMENT, CAT)
+    assert response.headers == {SUBPROTOCOL: V5}
+    assert response.upgrade is not None
+    client, server = socket_pair()
+    async with Nursery("test") as nursery:
+        nursery.start(response.upgrade(server), name="server")
+        await client.send(message(STDIN, b"one"))
+        assert await client.receive() == message(STDOUT, b"one")
+        await client.close()
+    assert node.opened == ["far", "far"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (structs.replace(CAT, container="side"), "waiting to start"),
+        (structs.replace(CAT, container="other"), "not valid for pod"),
+        (structs.replace(CAT, protocols=("none",)), "needs a WebSocket"),
+    ],
+)
+async def test_agent_refuses_before_a_connection(
+    node: Node, request_: StreamRequest, why: str
+) -> None:
+    await node.start()
+    with pytest.raises(BadRequest, match=why):
+        await streams(node).open(POD_DOCUMENT, request_)
+
+
+@pytest.mark.parametrize(
+    "query", ["", "{", "[]", '{"operation": "attach"}', '{"operation": "exec", "tty": 3}']
+)
+async def test_malformed_stream_is_refused(node: Node, query: str) -> None:
+    request = Request("GET", LOG.replace("log", "exec"), {STREAM: query}, user=SERVER)
+    assert (await node.endpoints.handle(request)).status == 400
+
+
+async def test_protocol_that_was_not_offered_is_refused(node: Node) -> None:
+    node.answer = Response(200, b"{}", headers={SUBPROTOCOL: "other"})
+    with pytest.raises(ServiceUnavailable, match="chose no protocol"):
+        await streams(node).open(POD_DOCUMENT, CAT)
+
+
+async def test_connection_that_fails_later_is_closed(node: Node) -> None:
+    await node.start()
+    response = await streams(node).open(POD_DOCUMENT, CAT)
+    assert response.upgrade is not None
+    node.answer = Response(503, b"{}")
+    client, server = socket_pair()
+    with pytest.raises(ServiceUnavailable):
+        await response.upgrade(server)
+    assert await client.receive() is None
+
+
+# --- options -----------------------------------------------------------------------------------
 
 
 COUNTS = st.none() | st.integers(0, 10_000)
