@@ -8,8 +8,8 @@ from tests.e2e.warm_cli import WarmCli
 
 
 @pytest.fixture(scope="session", autouse=True)
-def warm_cli() -> Iterator[None]:
+def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The process that verbs are forked from."""
-    Plane.cli = WarmCli()
+    Plane.cli = WarmCli(tmp_path_factory.mktemp("warm") / "socket")
     yield
     Plane.cli.close()

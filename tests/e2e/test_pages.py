@@ -1,9 +1,9 @@
 """Every command of README.md and the pages runs, in the order in which a reader types it.
 
 A page runs in a scratch directory that holds the repository's examples and the files that the page
-shows, with a home of its own. Only three things differ from what a reader does: ``grange up`` listens
-on a free port, what ``NOT_RUN`` lists is left out for the reason that stands there, and what
-``STAND_INS`` lists is replaced.
+shows, with a home of its own. Only four things differ from what a reader does: ``grange`` runs in
+processes that have loaded it already, ``grange up`` listens on a free port, what ``NOT_RUN`` lists is
+left out for the reason that stands there, and what ``STAND_INS`` lists is replaced.
 """
 
 import os
@@ -18,10 +18,12 @@ from pathlib import Path
 
 import pytest
 from tests.e2e import kubectl
+from tests.e2e.planes import Plane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
+WARM_CLIENT = Path(__file__).with_name("warm_client.py")
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (ROOT / "README.md", *ROOT.glob("docs/*/*.md"), *ROOT.glob("examples/*/README.md"))
@@ -35,6 +37,11 @@ _PAGES_BEFORE = {  # whose files a page builds on
 }
 # Installs nothing: the environment of this test has the package.
 _INSTALLED = f"echo {sysconfig.get_path('purelib')} >$(echo app/venv/lib/*/site-packages)/here.pth"
+# For a page that speaks of a control plane and starts none.
+SERVED = (
+    "grange up --nodes 3 >up.out 2>&1 &\n"
+    "until [ -s up.out ] && grange farm status | grep -q Active; do sleep 0.05; done"
+)
 STAND_INS = {("docs/tutorials/app.md", "app/venv/bin/pip install aiohttp"): _INSTALLED}
 NOT_RUN = {
     ("README.md", "git clone … grange && cd grange"): _SELF,
@@ -138,7 +145,7 @@ def desk(tmp_path: Path) -> Iterator[Path]:
     for name, program, words in (
         (
             "grange",
-            f"{sys.executable} -m grange",
+            f"{sys.executable} -I -S {WARM_CLIENT} {Plane.cli.path}",
             '[ "$1" = up ] && set -- "$@" --listen 127.0.0.1:0',
         ),
         ("kubectl", str(kubectl.find()), ""),
@@ -178,7 +185,7 @@ def test_commands_of_a_page_run_as_they_stand_there(page: str, desk: Path) -> No
         return
     write_files(page, desk)
     if "grange up" not in text:
-        text = f"grange up --nodes 3 --detach >up.out 2>&1\n{text}"
+        text = f"{SERVED}\n{text}"
     subprocess.run(["bash", "-c", text], check=False, cwd=desk, env=environment(desk), timeout=200)
     for at, command in enumerate(commands(page)):
         if (page, command.text) in NOT_RUN:

@@ -73,17 +73,25 @@ class WarmProcess:
 
 
 class WarmCli:
-    """The process that forks, and the requests to it."""
+    """The process that forks, and the requests to it.
 
-    def __init__(self) -> None:
+    Args:
+        path: where it listens for ``warm_client.py``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with asked:
+        with asked, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+            door.bind(str(path))
+            door.listen()
+            descriptors = [asked.fileno(), door.fileno()]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.e2e.warm_cli", str(asked.fileno())],
+                [sys.executable, "-m", "tests.e2e.warm_cli", *map(str, descriptors)],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=[asked.fileno()],
+                pass_fds=descriptors,
                 # A process with threads should not fork.
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             )
@@ -156,22 +164,28 @@ def _load_verbs() -> None:
 class _Forks:
     """Forks for each request, and reports the ends of the children."""
 
-    def __init__(self, asked: socket.socket) -> None:
-        self._asked = asked
+    def __init__(self, asked: socket.socket, door: socket.socket) -> None:
+        self._asked, self._door = asked, door
         self._poll = select.poll()
-        self._poll.register(asked, select.POLLIN)
+        for listened in (asked, door):
+            self._poll.register(listened, select.POLLIN)
         self._children: dict[int, tuple[int, int]] = {}  # pid and status, by the pid's descriptor
 
     def serve(self) -> list[str] | None:
         """Until there are no more requests; returns the words of a request in its child."""
         while True:
             for descriptor, _ in self._poll.poll():
-                if descriptor != self._asked.fileno():
+                if descriptor == self._door.fileno():
+                    client, _ = self._door.accept()
+                    message, received, _, _ = socket.recv_fds(client, REQUEST_MAX, STREAMS)
+                    received = [*received, client.detach()]
+                elif descriptor == self._asked.fileno():
+                    message, received, _, _ = socket.recv_fds(self._asked, REQUEST_MAX, STREAMS + 1)
+                    if not message:
+                        return None
+                else:
                     self._reap(descriptor)
                     continue
-                message, received, _, _ = socket.recv_fds(self._asked, REQUEST_MAX, STREAMS + 1)
-                if not message:
-                    return None
                 if (words := self._fork(json.loads(message), received)) is not None:
                     return words
 
@@ -186,7 +200,7 @@ class _Forks:
 
     def _fork(self, request: dict[str, Any], received: list[int]) -> list[str] | None:
         words: list[str] = request["words"]
-        if words[0] == "up":
+        if words[:1] == ["up"]:
             _load(SERVER_MODULES)
             gc.freeze()
         pid = os.fork()
@@ -211,11 +225,12 @@ class _Forks:
 
 
 def main() -> None:
-    """Serve on the socket whose descriptor is the argument."""
+    """Serve on the sockets whose descriptors are the arguments."""
     _load_verbs()
     gc.freeze()
-    with socket.socket(fileno=int(sys.argv[1])) as asked:
-        words = _Forks(asked).serve()
+    asked, door = (socket.socket(fileno=int(word)) for word in sys.argv[1:])
+    with asked, door:
+        words = _Forks(asked, door).serve()
     if words is not None:
         from grange.app.main import main as run_program
 

@@ -95,7 +95,7 @@ class ControlPlane:
         self._rng = rng
         self._log = log
         self._metrics = metrics.registry()
-        self._why = Explanations()
+        self._why = Explanations(clock)
         self._keys: pki.Keys | None = None
         self._context: ssl.SSLContext | None = None
         self._scheduler = roles.scheduler(settings)

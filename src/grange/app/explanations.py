@@ -7,7 +7,12 @@ from grange.api.explanation import Explanation, SchedulingState
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectMeta, Resource
 from grange.api.status import NotFound, ServiceUnavailable
+from grange.base.clock import Clock
 from grange.base.errors import GrangeError
+from grange.scheduler.errors import NotAtWork
+
+_STARTS_WITHIN_S = 3.0  # a scheduler that has just been started lists everything first
+_LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +29,14 @@ class Answerer:
 
 
 class Explanations:
-    """Asks each scheduler in turn; there are none until ``add`` was called."""
+    """Asks each scheduler in turn; there are none until ``add`` was called.
 
-    def __init__(self) -> None:
+    Args:
+        clock: for the wait for a scheduler that starts.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._answerers: list[Answerer] = []
 
     def add(self, names: frozenset[str], explain: Callable[[Pod], Explanation | None]) -> None:
@@ -34,7 +44,7 @@ class Explanations:
         self._answerers.append(Answerer(names, explain))
 
     async def explain(self, pod: Resource) -> Explanation:
-        """Why the pod is where it is.
+        """Why the pod is where it is; waits some seconds for a scheduler that starts.
 
         Raises:
             NotFound: it is no pod.
@@ -47,13 +57,21 @@ class Explanations:
                 "no scheduler runs in this control plane, so the pod cannot be explained; start it with "
                 "`grange up` without `--disable scheduler`"
             )
-        try:
-            for answerer in self._answerers:
-                found = answerer.explain(pod)
-                if found is not None:
-                    return found
-        except GrangeError as error:
-            raise ServiceUnavailable(f"the scheduler cannot answer now: {error}") from error
+        until = self._clock.monotonic() + _STARTS_WITHIN_S
+        while True:
+            try:
+                answers = (answerer.explain(pod) for answerer in self._answerers)
+                found = next((answer for answer in answers if answer is not None), None)
+            except NotAtWork as error:
+                if self._clock.monotonic() < until:
+                    await self._clock.sleep(_LOOK_S)
+                    continue
+                raise ServiceUnavailable(f"the scheduler cannot answer now: {error}") from error
+            except GrangeError as error:
+                raise ServiceUnavailable(f"the scheduler cannot answer now: {error}") from error
+            break
+        if found is not None:
+            return found
         return _unseen(pod, sorted({name for item in self._answerers for name in item.names}))
 
 

@@ -6,26 +6,28 @@ from grange.api.explanation import Explanation, SchedulingState
 from grange.api.kinds.pod import Pod
 from grange.api.status import NotFound, ServiceUnavailable
 from grange.app.explanations import Explanations
+from grange.base.clock import Clock
 from grange.base.errors import GrangeError
+from grange.scheduler.errors import NotAtWork
 from grange.sim import builders
 
 
-async def test_none_is_asked_before_a_scheduler_runs() -> None:
+async def test_none_is_asked_before_a_scheduler_runs(clock: Clock) -> None:
     with pytest.raises(ServiceUnavailable, match="--disable scheduler"):
-        await Explanations().explain(builders.pod("p"))
+        await Explanations(clock).explain(builders.pod("p"))
 
 
-async def test_the_scheduler_that_has_the_pod_answers() -> None:
+async def test_the_scheduler_that_has_the_pod_answers(clock: Clock) -> None:
     mine = Explanation(state=SchedulingState.BACKOFF)
-    why = Explanations()
+    why = Explanations(clock)
     why.add(frozenset({"other"}), lambda _: None)
     why.add(frozenset({"default-scheduler"}), lambda _: mine)
     assert await why.explain(builders.pod("p")) is mine
 
 
-async def test_a_pod_for_a_scheduler_that_is_not_here() -> None:
+async def test_a_pod_for_a_scheduler_that_is_not_here(clock: Clock) -> None:
     """Waiting for it is useless, and which names would do is said."""
-    why = Explanations()
+    why = Explanations(clock)
     why.add(frozenset({"grange"}), lambda _: None)
     waiting = await why.explain(builders.pod("p", schedulerName="mine"))
     assert waiting.state is SchedulingState.UNSEEN
@@ -35,18 +37,36 @@ async def test_a_pod_for_a_scheduler_that_is_not_here() -> None:
     assert (placed.state, placed.node) == (SchedulingState.PLACED, "a")
 
 
-async def test_a_scheduler_that_cannot_say_now() -> None:
+async def test_a_scheduler_that_cannot_say_now(clock: Clock) -> None:
     def fails(_: Pod) -> Explanation:
         raise GrangeError("books are being put right")
 
-    why = Explanations()
+    why = Explanations(clock)
     why.add(frozenset({"grange"}), fails)
     with pytest.raises(ServiceUnavailable, match="books are being put right"):
         await why.explain(builders.pod("p"))
 
 
-async def test_only_pods_are_scheduled() -> None:
-    why = Explanations()
+async def test_a_scheduler_that_starts_is_waited_for(clock: Clock) -> None:
+    """Else who asks in the first moment is sent to another process, and there is none."""
+    begins = clock.monotonic() + 1.0
+
+    def starts(_: Pod) -> Explanation:
+        if clock.monotonic() < begins:
+            raise NotAtWork("it lists the pods")
+        return Explanation(state=SchedulingState.BACKOFF)
+
+    why = Explanations(clock)
+    why.add(frozenset({"default-scheduler"}), starts)
+    assert (await why.explain(builders.pod("p"))).state is SchedulingState.BACKOFF
+    begins = clock.monotonic() + 60.0
+    with pytest.raises(ServiceUnavailable, match="it lists the pods"):
+        await why.explain(builders.pod("p"))
+    assert clock.monotonic() < begins
+
+
+async def test_only_pods_are_scheduled(clock: Clock) -> None:
+    why = Explanations(clock)
     why.add(frozenset({"grange"}), lambda _: None)
     with pytest.raises(NotFound):
         await why.explain(builders.node("n"))
