@@ -30,11 +30,14 @@ setup: $(STAMP)  ## make the environment (done by every other target)
 run: $(STAMP)  ## a control plane, a replicated service, proof that it works; then clean up
 	@$(BIN)/python examples/run.py
 
-# What waits for downloads runs beside what computes; only e2e needs the environment of jobs.
+# What waits for downloads runs beside what computes. Then the end-to-end tests, which mostly wait for
+# processes, take what they need of the machine, and the others the rest.
 test:  ## everything CI runs
-	@$(MAKE) --no-print-directory -j2 check docs kubectl
-	@$(MAKE) --no-print-directory -j2 unit $(JOBS)/.installed
-	@$(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory -j4 check docs kubectl cri $(JOBS)/.installed
+	@$(MAKE) --no-print-directory e2e >.cache/e2e.log 2>&1 & e2e=$$!; \
+	nice -n 5 $(MAKE) --no-print-directory unit; unit=$$?; \
+	echo "end-to-end tests:"; wait $$e2e; e2e=$$?; \
+	cat .cache/e2e.log; [ $$unit$$e2e = 00 ]
 
 test-durations: $(STAMP)  ## what `make unit` costs: processor time by folder, the slowest tests
 	@$(BIN)/python -m pytest -q -n auto $(REPEATABLE) -p tests.support.durations $(UNIT)
