@@ -1,7 +1,7 @@
 """What a scaling algorithm decides: a plan of starts, stops, bindings and skips, each with its reason."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
@@ -19,6 +19,7 @@ class MachineStart:
         pods: ``namespace/name`` of the pods that it is for; empty for standby.
         pod_uid: of the pod that it is bound to; empty where none is.
         reason: for people, e.g. ``pod default/a waits``.
+        annotations: of the new Machine.
     """
 
     name: str
@@ -26,6 +27,7 @@ class MachineStart:
     pods: tuple[str, ...] = ()
     pod_uid: str = ""
     reason: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +103,17 @@ class ScalingPlan:
 
 
 class ScalingAlgorithm(Protocol):
-    """Decides which machines a pool needs."""
+    """Decides which machines a pool needs, or all pools whose machines are shared."""
 
     def compute(
         self, nodes: Sequence[Machine], pods: Sequence[Pod], *, now: datetime
     ) -> ScalingPlan:
-        """A plan for one pool; the same input gives the same plan, names included.
+        """A plan; the same input gives the same plan, names included.
 
         Args:
-            nodes: the machines of the pool, whatever their phase; they are not changed.
-            pods: the pods that the pool could serve, whatever their phase.
+            nodes: the machines of the pools, whatever their phase; they are not changed.
+            pods: the pods that the pools could serve, whatever their phase; for shared machines all
+                pods, since those that run use some of them.
             now: wall time.
 
         Returns:

@@ -4,13 +4,7 @@ from collections.abc import Container, Sequence
 from datetime import datetime
 from functools import partial
 
-from grange.api import names
-from grange.api.kinds.machine import (
-    MachineOffering,
-    MachinePlacement,
-    MachineResources,
-    MachineSpec,
-)
+from grange.api.kinds.machine import MachineOffering, MachineResources, MachineSpec
 from grange.api.kinds.nodepool import SPOT_ALWAYS, SPOT_NEVER, NodePool
 from grange.api.pod_requests import Resources
 from grange.machines.catalogue import InstanceType, Offering
@@ -21,12 +15,11 @@ from grange.machines.scaling.instance_selector import (
     MachineChoice,
     Usable,
 )
+from grange.machines.scaling.machine_specs import machine_name, machine_spec
 from grange.machines.scaling.pod_needs import PodNeed
 from grange.machines.scaling.pool_budget import PoolBudget
 from grange.machines.scaling.standby import StandbyShape
 from grange.machines.scaling_plan import MachineStart
-
-_READABLE = names.DNS_LABEL_MAX - names.DIGEST_LENGTH - 1
 
 
 class MachineOrders:
@@ -61,7 +54,6 @@ class MachineOrders:
         self._boot_image = boot_image
         self._template_hash = template_hash
         self._now = now
-        self._prefix = pool.metadata.name[:_READABLE].rstrip("-")
         # What pods of one shape can get; many do not differ.
         self._known: dict[
             tuple[object, ...], tuple[list[MachineChoice], tuple[MachineOffering, ...]] | str
@@ -173,26 +165,19 @@ class MachineOrders:
     def _machine(
         self, candidates: tuple[MachineOffering, ...], resources: MachineResources, zone: str
     ) -> MachineSpec:
-        first = candidates[0]
-        return MachineSpec(
-            pool=self._pool.metadata.name,
-            provider=self._spec.provider,
-            instance_type=first.instance_type,
+        return machine_spec(
+            self._pool,
+            candidates,
+            resources,
+            zone=zone,
             boot_image=self._boot_image,
-            spot=first.spot,
-            resources=resources,
-            placement=MachinePlacement(zone=zone),
-            candidates=candidates,
-            labels=dict(self._spec.template.labels),
-            taints=(*self._spec.template.taints, *self._spec.template.startup_taints),
             template_hash=self._template_hash,
         )
 
     def _name(self, seed: str) -> str:
         """A name that no machine before had, and that this pass would choose again."""
         at, self._count = self._count, self._count + 1
-        unique = names.digest(self._pool.metadata.uid, seed, self._moment, str(at))
-        return f"{self._prefix}-{unique}"
+        return machine_name(self._pool, seed, self._moment, str(at))
 
 
 def _candidates(choices: Sequence[MachineChoice]) -> tuple[MachineOffering, ...]:
