@@ -52,6 +52,10 @@ class UsageSampler:
         """The newest sample; None before the first."""
         return self._newest
 
+    def samples(self) -> tuple[UsageSample, ...]:
+        """The newest sample, if there is one."""
+        return (self._newest,) if self._newest is not None else ()
+
 
 def pod_samples(
     records: Sequence[PodRecord],

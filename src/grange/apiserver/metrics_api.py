@@ -1,6 +1,6 @@
 """The API group ``metrics.k8s.io``: what nodes and pods use. Read from the agents, never stored."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from grange.api import codec, timestamps
@@ -51,8 +51,8 @@ _SCHEME = Scheme(KINDS)
 class MetricsSource(Protocol):
     """Measures what pods use."""
 
-    def newest(self) -> UsageSample | None:
-        """The newest sample; None before the first."""
+    def samples(self) -> Sequence[UsageSample]:
+        """The newest samples; no node is in two of them."""
 
 
 class MetricsAPI:
@@ -91,13 +91,14 @@ class MetricsAPI:
         target = self._admitted(request, user)
         if target is None:
             return None
-        sample = self._source.newest() if self._source is not None else None
-        if sample is None:
+        samples = self._source.samples() if self._source is not None else ()
+        if not samples:
             raise ServiceUnavailable("no usage is measured yet: no node agent has sent a sample")
         chosen = selection.parse(target.info, request.query)
         make = self._nodes if target.info is NODEMETRICS else self._pods
         items = [
             item
+            for sample in samples
             for item in make(sample, target)
             if chosen.matches(
                 selection.ObjectAttributes(
@@ -139,6 +140,8 @@ class MetricsAPI:
             stored = self._stored(POD, pod.namespace, pod.name)
             if stored is None or stored["metadata"]["uid"] != pod.uid:
                 continue
+            if (stored.get("spec") or {}).get("nodeName") != pod.node:
+                continue  # a node measures its own pods
             containers = [
                 {"name": name, "usage": _usage([used])} for name, used in pod.containers.items()
             ]

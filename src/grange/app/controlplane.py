@@ -34,6 +34,7 @@ from grange.app.node_streams import NodeStreams
 from grange.app.renewal import Renewal
 from grange.app.runnable import Runnable
 from grange.app.settings import Settings
+from grange.app.usage_collector import UsageCollector
 from grange.base import metrics, supervision
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
@@ -100,6 +101,7 @@ class ControlPlane:
         self._context: ssl.SSLContext | None = None
         self._scheduler = roles.scheduler(settings)
         self._application: Application | None = None
+        self._usage: UsageCollector | None = None
 
     def client(self, component: str) -> Client:
         """A client for one component, in this process and under its own name.
@@ -170,6 +172,13 @@ class ControlPlane:
             StaticTokens({keys.token: ADMIN}), accounts, BootstrapTokens(store, self._clock)
         )
         connections = NodeConnections(lambda: self.client("node-connections"), keys, self._clock)
+        usage = self._usage = UsageCollector(
+            nodes.usage,
+            nodes.names,
+            connections,
+            clock=self._clock,
+            log=self._log.bind(role="usage"),
+        )
         application = Application(
             store,
             Scheme(BUILT_IN),
@@ -179,7 +188,7 @@ class ControlPlane:
             authn=tokens,
             logs=NodeLogs(nodes.logs, nodes.names, connections),
             streams=NodeStreams(nodes.streams, nodes.names, connections),
-            usage=nodes.usage,
+            usage=usage,
             explainer=self._why,
             metrics=self._metrics,
             service_network=service_range(str(self.settings.data_dir)),
@@ -299,6 +308,8 @@ class ControlPlane:
         async with AsyncExitStack() as stack:
             sharded: Mapping[str, Any] | None = None
             further: list[Runnable] = []
+            if (usage := self._usage) is not None:
+                further.append(Runnable("usage collector", lambda: usage.run(informers)))
             if self.settings.runs("controllers"):
                 from grange.app import evidence_service  # comes with the controllers
 
@@ -306,7 +317,8 @@ class ControlPlane:
                     self.settings.data_dir, self._keys, self._context, deps("evidence")
                 )
                 await stack.enter_async_context(evidence)
-                sharded, further = evidence.sharded(), [evidence.runnable()]
+                sharded = evidence.sharded()
+                further.append(evidence.runnable())
                 signing = certificate_signing(deps("certificate-signing"), self.settings, nodes)
                 further.append(stack.enter_context(signing))
             nursery = await stack.enter_async_context(Nursery("roles"))

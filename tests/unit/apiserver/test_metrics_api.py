@@ -1,5 +1,7 @@
 """The API group of what nodes and pods use."""
 
+from collections.abc import Sequence
+
 import pytest
 from tests.unit.apiserver.server import NODES, PODS, Server, pod
 
@@ -19,9 +21,10 @@ class Source:
 
     def __init__(self) -> None:
         self.sample: UsageSample | None = None
+        self.others: list[UsageSample] = []
 
-    def newest(self) -> UsageSample | None:
-        return self.sample
+    def samples(self) -> Sequence[UsageSample]:
+        return (*((self.sample,) if self.sample else ()), *self.others)
 
 
 @pytest.fixture
@@ -47,6 +50,7 @@ async def measured(server: Server, source: Source, clock: Clock) -> Server:
         body = pod(name)
         body["metadata"]["labels"] = {"app": name}
         uid = (await server.made(PODS, body))["metadata"]["uid"]
+        assert (await server.bind(name)).code == 201
         pods.append(PodSample(uid, "default", name, "node-1", 15.0, {"main": used}))
     source.sample = UsageSample(clock.now(), 15.0, ("node-1", "node-2"), tuple(pods))
     return server
@@ -105,6 +109,29 @@ async def test_pod_of_that_name_created_later_is_not_shown(
     source.sample = UsageSample(clock.now(), 15.0, ("node-1",), (before,))
     answer = await measured.get(f"{POD_METRICS}/web")
     assert (answer.code, answer.reason) == (404, "NotFound")
+
+
+async def test_samples_of_machines_are_shown_together(
+    measured: Server, source: Source, clock: Clock
+) -> None:
+    await measured.made(NODES, {"metadata": {"name": "far"}})
+    uid = (await measured.made(PODS, pod("there")))["metadata"]["uid"]
+    assert (await measured.bind("there", "far")).code == 201
+    used = {"main": ContainerSample(2.0, 1 << 20)}
+    theirs = PodSample(uid, "default", "there", "far", 15.0, used)
+    source.others = [UsageSample(clock.now(), 15.0, ("far",), (theirs,))]
+    pods = (await measured.get(POD_METRICS)).body["items"]
+    assert [item["metadata"]["name"] for item in pods] == ["web", "other", "there"]
+    nodes = (await measured.get(f"{METRICS}/nodes")).body["items"]
+    assert nodes[-1]["usage"] == {"cpu": "2000000000n", "memory": "1024Ki"}
+
+
+async def test_node_measures_its_own_pods(measured: Server, source: Source, clock: Clock) -> None:
+    uid = (await measured.get(f"{PODS}/web")).body["metadata"]["uid"]
+    source.sample = None
+    claimed = PodSample(uid, "default", "web", "node-2", 15.0, {"main": ContainerSample(9.0, 9)})
+    source.others = [UsageSample(clock.now(), 15.0, ("node-2",), (claimed,))]
+    assert (await measured.get(POD_METRICS)).body["items"] == []
 
 
 async def test_nothing_measured_yet_is_unavailable(server: Server) -> None:
