@@ -1,12 +1,12 @@
-"""The node controller: leads each machine through its life.
+"""The node controller: leads each machine through its life, and gives it to the pod that waits for it.
 
-Owns: the settings (``node_controller_config``), the decision what a machine needs next
-    (``machine_lifecycle``), when a pass begins (``pass_window``), which planned machines it launches
-    (``launch_choice``), which instances and records have lost each other (``instance_looks``), and the
-    writes of statuses (``status_updater``).
+Owns: passes over pools (``pass_window``, ``pool_pass``, ``launch_choice``, ``pool_status``), the life of
+    one machine (``machine_lifecycle`` decides, ``machine_executor`` carries out), the providers
+    (``provider_table``, ``provider_watch``, ``provider_calls``, ``instance_looks``), claims
+    (``node_dispenser``), the marks of nodes (``machine_nodes``), and the writes of statuses (``status_updater``).
 Never: decides which machines a pool needs (``machines.scaling`` does).
-Flow: record, instance and node → ``next_step`` → one write or one call to the provider → the next look.
-Concurrency: plain functions and values that take ``now``; ``StatusUpdater`` alone writes;
-    what carries the steps out is not here yet.
-Start reading at: ``machine_lifecycle``.
+Flow: pods and records → plan → records → ``next_step`` → one write or one call to the provider → the next look.
+Concurrency: one member runs it; one pass at a time, one task a machine, one watch a provider. Every write has
+    the version that it was decided on, so that a late one of a former member changes nothing.
+Start reading at: ``machine_lifecycle``, then ``node_controller``.
 """

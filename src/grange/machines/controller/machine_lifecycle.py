@@ -191,10 +191,19 @@ def _created(known: MachineInputs, now: datetime) -> NextStep:
 
 
 def _available(known: MachineInputs, now: datetime) -> NextStep:
-    return NextStep(MachineStep.WAIT)
+    return _marks(known) or NextStep(MachineStep.WAIT)
+
+
+def _marks(known: MachineInputs) -> NextStep | None:
+    """An agent that finds its node deleted registers it again, without the controller's marks."""
+    if known.node is None or known.initialized or not is_of(known.node, known.machine):
+        return None
+    return NextStep(MachineStep.INITIALIZE)
 
 
 def _claimed(known: MachineInputs, now: datetime) -> NextStep:
+    if (marks := _marks(known)) is not None:
+        return marks
     # Machines that are held for something else than a pod are given back by their holder.
     if not known.holder_gone or known.machine.status.holder:
         return NextStep(MachineStep.WAIT)

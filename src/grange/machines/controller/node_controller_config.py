@@ -18,6 +18,7 @@ class NodeControllerConfig:
         heartbeat_interval_s: between two looks at the health of available machines.
         reaper_interval_s: between two looks for machines that are to end.
         instances_interval_s: between two lists of a provider's instances.
+        look_pause_s: between two lists of a provider's instances, at least.
         probe_timeout_s: a look at one machine takes no longer.
         call_timeout_s: a call to a provider takes no longer; its outcome is unknown then.
         batch_idle_s: a pass begins when nothing has changed for so long.
@@ -27,6 +28,7 @@ class NodeControllerConfig:
         terminated_ttl_s: records of terminated machines are kept for so long.
         retry_s: a call that failed is made again after so long, doubling.
         retry_max_s: and no later than this.
+        workers: machines that are worked on at a time; one whose provider hangs takes one.
         unhealthy_share: no silent machine is ended while a greater share of them is silent.
     """
 
@@ -34,6 +36,7 @@ class NodeControllerConfig:
     heartbeat_interval_s: float = 10.0
     reaper_interval_s: float = 10.0
     instances_interval_s: float = 10.0
+    look_pause_s: float = 1.0
     probe_timeout_s: float = 3.0
     call_timeout_s: float = 60.0
     batch_idle_s: float = 1.0
@@ -43,6 +46,7 @@ class NodeControllerConfig:
     terminated_ttl_s: float = 60.0
     retry_s: float = 2.0
     retry_max_s: float = 60.0
+    workers: int = 200
     unhealthy_share: float = 0.2
 
     def __post_init__(self) -> None:

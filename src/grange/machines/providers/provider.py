@@ -106,6 +106,7 @@ class LaunchRequest:
         offerings: ways to get it, the preferred first; the provider takes the first that it can have.
         image: from ``resolve_image``.
         user_data: what the machine executes at its first start; may hold a join token: never logged.
+        join_token: the join token alone, for providers that start the agent themselves; never logged.
         volume_gib: size of the root disk; zero: the image's.
         private_ip_only: no public address.
         labels: of the node that it will be; for providers that start the agent themselves.
@@ -116,6 +117,7 @@ class LaunchRequest:
     offerings: tuple[MachineOffering, ...]
     image: str = ""
     user_data: str = field(default="", repr=False)
+    join_token: str = field(default="", repr=False)
     volume_gib: int = 0
     private_ip_only: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)

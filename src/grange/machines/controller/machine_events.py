@@ -1,0 +1,73 @@
+"""Events that machines and their pods have: what happened to them, and why a pod has no machine."""
+
+from collections.abc import Mapping
+
+from grange.api.kinds import MACHINE, NODEPOOL, POD
+from grange.api.kinds.machine import Machine
+from grange.api.kinds.nodepool import NodePool
+from grange.api.kinds.pod import Pod
+from grange.api.machine_phases import MachinePhase
+from grange.reconcile.recorder import NORMAL, WARNING, Recorder
+
+_WORRYING = frozenset({"BootTimeout", "InstanceGone", "InstanceEnding", "Unhealthy"})
+
+
+class MachineEvents:
+    """Reports through one recorder.
+
+    Args:
+        recorder: of the controller.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._skipped: dict[str, str] = {}
+
+    def moved(self, before: Machine, after: Machine, reason: str, message: str) -> None:
+        """A machine came into another phase."""
+        refused = before.phase is MachinePhase.CREATING and after.phase is MachinePhase.TERMINATED
+        level = WARNING if refused or reason in _WORRYING else NORMAL
+        self._recorder.event(after, level, reason, f"{after.phase.value}: {message}", kind=MACHINE)
+
+    def ordered(self, pod: Pod | None, machine: Machine) -> None:
+        """A machine was ordered for a pod."""
+        if pod is not None:
+            text = f"machine {machine.metadata.name} ({machine.spec.instance_type}) is ordered"
+            self._skipped.pop(pod.metadata.uid, None)
+            self._recorder.event(pod, NORMAL, "MachineOrdered", text, kind=POD)
+
+    def claimed(self, pod: Pod, machine: Machine) -> None:
+        """A machine is a pod's."""
+        self._skipped.pop(pod.metadata.uid, None)
+        text = f"machine {machine.metadata.name} is the pod's alone"
+        self._recorder.event(pod, NORMAL, "MachineClaimed", text, kind=POD)
+
+    def launch_refused(self, pod: Pod | None, machine: Machine, message: str) -> None:
+        """The machine that was ordered for a pod cannot be had."""
+        if pod is not None:
+            text = f"machine {machine.metadata.name}: {message}"
+            self._recorder.event(pod, WARNING, "MachineLaunchFailed", text, kind=POD)
+
+    def ejected(self, pod: Pod, machine: Machine, message: str) -> None:
+        """The machine under a pod ends."""
+        text = f"machine {machine.metadata.name} ends: {message}"
+        self._recorder.event(pod, WARNING, "PodEjected", text, kind=POD)
+
+    def skipped(self, reasons: Mapping[str, tuple[Pod, str]]) -> None:
+        """Pods get no machine now: each is reported when the reason is another one.
+
+        Args:
+            reasons: pods and reasons, by UID; all of a pool.
+        """
+        for uid, (pod, reason) in reasons.items():
+            if self._skipped.get(uid) != reason:
+                self._skipped[uid] = reason
+                self._recorder.event(pod, WARNING, "NoMachine", reason, kind=POD)
+
+    def forget(self, uids: frozenset[str]) -> None:
+        """Only these pods wait."""
+        self._skipped = {uid: why for uid, why in self._skipped.items() if uid in uids}
+
+    def pool(self, pool: NodePool, reason: str, message: str) -> None:
+        """A pool cannot be served."""
+        self._recorder.event(pool, WARNING, reason, message, kind=NODEPOOL)

@@ -1,0 +1,195 @@
+"""What the controller knows: machines, pools, nodes and pods, and what a change of one concerns."""
+
+from collections.abc import Callable, Sequence
+
+from grange.api.kinds import MACHINE, NODE, NODEPOOL, POD
+from grange.api.kinds.machine import NODE_POOL_LABEL, Machine
+from grange.api.kinds.node import Node, is_ready
+from grange.api.kinds.nodepool import NodePool
+from grange.api.kinds.pod import Pod, is_active
+from grange.api.meta import ObjectKey
+from grange.reconcile.deps import Deps
+from grange.reconcile.latest_views import LatestViews
+
+_BY_NODE = "machines/node"  # pods by the node that they are bound to
+_BY_POOL = "machines/pool"  # pods by the pool that they select; machines by their pool
+_BY_UID = "machines/uid"  # pods by UID; machines by the pod that they are meant for
+_UNSEEN_S = 60.0  # one that the cache does not show for so long was deleted meanwhile
+
+
+class MachineListers:
+    """Caches that do not go back behind our own writes.
+
+    Args:
+        deps: informers.
+        on_machine: called with the name of a machine that may need something.
+        on_pool: called with the name of a pool for which a plan may differ now.
+    """
+
+    def __init__(
+        self,
+        deps: Deps,
+        *,
+        on_machine: Callable[[str], None],
+        on_pool: Callable[[str], None],
+    ) -> None:
+        self._on_machine, self._on_pool = on_machine, on_pool
+        self._clock = deps.clock
+        self._created: dict[str, tuple[Machine, float]] = {}  # that the cache may not have yet
+        self._machines = deps.informers.informer(MACHINE)
+        self._pools = deps.informers.informer(NODEPOOL)
+        self._nodes = deps.informers.informer(NODE)
+        self._pods = deps.informers.informer(POD)
+        self._machines.store.add_index(_BY_POOL, lambda machine: (machine.spec.pool,))
+        self._machines.store.add_index(_BY_UID, lambda machine: (machine.status.bound_pod_uid,))
+        self._pods.store.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
+        self._pods.store.add_index(_BY_POOL, _pools_of)
+        self._pods.store.add_index(_BY_UID, lambda pod: (pod.metadata.uid,))
+        self._machine_views = LatestViews(self._machines)
+        self._pool_views = LatestViews(self._pools)
+        self._machines.add_handler(
+            self._machine_seen, lambda _, new: self._machine_seen(new), self._machine_seen
+        )
+        self._pools.add_handler(self._pool_seen, self._pool_changed, self._pool_seen)
+        self._nodes.add_handler(self._node_seen, self._node_changed, self._node_seen)
+        self._pods.add_handler(self._pod_seen, self._pod_changed, self._pod_seen)
+
+    async def synced(self) -> None:
+        """Wait until every cache has shown a complete state once."""
+        for informer in (self._machines, self._pools, self._nodes, self._pods):
+            await informer.synced.wait()
+
+    # --- what is asked ---------------------------------------------------------------------------
+
+    def machine(self, name: str) -> Machine | None:
+        """The newest known version of a machine."""
+        created = self._created.get(name)
+        return self._machine_views.get(ObjectKey("", name)) or (created[0] if created else None)
+
+    def machines(self) -> Sequence[Machine]:
+        """All of them, sorted by name."""
+        return self._newest([*self._machines.store.list(), *self._unseen()])
+
+    def machines_of(self, pool: str) -> Sequence[Machine]:
+        """The machines of a pool, sorted by name."""
+        unseen = [one for one in self._unseen() if one.spec.pool == pool]
+        return self._newest([*self._machines.store.by_index(_BY_POOL, pool), *unseen])
+
+    def machines_for(self, uid: str) -> Sequence[Machine]:
+        """The machines that are meant for a pod."""
+        return self._newest(self._machines.store.by_index(_BY_UID, uid)) if uid else []
+
+    def machine_names(self) -> set[str]:
+        """Names of all records."""
+        return {machine.metadata.name for machine in self.machines()}
+
+    def pool(self, name: str) -> NodePool | None:
+        """The newest known version of a pool."""
+        return self._pool_views.get(ObjectKey("", name))
+
+    def pools(self) -> Sequence[NodePool]:
+        """All of them, sorted by name."""
+        found = [self.pool(pool.metadata.name) for pool in self._pools.store.list()]
+        return sorted((one for one in found if one is not None), key=lambda one: one.metadata.name)
+
+    def node(self, name: str) -> Node | None:
+        """A node."""
+        return self._nodes.store.get(ObjectKey("", name))
+
+    def pod_of(self, uid: str) -> Pod | None:
+        """The pod of a UID."""
+        return next(iter(self._pods.store.by_index(_BY_UID, uid)), None) if uid else None
+
+    def pods_on(self, node: str) -> Sequence[Pod]:
+        """Pods on a node that have not ended."""
+        return [pod for pod in self._pods.store.by_index(_BY_NODE, node) if is_active(pod)]
+
+    def pods_for(self, pool: str) -> Sequence[Pod]:
+        """Pods that select a pool, sorted by name."""
+        found = self._pods.store.by_index(_BY_POOL, pool)
+        return sorted(found, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+
+    def _newest(self, machines: Sequence[Machine]) -> Sequence[Machine]:
+        found = [self.machine(machine.metadata.name) for machine in machines]
+        return sorted((one for one in found if one is not None), key=lambda one: one.metadata.name)
+
+    # --- what was done ---------------------------------------------------------------------------
+
+    def wrote(self, machine: Machine) -> None:
+        """The server made this of a write."""
+        name = machine.metadata.name
+        if name in self:
+            self._machine_views.wrote(machine)
+        else:
+            self._created[name] = (machine, self._clock.monotonic() + _UNSEEN_S)
+
+    def _unseen(self) -> list[Machine]:
+        """Machines that we created and that the cache does not show yet."""
+        now = self._clock.monotonic()
+        self._created = {
+            name: (machine, due)
+            for name, (machine, due) in self._created.items()
+            if name not in self and now < due
+        }
+        return [machine for machine, _ in self._created.values()]
+
+    def wrote_pool(self, pool: NodePool) -> None:
+        """The server made this of a write."""
+        self._pool_views.wrote(pool)
+
+    # --- handlers --------------------------------------------------------------------------------
+
+    def _machine_seen(self, machine: Machine) -> None:
+        self._created.pop(machine.metadata.name, None)
+        self._on_machine(machine.metadata.name)
+        self._on_pool(machine.spec.pool)
+
+    def _pool_seen(self, pool: NodePool) -> None:
+        self._on_pool(pool.metadata.name)
+        for machine in self._machines.store.by_index(_BY_POOL, pool.metadata.name):
+            self._on_machine(machine.metadata.name)
+
+    def _pool_changed(self, old: NodePool, new: NodePool) -> None:
+        if old.metadata.generation != new.metadata.generation or (
+            new.metadata.deletion_timestamp is not None
+        ):
+            self._pool_seen(new)
+
+    def _node_seen(self, node: Node) -> None:
+        machine = self._machines.store.get(ObjectKey("", node.metadata.name))
+        if machine is not None:
+            self._machine_seen(machine)
+
+    def _node_changed(self, old: Node, new: Node) -> None:
+        if is_ready(old) != is_ready(new) or (old.metadata.labels, old.spec) != (
+            new.metadata.labels,
+            new.spec,
+        ):
+            self._node_seen(new)
+
+    def _pod_seen(self, pod: Pod) -> None:
+        for pool in _pools_of(pod):
+            self._on_pool(pool)
+        holders = self._machines.store.by_index(_BY_UID, pod.metadata.uid)
+        for name in {pod.spec.node_name, *(machine.metadata.name for machine in holders)}:
+            if name in self:
+                self._on_machine(name)
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        if _counted(old) != _counted(new):
+            self._pod_seen(new)
+
+    def __contains__(self, machine: str) -> bool:
+        return ObjectKey("", machine) in self._machines.store
+
+
+def _pools_of(pod: Pod) -> tuple[str, ...]:
+    name = pod.spec.node_selector.get(NODE_POOL_LABEL)
+    return (name,) if name else ()
+
+
+def _counted(pod: Pod) -> tuple[object, ...]:
+    """What of a pod decides about machines."""
+    meta, spec = pod.metadata, pod.spec
+    gated = bool(spec.scheduling_gates)
+    return (spec.node_name, pod.status.phase, meta.deletion_timestamp, meta.annotations, gated)

@@ -1,0 +1,212 @@
+"""One pass over a pool: a plan is made of what is there, and its decisions are written.
+
+Nothing is called here. A machine that is ordered is a record; the executor launches it. What was
+decided on a state that has changed meanwhile is refused by the server, and the next pass decides again.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from grange.api import timestamps
+from grange.api.kinds import MACHINE
+from grange.api.kinds.machine import INSTANCE_FINALIZER, NODE_POOL_LABEL, Machine
+from grange.api.kinds.nodepool import DEDICATED, NodePool
+from grange.api.kinds.pod import Pod
+from grange.api.machine_phases import MachineEvent, MachinePhase
+from grange.api.meta import Document
+from grange.api.status import AlreadyExists, Conflict, NotFound
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.machines.controller.controller_context import NodeControllerContext
+from grange.machines.controller.launch_choice import launch_choice
+from grange.machines.controller.node_dispenser import NodeDispenser, binding_fields
+from grange.machines.controller.pool_template import (
+    CONFIG_ANNOTATION,
+    config_text,
+    template_hash,
+)
+from grange.machines.controller.provider_watch import ProviderWatch
+from grange.machines.scaling.binding_scaler import BindingNodeScaler
+from grange.machines.scaling_plan import MachineStart, MachineStop, PodBinding, ScalingPlan
+
+
+class PassResult(NamedTuple):
+    """What a pass came to.
+
+    Attributes:
+        plan: what was decided; None where nothing could be.
+        reason, message: why it could not.
+        image: that new machines get.
+        changed: something was refused because it had changed: another pass decides again.
+    """
+
+    plan: ScalingPlan | None = None
+    reason: str = ""
+    message: str = ""
+    image: str = ""
+    changed: bool = False
+
+
+class PoolPass:
+    """Plans and writes for one pool at a time.
+
+    Args:
+        context: tools.
+        dispenser: gives machines to pods.
+        rng: of the choice among too many launches.
+    """
+
+    def __init__(
+        self, context: NodeControllerContext, dispenser: NodeDispenser, rng: Stream
+    ) -> None:
+        self._client, self._listers, self._updater = (
+            context.client,
+            context.listers,
+            context.updater,
+        )
+        self._events, self._clock = context.events, context.clock
+        self._dispenser, self._rng = dispenser, rng
+
+    async def run(self, pool: NodePool, watch: ProviderWatch) -> PassResult:
+        """Plan for a pool and carry the plan out.
+
+        Raises:
+            ApiError: a request failed; to be tried again.
+        """
+        if watch.catalogue is None:
+            return PassResult(reason="CatalogueUnknown", message=watch.error)
+        boot = watch.image(pool.spec.boot_image)
+        if boot.image is None:
+            return PassResult(reason="ImageUnknown", message=boot.error)
+        # Nodes before pods: a pod that is seen without its node would get another machine.
+        machines = self._listers.machines_of(pool.metadata.name)
+        pods = self._listers.pods_for(pool.metadata.name)
+        plan = self.plan(pool, watch, machines, pods, boot.image)
+        changed = await self._carry_out(pool, plan, machines, pods)
+        return PassResult(plan, image=boot.image, changed=changed)
+
+    def plan(
+        self,
+        pool: NodePool,
+        watch: ProviderWatch,
+        machines: Sequence[Machine],
+        pods: Sequence[Pod],
+        image: str,
+    ) -> ScalingPlan:
+        """What the pool needs now; nothing is written."""
+        if pool.spec.mode != DEDICATED:
+            return ScalingPlan()
+        watch.memory.prune(now := self._clock.now())
+        scaler = BindingNodeScaler(
+            pool,
+            watch.catalogue or (),
+            watch.memory,
+            boot_image=image,
+            template_hash=template_hash(pool),
+        )
+        return scaler.compute(machines, pods, now=now)
+
+    # --- what is written -------------------------------------------------------------------------
+
+    async def _carry_out(
+        self,
+        pool: NodePool,
+        plan: ScalingPlan,
+        machines: Sequence[Machine],
+        pods: Sequence[Pod],
+    ) -> bool:
+        """Write a plan; whether something had changed meanwhile."""
+        known = {machine.metadata.name: machine for machine in machines}
+        waiting = {pod.metadata.uid: pod for pod in pods}
+        ordered = {start.name for start in plan.start}
+        starts = launch_choice(plan.start, pool.spec.max_boot_per_iteration, self._rng)
+        work = [
+            *(
+                self._bind(known[binding.machine], waiting[binding.pod_uid], binding)
+                for binding in plan.bind
+                if binding.machine not in ordered
+            ),
+            *(self._unbind(known[name]) for name in plan.unbind),
+            *(self._stop(known[stop.name], stop) for stop in plan.stop),
+            *(self._order(pool, start, waiting) for start in starts),
+        ]
+        async with Nursery("pass") as nursery:
+            children = [nursery.start(one) for one in work]
+        self._dispenser.publish(pool.metadata.name, plan)
+        self._events.skipped(
+            {
+                skip.pod_uid: (waiting[skip.pod_uid], skip.reason)
+                for skip in plan.skip
+                if skip.pod_uid in waiting
+            }
+        )
+        return any(child.result() for child in children)
+
+    async def _bind(self, machine: Machine, pod: Pod, binding: PodBinding) -> bool:
+        if self._dispenser.is_usable(machine) or machine.phase is MachinePhase.CLAIMED:
+            return await self._dispenser.give(machine, pod)
+        if machine.phase is MachinePhase.STOPPED:
+            return await self._move(
+                machine, MachineEvent.RESUMED, "Resumed", f"for pod {pod.key}", binding_fields(pod)
+            )
+        if binding.kept:
+            return False
+        return await self._update(machine, binding_fields(pod))
+
+    async def _unbind(self, machine: Machine) -> bool:
+        now = timestamps.rfc3339(self._clock.now())
+        nothing: Document = {"boundPodName": None, "boundPodUID": None}
+        return await self._update(machine, {**nothing, "availableTime": now})
+
+    async def _stop(self, machine: Machine, stop: MachineStop) -> bool:
+        if machine.metadata.resource_version != stop.version:
+            return True
+        event = MachineEvent.PARK if stop.park else MachineEvent.END
+        return await self._move(machine, event, "Surplus", stop.reason)
+
+    async def _order(self, pool: NodePool, start: MachineStart, waiting: Mapping[str, Pod]) -> bool:
+        pod = waiting.get(start.pod_uid)
+        document: Document = {
+            "metadata": {
+                "name": start.name,
+                "labels": {NODE_POOL_LABEL: pool.metadata.name},
+                "annotations": {CONFIG_ANNOTATION: config_text(pool)},
+                "finalizers": [INSTANCE_FINALIZER],
+            },
+            "spec": msgspec.to_builtins(start.spec),
+        }
+        try:
+            machine = await self._client.create(MACHINE, document)
+        except AlreadyExists:
+            return True
+        self._listers.wrote(machine)
+        self._events.ordered(pod, machine)
+        # What is created has no status. Should it stay so, the next pass binds the machine.
+        return await self._update(machine, binding_fields(pod) if pod is not None else {})
+
+    async def _move(
+        self,
+        machine: Machine,
+        event: MachineEvent,
+        reason: str,
+        message: str,
+        fields: Document | None = None,
+    ) -> bool:
+        try:
+            moved = await self._updater.move(
+                machine, event, reason=reason, message=message, fields=fields
+            )
+        except (Conflict, NotFound):
+            return True
+        self._listers.wrote(moved)
+        self._events.moved(machine, moved, reason, message)
+        return False
+
+    async def _update(self, machine: Machine, fields: Document) -> bool:
+        try:
+            self._listers.wrote(await self._updater.update(machine, fields))
+        except (Conflict, NotFound):
+            return True
+        return False

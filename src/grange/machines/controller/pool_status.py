@@ -1,0 +1,82 @@
+"""The status of a pool: its machines by phase, what they have and cost, and whether it can be served."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+
+import msgspec
+
+from grange.api import conditions, quantity
+from grange.api.kinds.machine import Machine
+from grange.api.kinds.nodepool import NodePool
+from grange.api.machine_phases import MachinePhase
+from grange.api.meta import Document
+from grange.machines.catalogue import InstanceType
+from grange.machines.controller.pool_pass import PassResult
+from grange.machines.scaling.machine_facts import type_of
+
+READY, LAUNCHING, WITHIN_LIMITS = "Ready", "Launching", "WithinLimits"
+_RESOURCES = ("cpu", "memory")
+_SHOWN = 3  # reasons in a message
+
+
+def pool_status(
+    pool: NodePool,
+    machines: Sequence[Machine],
+    catalogue: Sequence[InstanceType],
+    result: PassResult,
+    now: datetime,
+) -> Document:
+    """The fields of a pool's status after a pass."""
+    live = [machine for machine in machines if machine.phase is not MachinePhase.TERMINATED]
+    counts: dict[str, int] = {}
+    for machine in machines:
+        counts[machine.phase.value] = counts.get(machine.phase.value, 0) + 1
+    kinds = {kind.name: kind for kind in catalogue}
+    amounts = dict.fromkeys(_RESOURCES, 0)
+    for machine in live:
+        if (kind := kinds.get(type_of(machine))) is not None:
+            for name in _RESOURCES:
+                amounts[name] += quantity.milli(kind.capacity.get(name, 0))
+    found = pool.status.conditions
+    for kind_of, verdict in _verdicts(result).items():
+        found = conditions.judged(
+            found, kind_of, verdict, generation=pool.metadata.generation, now=now
+        )
+    return {
+        "observedGeneration": pool.metadata.generation,
+        "machines": {phase.value: counts.get(phase.value) for phase in MachinePhase},
+        "resources": {name: quantity.format_milli(amount) for name, amount in amounts.items()},
+        "pricePerHour": f"{sum((_price(machine) for machine in live), Decimal(0))}",
+        "bootImage": result.image or pool.status.boot_image,
+        "conditions": msgspec.to_builtins(found),
+    }
+
+
+def _verdicts(result: PassResult) -> dict[str, tuple[str, str, str]]:
+    if result.plan is None:
+        why = result.reason, result.message or "the provider has not answered yet"
+        return {READY: ("False", *why)}
+    skips = sorted({skip.reason for skip in result.plan.skip})
+    limited = [reason for reason in skips if "limits." in reason]
+    refused = [reason for reason in skips if "limits." not in reason]
+    return {
+        READY: ("True", "ProviderReady", "the provider answers"),
+        LAUNCHING: _verdict(refused, "MachinesAvailable", "NoMachine"),
+        WITHIN_LIMITS: _verdict(limited, "WithinLimits", "LimitsReached"),
+    }
+
+
+def _verdict(reasons: Sequence[str], good: str, bad: str) -> tuple[str, str, str]:
+    if not reasons:
+        return "True", good, "no pod is refused a machine for this"
+    more = f" and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+    return "False", bad, "; ".join(reasons[:_SHOWN]) + more
+
+
+def _price(machine: Machine) -> Decimal:
+    offered = machine.spec.candidates[0].price_per_hour if machine.spec.candidates else ""
+    try:
+        return Decimal(machine.status.price_per_hour or offered or 0)
+    except InvalidOperation:
+        return Decimal(0)

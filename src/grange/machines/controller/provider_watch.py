@@ -1,0 +1,237 @@
+"""One provider, as far as it is known: its instances, what it sells, its images.
+
+What was read last is used until it can be read again: a provider that does not answer costs
+nothing that runs, and a list that fails is no empty list.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from grange.api.status import ApiError
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.tasks import Nursery
+from grange.machines.catalogue import InstanceType
+from grange.machines.controller.instance_looks import InstanceLooks
+from grange.machines.controller.machine_listers import MachineListers
+from grange.machines.controller.node_controller_config import NodeControllerConfig
+from grange.machines.controller.provider_calls import ProviderCalls
+from grange.machines.providers.provider import Instance, ProviderError
+from grange.machines.scaling.capacity_memory import CapacityMemory
+
+
+@dataclass(slots=True)
+class BootImage:
+    """An image of a provider.
+
+    Attributes:
+        image: as the provider identifies it; None while none was ever found.
+        error: why the last look-up failed; empty where it did not.
+        due: when it is looked up again, monotonic seconds.
+    """
+
+    image: str | None = None
+    error: str = ""
+    due: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchHooks:
+    """What a watch asks and whom it wakes.
+
+    Attributes:
+        is_recorded: asks the server whether there is a Machine of a name.
+        on_machine: something else is known of a machine of this name now.
+        on_change: the catalogue or an image is known, or is another one.
+    """
+
+    is_recorded: Callable[[str], Awaitable[bool]]
+    on_machine: Callable[[str], None]
+    on_change: Callable[[], None]
+
+
+class ProviderWatch:
+    """Looks at one provider, as long as it runs.
+
+    Args:
+        calls: to the provider.
+        memory: of what it could not give.
+        listers: the records.
+        hooks: see there.
+        config: intervals.
+        clock: time.
+        log: the logger.
+
+    Attributes:
+        calls: to the provider.
+        memory: of what it could not give.
+        catalogue: what it sells; None while that is not known.
+        error: why the catalogue or the instances could not be read last; empty where they could.
+        calling: names of machines with a launch under way.
+    """
+
+    def __init__(
+        self,
+        calls: ProviderCalls,
+        memory: CapacityMemory,
+        listers: MachineListers,
+        hooks: WatchHooks,
+        config: NodeControllerConfig,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self.calls, self.memory = calls, memory
+        self._listers, self._hooks, self._config = listers, hooks, config
+        self._clock, self._log = clock, log
+        self.catalogue: Sequence[InstanceType] | None = None
+        self.error = ""
+        self.calling: set[str] = set()
+        self._looks = InstanceLooks(config.strike_s)
+        self._instances: Mapping[str, Instance] = {}
+        self._missing: frozenset[str] = frozenset()
+        self._images: dict[str, tuple[Mapping[str, str], BootImage]] = {}
+        self._look_now, self._find_now = asyncio.Event(), asyncio.Event()
+
+    # --- what is known ---------------------------------------------------------------------------
+
+    def instance(self, machine: str) -> Instance | None:
+        """The instance of a machine, as the last list showed it."""
+        return self._instances.get(machine)
+
+    def is_missing(self, machine: str) -> bool:
+        """Whether two lists apart have shown no instance of a machine."""
+        return machine in self._missing
+
+    def image(self, spec: Mapping[str, str]) -> BootImage:
+        """The image that matches a pool's description, once it is known."""
+        return self._wanted(spec)
+
+    # --- what is done ----------------------------------------------------------------------------
+
+    def look_soon(self) -> None:
+        """Something was done that the next list may show."""
+        self._look_now.set()
+
+    def launching(self, machine: str) -> None:
+        """A launch is asked for now."""
+        self.calling.add(machine)
+        self._looks.forget(machine)
+        self._missing -= {machine}
+
+    def launched(self, machine: str) -> None:
+        """The launch is over, however it ended."""
+        self.calling.discard(machine)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        self.calling.clear()
+        async with Nursery("provider") as nursery:
+            nursery.start(self._look_on(), name="instances")
+            nursery.start(self._find_on(), name="catalogue")
+
+    async def _look_on(self) -> None:
+        while True:
+            self._look_now.clear()
+            await self.look()
+            await self._wait(self._look_now, self._config.instances_interval_s)
+            await self._clock.sleep(self._config.look_pause_s)
+
+    async def _find_on(self) -> None:
+        while True:
+            self._find_now.clear()
+            wait_s = await self.find()
+            await self._wait(self._find_now, wait_s)
+
+    async def _wait(self, event: asyncio.Event, seconds: float) -> None:
+        try:
+            async with self._clock.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            pass  # it is time
+
+    # --- instances -------------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """List the instances once, and end those that have no record."""
+        began, calling = self._clock.monotonic(), set(self.calling)
+        try:
+            instances = await self.calls.within("instances", self.calls.provider.instances())
+        except ProviderError as error:
+            self._fail(f"{error}")
+            return
+        names = self._listers.machine_names()
+        result = self._looks.look(instances, names, calling=calling | self.calling, began=began)
+        before, missed = self._instances, self._missing
+        self._instances, self._missing = result.by_machine, result.missing
+        for name in sorted(names):
+            known, was = self._instances.get(name), before.get(name)
+            if known != was or (name in missed) != (name in self._missing):
+                self._hooks.on_machine(name)
+        for orphan in result.orphans:
+            await self._end(orphan)
+
+    async def _end(self, orphan: Instance) -> None:
+        """End an instance that has no record; the server is asked, since caches lag."""
+        try:
+            if await self._hooks.is_recorded(orphan.machine):
+                return
+            self._log.warning(
+                "instance without a record is ended", instance=orphan.id, machine=orphan.machine
+            )
+            await self.calls.within("terminate", self.calls.provider.terminate(orphan.id))
+        except (ApiError, ProviderError) as error:
+            self._log.warning("instance not ended", instance=orphan.id, error=error)
+
+    # --- catalogue and images --------------------------------------------------------------------
+
+    async def find(self) -> float:
+        """Read the catalogue and the images that are due; seconds until the next are."""
+        wait_s = self._config.image_ttl_s
+        try:
+            found = await self.calls.within("catalogue", self.calls.provider.catalogue())
+        except ProviderError as error:
+            self._fail(f"{error}")
+            wait_s = self._config.instances_interval_s
+        else:
+            changed = self.catalogue is None or [*self.catalogue] != [*found] or self.error
+            self.catalogue, self.error = found, ""
+            if changed:
+                self._hooks.on_change()
+        for spec, image in list(self._images.values()):
+            if image.due > self._clock.monotonic():
+                continue
+            before = (image.image, image.error)
+            await self._resolve(spec, image)
+            if image.error:
+                wait_s = min(wait_s, self._config.instances_interval_s)
+            if before != (image.image, image.error):
+                self._hooks.on_change()
+        return wait_s
+
+    async def _resolve(self, spec: Mapping[str, str], image: BootImage) -> None:
+        try:
+            found = await self.calls.within("image", self.calls.provider.resolve_image(spec))
+        except ProviderError as error:
+            image.error = f"{error}"
+            image.due = (
+                self._clock.monotonic()
+            )  # at the next look, with the last good one until then
+        else:
+            image.image, image.error = found, ""
+            image.due = self._clock.monotonic() + self._config.image_ttl_s
+
+    def _wanted(self, spec: Mapping[str, str]) -> BootImage:
+        key = json.dumps(dict(spec), sort_keys=True)
+        known = self._images.get(key)
+        if known is None:
+            known = self._images[key] = (dict(spec), BootImage())
+            self._find_now.set()
+        return known[1]
+
+    def _fail(self, error: str) -> None:
+        if error != self.error:
+            self._log.warning("provider failed", error=error)
+            self.error = error
+            self._hooks.on_change()

@@ -1,0 +1,120 @@
+"""The node controller over a simulated cloud: from a waiting pod to its machine and back."""
+
+from tests.support.machine_world import machine_world
+
+from grange.api import conditions
+from grange.api.kinds import NODEPOOL
+from grange.api.kinds.machine import DEDICATED_TAINT, NODE_POOL_LABEL
+from grange.api.machine_phases import MachinePhase
+from grange.api.status import NotFound
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.machines.providers.simulated.cloud_faults import CloudFault
+
+P, F = MachinePhase, CloudFault
+
+
+async def test_a_waiting_pod_gets_a_machine(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.settle()
+        await world.add_pod("a")
+        took_s = await world.bound("a")
+        assert took_s < 4.0  # 2 s of boot and 1 s until its agent has joined
+        (machine,) = await world.machines()
+        assert machine.phase is P.CLAIMED
+        assert machine.status.bound_pod_name == "default/a"
+        assert (await world.pod("a")).spec.node_name == machine.metadata.name
+        node = await world.node(machine.metadata.name)
+        assert node.metadata.labels[NODE_POOL_LABEL] == "p"
+        assert [taint.key for taint in node.spec.taints] == [DEDICATED_TAINT]
+        assert world.cloud.launches == 1
+        assert [entry.reason for entry in machine.status.history] == [
+            "Ordered",
+            "Launched",
+            "Joined",
+            "Claimed",
+        ]
+
+
+async def test_an_ended_pod_gives_its_machine_back(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.bound("a")
+        await world.end_pod("a")
+        await world.empty()
+        (machine,) = world.cloud.instances
+        assert world.cloud.launches == 1
+        try:
+            await world.node(machine)
+        except NotFound:
+            return
+        raise AssertionError("the node of a machine that is gone is deleted")
+
+
+async def test_idle_machines_end(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(timeouts={"idleSeconds": 20})
+        await world.add_pod("a")
+        await world.settle(1.0)
+        await world.delete_pod("a")
+        await world.count(P.AVAILABLE, 1)
+        await world.empty()
+
+
+async def test_standby_is_claimed_at_once(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=[{"instanceType": "small", "count": 2}])
+        await world.count(P.AVAILABLE, 2)
+        world.poll_s = 0.01
+        await world.add_pod("a")
+        assert await world.bound("a") <= 0.05
+        await world.count(P.AVAILABLE, 2)  # refilled
+        assert world.cloud.launches == 3
+
+
+async def test_a_deleted_pool_ends_its_machines(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=[{"instanceType": "small", "count": 2}])
+        await world.count(P.AVAILABLE, 2)
+        await world.client.delete(NODEPOOL, "p")
+        await world.settle(5.0)
+        assert (await world.pool()).metadata.deletion_timestamp
+        await world.empty()
+
+        async def gone() -> bool:
+            try:
+                await world.pool()
+            except NotFound:
+                return True
+            return False
+
+        await world.until(gone)
+
+
+async def test_a_pool_shows_what_it_has(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=[{"instanceType": "small", "count": 2}])
+        await world.count(P.AVAILABLE, 2)
+        await world.settle(1.0)
+        status = (await world.pool()).status
+        assert status.machines == {"Available": 2}
+        assert status.resources["cpu"] == "4"
+        assert status.price_per_hour == "0.20"
+        assert status.boot_image == "image-2"
+        assert conditions.is_true(status.conditions, "Ready")
+
+
+async def test_a_provider_that_is_unknown_is_shown(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        world.faults.add("catalogue", *[F.MISCONFIGURED] * 50)
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.settle(20.0)
+        found = conditions.find((await world.pool()).status.conditions, "Ready")
+        assert found is not None
+        assert (found.status, found.reason) == ("False", "CatalogueUnknown")
+        assert "credentials refused" in found.message
+        assert world.cloud.launches == 0
