@@ -232,13 +232,7 @@ _CONTAINER = (
     ),
     *_honoured("securityContext.allowPrivilegeEscalation"),
     *_warned("securityContext.procMount", note=_NO_SANDBOX, quiet=("Default",)),
-    *_warned(
-        "stdin",
-        "stdinOnce",
-        note="the input stays open and empty: the server has no attach yet",
-        quiet=(False,),
-    ),
-    *_honoured("tty", note="a terminal of 0 by 0 characters"),
+    *_honoured("stdin", "stdinOnce", "tty", note="for `attach`; `exec` needs none of them"),
     *_honoured(
         "terminationMessagePath",
         note="below the container's root, `$GRANGE_ROOT`; with namespaces at the path itself, too",

@@ -1,0 +1,41 @@
+"""Commands by the official Python client: ``official_stream.py KUBECONFIG POD CONTAINER``."""
+
+import sys
+
+import kubernetes
+from kubernetes.stream import stream
+
+
+def main(kubeconfig: str, pod: str, container: str) -> None:
+    kubernetes.config.load_kube_config(kubeconfig)
+    with kubernetes.client.ApiClient() as api:
+        core = kubernetes.client.CoreV1Api(api)
+        open_command = core.connect_get_namespaced_pod_exec
+        where = {"container": container, "stdout": True, "stderr": True, "tty": False}
+        words = ["sh", "-c", "echo out; echo err >&2"]
+        text = stream(open_command, pod, "default", command=words, stdin=False, **where)
+        assert sorted(text.split()) == ["err", "out"], text
+        shell = stream(
+            open_command,
+            pod,
+            "default",
+            command=["sh"],
+            stdin=True,
+            _preload_content=False,
+            **where,
+        )
+        shell.write_stdin("echo line $((20 + 1))\n")
+        assert shell.readline_stdout(timeout=20) == "line 21"
+        shell.write_stdin("exit 9\n")
+        shell.run_forever(timeout=20)
+        assert shell.returncode == 9, shell.returncode
+        try:
+            stream(open_command, "missing", "default", command=["ls"], stdin=False, **where)
+        except kubernetes.client.ApiException as error:
+            assert error.status in {0, 404}, error
+        else:
+            raise AssertionError("a command ran in no pod")
+    print("ok")
+
+
+main(*sys.argv[1:])

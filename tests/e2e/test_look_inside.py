@@ -1,0 +1,123 @@
+"""Looking into running pods with the clients that people have: kubectl and the Python client."""
+
+import asyncio
+import os
+import pty
+import select
+import signal
+import subprocess
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.kubectl import Kubectl, find
+from tests.e2e.planes import Plane, eventually, pod, processes_with
+from tests.e2e.test_cluster import run_client
+
+pytestmark = pytest.mark.e2e
+LIMIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    made = Plane(tmp_path_factory.mktemp("look") / "data")
+    made.start()
+    ticks = "while :; do echo tick; sleep 0.1; done"
+    echo = {"name": "echo", "stdin": True, "stdinOnce": True, "command": ["cat"]}
+    idle = {"name": "main", "command": ["sh", "-c", ticks]}
+    manifest = pod("web", "sleep", "600", containers=[idle, echo], restartPolicy="Never")
+    made.grange("apply", "-f", "-", "--wait", stdin=manifest)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def kubectl(plane: Plane, tmp_path: Path) -> Kubectl:
+    return Kubectl(tmp_path, plane.kubeconfig)
+
+
+async def test_kubectl_runs_commands(kubectl: Kubectl) -> None:
+    script = "cat; echo err >&2; exit 7"
+    found = await kubectl("exec", "-i", "web", "-c", "main", "--", "sh", "-c", script, stdin="in\n")
+    assert (found.code, found.out, found.err.splitlines()[0]) == (7, "in\n", "err")
+
+
+async def test_kubectl_explains_what_cannot_run(kubectl: Kubectl) -> None:
+    missing = await kubectl("exec", "web", "-c", "main", "--", "nonesuch")
+    assert missing.code == 127
+    assert 'program "nonesuch" not found' in missing.err
+    other = await kubectl("exec", "web", "-c", "other", "--", "ls")
+    assert other.err == (
+        "Error from server (BadRequest): container other is not valid for pod web\n"
+    )
+
+
+async def test_kubectl_copies_files_both_ways(kubectl: Kubectl, tmp_path: Path) -> None:
+    content = os.urandom(1_500_000)
+    (tmp_path / "blob").write_bytes(content)
+    await kubectl.ok("cp", "-c", "main", str(tmp_path / "blob"), "web:copied")
+    await kubectl.ok("cp", "-c", "main", "web:copied", str(tmp_path / "back"))
+    assert (tmp_path / "back").read_bytes() == content
+
+
+async def test_kubectl_attaches_to_output_and_input(kubectl: Kubectl) -> None:
+    process = await kubectl.start("attach", "web", "-c", "main")
+    assert process.stdout is not None
+    async with asyncio.timeout(LIMIT_S):
+        assert await process.stdout.readline() == b"tick\n"
+    process.kill()
+    await process.wait()
+    echoed = await kubectl.ok("attach", "-i", "web", "-c", "echo", stdin="piped\n")
+    assert echoed.out == "piped\n"
+
+
+def test_kubectl_has_a_terminal(plane: Plane) -> None:
+    ours, theirs = pty.openpty()
+    words = [str(find()), "exec", "-it", "web", "-c", "main", "--", "sh"]
+    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
+    termios.tcsetwinsize(ours, (33, 111))
+    process = subprocess.Popen(
+        words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+    )
+    os.close(theirs)
+    try:
+        await_size = b"until stty size | grep '%b'; do sleep 0.02; done; echo end$((%d))\n"
+        os.write(ours, await_size % (b"33 111", 1))
+        _read_until(ours, "end1")
+        termios.tcsetwinsize(ours, (20, 90))
+        process.send_signal(signal.SIGWINCH)
+        os.write(ours, await_size % (b"20 90", 2))
+        _read_until(ours, "end2")
+        os.write(ours, b"sh -c 'echo end$((3)); sleep 600'\n")
+        _read_until(ours, "end3")
+        os.write(ours, b"\x03")  # ends what runs in the foreground
+        os.write(ours, b"exit 5\n")
+        assert process.wait(LIMIT_S) == 5
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+async def test_command_ends_with_its_client(kubectl: Kubectl) -> None:
+    words = ("sh", "-c", "echo begun; sleep 6543.21")
+    process = await kubectl.start("exec", "web", "-c", "main", "--", *words)
+    assert process.stdout is not None
+    async with asyncio.timeout(LIMIT_S):
+        assert await process.stdout.readline() == b"begun\n"
+    process.kill()
+    await process.wait()
+    eventually(lambda: not processes_with("6543.21"), "the command ends", LIMIT_S)
+
+
+def test_official_client_runs_commands(plane: Plane) -> None:
+    assert run_client("official_stream.py", str(plane.kubeconfig), "web", "main") == "ok\n"
+
+
+def _read_until(terminal: int, ending: str) -> str:
+    found = ""
+    while ending not in found:
+        assert select.select([terminal], [], [], LIMIT_S)[0], found
+        found += os.read(terminal, 4096).decode()
+    return found
