@@ -263,6 +263,15 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
         Figure("outlook_ms", "CPU to find position, reason and start of all that wait", "ms"),
         Figure("busy_percent", "machines that are granted meanwhile", "%", 95, at_most=False),
     ),
+    "sessionruns": (
+        Figure("sessions_memory_mb", "100 sessions of 5 components at once, peak", "MB", 150),
+        Figure("sessions_running_s", "the same, from the first submission until all run", "s"),
+        Figure("sessions_pods_ms", "a session from submission to its workers' pods", "ms"),
+        Figure("sessions_pods_p99_ms", "the same, p99", "ms", 100),
+        Figure("sessions_pods_cpu_p99_ms", "the same, CPU of server and controllers", "ms"),
+        Figure("sessions_to_run_s", "1 driver and 3 workers, processes, submission to RUN", "s", 1),
+        Figure("sessions_to_run_max_s", "the same, the longest of 5", "s"),
+    ),
     "machines": (
         Figure("binding_ms", "CPU to bind 10,000 pods to 10,000 machines", "ms", 300),
         Figure("binding_empty_ms", "CPU to order 10,000 machines, 500 types, 3 zones", "ms"),

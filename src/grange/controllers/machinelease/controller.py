@@ -200,7 +200,6 @@ class MachineLeaseController:
             if lease is None or machines is None:
                 break  # the caches moved on: another decision follows
             self._start(lease, machines)
-        self._count()
         self._stale.set()
         delays = [delay for delay in (wait_s, listers.avoids_for()) if delay is not None]
         return Requeue(max(0.05, min(delays))) if delays else Done()
@@ -281,10 +280,11 @@ class MachineLeaseController:
     # --- status -------------------------------------------------------------------------------
 
     async def _publish(self) -> None:
-        """Write positions and reasons of waiting leases, not too often."""
+        """Write positions and reasons of waiting leases, and count all, not too often."""
         while True:
             await self._stale.wait()
             self._stale.clear()
+            self._count()
             written = 0
             for outlook in list(outlooks(self._listers.queue, self._clock.now().timestamp())):
                 lease = self._listers.lease_of(outlook.request.uid)
