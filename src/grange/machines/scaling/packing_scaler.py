@@ -207,26 +207,25 @@ class PackingNodeScaler:
     def _place_all(self, bins: PackingBins, units: Sequence[PackingUnit]) -> list[PackingUnit]:
         """Place units until nothing fits any more, dropping wishes one at a time; those that are left."""
         limited = not all(allowance.unlimited for allowance in bins.allowances)
+        # Where not all can be had, the more important ones get it.
         queue = sorted(
             (unit for unit in units if unit.pods),
-            # Where not all can be had, the more important ones get it.
             key=lambda unit: (-unit.priority if limited else 0, *unit.order),
         )
-        parked: list[PackingUnit] = []
+        position = {id(unit): at for at, unit in enumerate(queue)}
+        parked: list[PackingUnit] = []  # only more room or fewer wishes help these
         while queue:
             left = [unit for unit in queue if not self._place(bins, unit)]
-            if len(left) < len(queue):
-                queue = [unit for unit in left if unit.depends]
-                parked += [unit for unit in left if not unit.depends]
-                if queue:
-                    continue
-                left = []
-            parked += left
-            freed = bins.shrink()
-            queue = parked if freed else [unit for unit in parked if unit.relax()]
-            taken = {id(unit) for unit in queue}
-            parked = [unit for unit in parked if id(unit) not in taken]
-        return parked
+            progress = len(left) < len(queue)
+            queue = [unit for unit in left if unit.depends]
+            parked += [unit for unit in left if not unit.depends]
+            if progress and queue:
+                continue
+            queue = sorted((*queue, *parked), key=lambda unit: position[id(unit)])
+            parked = []
+            if not bins.shrink() and not _relaxed(queue):
+                return queue
+        return []
 
     def _place(self, bins: PackingBins, unit: PackingUnit) -> bool:
         if len(unit.pods) == 1 and unit.needed == 1 and not unit.domain_key:
@@ -285,6 +284,12 @@ class PackingNodeScaler:
             skip=(*result.skips, *skip),
             resume=tuple(resume),
         )
+
+
+def _relaxed(units: Iterable[PackingUnit]) -> bool:
+    """Drop one wish of each; whether there was any."""
+    dropped = [unit.relax() for unit in units]
+    return any(dropped)
 
 
 def _order(bins: PackingBins, machine: PlannedMachine, seed: str) -> MachineStart:
