@@ -276,6 +276,21 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
         Figure("binding_ms", "CPU to bind 10,000 pods to 10,000 machines", "ms", 300),
         Figure("binding_empty_ms", "CPU to order 10,000 machines, 500 types, 3 zones", "ms"),
     ),
+    "packing": (
+        Figure(
+            "packed_mixed_per_s",
+            "10,000 mixed pods packed on machines of 500 types, a second of CPU",
+            "/s",
+            2_000,
+            at_most=False,
+        ),
+        Figure("packed_plain_per_s", "the same with pods without rules", "/s"),
+        Figure("packed_skipped", "of the mixed ones, pods that got no machine", ""),
+        Figure(
+            "cost_of_karpenter_percent", "price of the plan, of that in Karpenter's order", "%", 101
+        ),
+        Figure("cost_of_first_fit_percent", "the same, of first-fit-decreasing, best type", "%"),
+    ),
     "api": (
         Figure("check_us", "schema check of a 1.4 KB pod", "µs"),
         Figure("create_path_us", "decode, defaults, checks and encoding of it", "µs"),

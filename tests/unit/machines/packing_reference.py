@@ -69,7 +69,8 @@ class Reference:
         waiting: Sequence[Pod],
     ) -> None:
         self.options = [option for pool in pools for option in _options(pool)]
-        self.waiting = sorted((packed_pod(pod) for pod in waiting), key=lambda pod: pod.order)
+        asking = [packed_pod(pod) for pod in waiting]
+        self.waiting = sorted(asking, key=lambda pod: (_first(pod, asking), pod.order))
         self.every_rules = [rules for pod in self.waiting for rules in pod.steps]
         self.bins = [_bin(node) for node in sorted(nodes, key=lambda each: each.metadata.name)]
         for pod in running:
@@ -94,8 +95,29 @@ class Reference:
         self.unplaced = [pod.name for pod in queue]
 
     def _place(self, pod: PackedPod, rules: PodRules) -> bool:
+        followers = self._followers(rules)
+        return bool(followers and self._put_first(pod, rules, followers)) or self._put_first(
+            pod, rules, [pod.request]
+        )
+
+    def _followers(self, rules: PodRules) -> list[Resources]:
+        """What must be on the pod's host with it, if it is the first of its like."""
+        near = _near_host(rules)
+        begins = (
+            near
+            and _selects(near, rules)
+            and not any(_selects(near, other) for _, other in self._placed())
+        )
+        return [
+            pod.request
+            for pod in self.waiting
+            if begins
+            and any(_near_host(each) == near and _selects(near, each) for each in pod.steps)
+        ]
+
+    def _put_first(self, pod: PackedPod, rules: PodRules, requests: Sequence[Resources]) -> bool:
         for place in self.bins:
-            options = self._left(place, pod.request, rules)
+            options = self._left(place, requests, rules)
             if options and not (place.options[0].spot and not options[0].spot):
                 self._put(place, options, pod, rules)
                 return True
@@ -103,7 +125,7 @@ class Reference:
             own = [option for option in self.options if option.pool == name]
             number = sum(place.planned for place in self.bins)
             place = Bin(f"/{number}", own)
-            options = self._left(place, pod.request, rules)
+            options = self._left(place, requests, rules)
             if options:
                 self.bins.append(place)
                 self._put(place, options, pod, rules)
@@ -115,9 +137,9 @@ class Reference:
         place.pods.append((pod.request, rules))
         place.names.append(pod.name)
 
-    def _left(self, place: Bin, request: Resources, rules: PodRules) -> list[Option]:
+    def _left(self, place: Bin, more: Sequence[Resources], rules: PodRules) -> list[Option]:
         """What the bin can still become with the pod; empty if it cannot take it."""
-        requests = [*(need for need, _ in place.pods), request]
+        requests = [*(need for need, _ in place.pods), *more]
         need = (
             sum(each.cpu_milli for each in requests),
             sum(each.memory_bytes for each in requests),
@@ -163,7 +185,7 @@ class Reference:
         )
 
     def _allows(self, rules: PodRules, key: str, domain: str | None) -> bool:
-        near = tuple(term.selector for term in rules.terms.affinity)
+        near = tuple(dict.fromkeys(term.selector for term in rules.terms.affinity))
         if any(term.key == key for term in rules.terms.affinity):
             nowhere = not any(
                 _selects(near, other) and place.domain(key) is not None
@@ -223,6 +245,24 @@ class Reference:
             if any(item.key == key and _selects((item.selector,), rules) for item in each.spread):
                 return True
         return False
+
+
+def _first(pod: PackedPod, pods: Sequence[PackedPod]) -> tuple[int, int, str, str]:
+    """The order of the first pod of those that must be on one host with this one."""
+    near = _near_host(pod.steps[0])
+    if not (near and _selects(near, pod.steps[0])):
+        return pod.order
+    return min(
+        other.order
+        for other in pods
+        if any(_near_host(each) == near and _selects(near, each) for each in other.steps)
+    )
+
+
+def _near_host(rules: PodRules) -> tuple[PodSelector, ...]:
+    if all(term.key != HOSTNAME for term in rules.terms.affinity):
+        return ()
+    return tuple(dict.fromkeys(term.selector for term in rules.terms.affinity))
 
 
 def _selects(selectors: Sequence[PodSelector], rules: PodRules) -> bool:

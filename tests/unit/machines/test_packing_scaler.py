@@ -43,6 +43,7 @@ from grange.api.meta import Condition
 from grange.machines.scaling.capacity_memory import CapacityMemory
 from grange.machines.scaling.instance_selector import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from grange.machines.scaling.packing_hosts import PLANNED_PODS_ANNOTATION
+from grange.placement.spread import HOSTNAME
 
 
 def test_nothing_is_ordered_for_nothing() -> None:
@@ -418,3 +419,15 @@ def test_plan_is_the_same_whatever_the_order_of_pods() -> None:
     first, second = plan(pods), plan(pods[::-1])
     assert first == second
     assert LARGE.name in types(first)
+
+
+def test_followers_get_room_on_the_host_of_the_first() -> None:
+    """Pods that must be on one host are placed next to each other, where all of them fit."""
+    members = [
+        pod(f"m{at}", cpu="6", labels={"app": "x"}, affinity=near(HOSTNAME, app="x"))
+        for at in range(5)
+    ]
+    others = [pod(f"p{at}", cpu="7") for at in range(4)]
+    found = plan([*members, *others])
+    assert not found.skip
+    assert len({found.bindings[each.metadata.uid] for each in members}) == 1

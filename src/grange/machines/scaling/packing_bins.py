@@ -64,6 +64,26 @@ class RulesView:
     refused: Mask
 
 
+class _Placing:
+    """A pod that is placed: its rules, what it needs, and the room that its place must have."""
+
+    __slots__ = ("need", "pod", "room", "rules", "view")
+
+    def __init__(
+        self,
+        pod: PackedPod,
+        rules: PodRules,
+        view: RulesView,
+        need: Integers,
+        room: Integers | None = None,
+    ) -> None:
+        self.pod = pod
+        self.rules = rules
+        self.view = view
+        self.need = need
+        self.room = need if room is None else room
+
+
 class PackingBins:
     """The bins.
 
@@ -155,83 +175,88 @@ class PackingBins:
 
     # --- placing -------------------------------------------------------------------------------------
 
-    def place(self, pod: PackedPod, rules: PodRules, *, host: int | None = None) -> bool:
+    def place_on(self, host: int, pod: PackedPod, rules: PodRules) -> bool:
+        """Put a pod on a host, if it fits there."""
+        view = self.view(rules)
+        if not view.hosts[host]:
+            return False
+        return self._on_host(host, _Placing(pod, rules, view, self.need(pod.request)))
+
+    def place(self, pod: PackedPod, rules: PodRules, with_it: Resources | None = None) -> bool:
         """Put a pod somewhere, if it fits anywhere.
 
         Args:
             pod: which.
             rules: of its steps, or narrower.
-            host: the only one that comes into question.
+            with_it: what all pods request, itself included, that will have to follow it to its host;
+                a place that holds them all is preferred.
         """
         view, need = self.view(rules), self.need(pod.request)
-        if host is not None:
-            return bool(view.hosts[host]) and self._on_host(host, pod, rules, view, need)
         shape = (id(view), id(pod.request))
         if shape in self._failed:
             return False
-        placed = (
-            self._on_hosts(pod, rules, view, need)
-            or self._on_planned(pod, rules, view, need)
-            or self._on_new(pod, rules, view, need)
-        )
+        if with_it is not None:
+            room = np.asarray(self.options.vector(with_it), np.int64)
+            if self._put_first(_Placing(pod, rules, view, need, room)):
+                return True
+        placed = self._put_first(_Placing(pod, rules, view, need))
         if not placed and not view.topology.matters:
             self._failed.add(shape)
         return placed
 
-    def _on_hosts(self, pod: PackedPod, rules: PodRules, view: RulesView, need: Integers) -> bool:
+    def _put_first(self, what: _Placing) -> bool:
+        return self._on_hosts(what) or self._on_planned(what) or self._on_new(what)
+
+    def _on_hosts(self, what: _Placing) -> bool:
         if not len(self.hosts):
             return False
-        fits = view.hosts & (self._free >= need).all(axis=1)
-        return any(self._on_host(int(row), pod, rules, view, need) for row in np.flatnonzero(fits))
+        fits = what.view.hosts & (self._free >= what.room).all(axis=1)
+        return any(self._on_host(int(row), what) for row in np.flatnonzero(fits))
 
-    def _on_host(
-        self, row: int, pod: PackedPod, rules: PodRules, view: RulesView, need: Integers
-    ) -> bool:
-        ports = self._ports[row]
-        if not (self._free[row] >= need).all() or conflict(ports, rules.ports):
+    def _on_host(self, row: int, what: _Placing) -> bool:
+        ports, wanted, topology = self._ports[row], what.rules.ports, what.view.topology
+        if not (self._free[row] >= what.need).all() or conflict(ports, wanted):
             return False
         domains = self._domains[row]
-        if view.topology.matters and not view.topology.allows_host(domains.get):
+        if topology.matters and not topology.allows_host(domains.get):
             return False
-        self._free[row] -= need
-        self.taken[row].append(pod)
-        if rules.ports:
-            self._ports[row] = held(ports, rules.ports)
-        view.topology.count(domains.get, 1)
+        self._free[row] -= what.need
+        self.taken[row].append(what.pod)
+        if wanted:
+            self._ports[row] = held(ports, wanted)
+        topology.count(domains.get, 1)
 
         def undo() -> None:
-            self._free[row] += need
+            self._free[row] += what.need
             self.taken[row].pop()
             self._ports[row] = ports
-            view.topology.count(domains.get, -1)
+            topology.count(domains.get, -1)
 
         self._undo.append(undo)
         return True
 
-    def _on_planned(self, pod: PackedPod, rules: PodRules, view: RulesView, need: Integers) -> bool:
+    def _on_planned(self, what: _Placing) -> bool:
         number = len(self.planned)
         if not number:
             return False
-        fits = (self._left[:number] >= need).all(axis=1) & ~view.refused[:number]
-        return any(self._on_one(int(at), pod, rules, view, need) for at in np.flatnonzero(fits))
+        fits = (self._left[:number] >= what.room).all(axis=1) & ~what.view.refused[:number]
+        return any(self._on_one(int(at), what) for at in np.flatnonzero(fits))
 
-    def _on_one(
-        self, at: int, pod: PackedPod, rules: PodRules, view: RulesView, need: Integers
-    ) -> bool:
-        machine, options = self.planned[at], self.options
+    def _on_one(self, at: int, what: _Placing) -> bool:
+        machine, options, view = self.planned[at], self.options, what.view
+        if not view.topology.allows(HOSTNAME, machine.host):
+            return False
         rows = machine.rows[view.mask[machine.rows]]
         if not len(rows):
             view.refused[at] = True
             return False
-        used = machine.used + need
-        rows = rows[(options.room[rows] >= used).all(axis=1)]
-        if not len(rows) or conflict(machine.ports, rules.ports):
+        rows = rows[(options.room[rows] >= machine.used + what.room).all(axis=1)]
+        if not len(rows) or conflict(machine.ports, what.rules.ports):
             return False
-        if view.topology.matters:
-            rows = self._narrowed(rows, view.topology, machine.host)
+        rows = self._narrowed(rows, view.topology)
         if not len(rows) or self._loses_spot(machine.rows, rows):
             return False
-        self._put(machine, at, pod, rules, view, rows, used)
+        self._put(machine, at, what, rows)
         return True
 
     def _loses_spot(self, before: Integers, after: Integers) -> bool:
@@ -239,18 +264,18 @@ class PackingBins:
         rows = self.options.rows
         return rows[before[0]].offering.spot and not rows[after[0]].offering.spot
 
-    def _on_new(self, pod: PackedPod, rules: PodRules, view: RulesView, need: Integers) -> bool:
-        rows = view.rows[(self.options.room[view.rows] >= need).all(axis=1)]
+    def _on_new(self, what: _Placing) -> bool:
+        view, host = what.view, f"/{len(self.planned)}"
+        if not view.topology.allows(HOSTNAME, host):
+            return False
+        rows = view.rows[(self.options.room[view.rows] >= what.room).all(axis=1)]
         while len(rows):
             pool = int(self.options.pool_of[rows[0]])
             own = self.options.pool_of[rows] == pool
-            usable = self.allowances[pool].within(rows[own])
-            host = f"/{len(self.planned)}"
-            if len(usable) and view.topology.matters:
-                usable = self._narrowed(usable, view.topology, host)
+            usable = self._narrowed(self.allowances[pool].within(rows[own]), view.topology)
             if len(usable):
                 self._add(pool, host, usable)
-                self._put(self.planned[-1], len(self.planned) - 1, pod, rules, view, usable, need)
+                self._put(self.planned[-1], len(self.planned) - 1, what, usable)
                 return True
             rows = rows[~own]
         return False
@@ -276,29 +301,21 @@ class PackingBins:
 
         self._undo.append(undo)
 
-    def _put(
-        self,
-        machine: PlannedMachine,
-        at: int,
-        pod: PackedPod,
-        rules: PodRules,
-        view: RulesView,
-        rows: Integers,
-        used: Integers,
-    ) -> None:
+    def _put(self, machine: PlannedMachine, at: int, what: _Placing, rows: Integers) -> None:
+        topology, wanted = what.view.topology, what.rules.ports
         before = (machine.rows, machine.used, machine.ports)
         left = self._left[at].copy()
-        machine.pods.append(pod)
-        machine.used = used
-        if rules.ports:
-            machine.ports = held(machine.ports, rules.ports)
+        machine.pods.append(what.pod)
+        machine.used = machine.used + what.need
+        if wanted:
+            machine.ports = held(machine.ports, wanted)
         self._become(machine, rows)
-        self._left[at] = self.options.room[rows].max(axis=0) - used
+        self._left[at] = self.options.room[rows].max(axis=0) - machine.used
         domain_of = self._domain_of(machine)
-        view.topology.count(domain_of, 1)
+        topology.count(domain_of, 1)
 
         def undo() -> None:
-            view.topology.count(domain_of, -1)
+            topology.count(domain_of, -1)
             machine.pods.pop()
             rows_before, machine.used, machine.ports = before
             self._become(machine, rows_before)
@@ -317,11 +334,9 @@ class PackingBins:
             machine.charge = allowance.charge(rows)
             allowance.take(machine.charge)
 
-    def _narrowed(self, rows: Integers, topology: TopologyRules, host: str) -> Integers:
+    def _narrowed(self, rows: Integers, topology: TopologyRules) -> Integers:
         """Of rows those of one domain of each label that matters: the emptiest, then the cheapest."""
-        if not topology.allows(HOSTNAME, host):
-            return rows[:0]
-        for key in topology.keys:
+        for key in topology.keys if len(rows) else ():
             ids, values = self.options.values(key)
             numbers = ids[rows]
             best: tuple[int, int] | None = None

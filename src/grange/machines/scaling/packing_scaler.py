@@ -172,6 +172,7 @@ class PackingNodeScaler:
         """Count the pods that are on nodes already."""
         terms = [_anti_affinity(pod) for pod in placed]
         bins.topology.prepare(all_rules(units), (term for each in terms for term in each))
+        bins.topology.expect(pod for unit in units for pod in unit.pods)
         labels = {node.metadata.name: node_domains(node) for node in self._cluster.nodes}
         for pod, avoided in zip(placed, terms, strict=True):
             node = occupies(pod)
@@ -196,7 +197,7 @@ class PackingNodeScaler:
             placed: list[PackedPod] = []
             for pod in unit.pods:
                 row = host_of.get(pod.uid)
-                if row is not None and any(bins.place(pod, rules, host=row) for rules in pod.steps):
+                if row is not None and any(bins.place_on(row, pod, rules) for rules in pod.steps):
                     placed.append(pod)
             # Members of a gang that was ordered for as a whole count one by one, as they did then.
             if len(placed) < len(unit.pods) and not unit.enough(placed):
@@ -210,7 +211,11 @@ class PackingNodeScaler:
         # Where not all can be had, the more important ones get it.
         queue = sorted(
             (unit for unit in units if unit.pods),
-            key=lambda unit: (-unit.priority if limited else 0, *unit.order),
+            key=lambda unit: (
+                -unit.priority if limited else 0,
+                bins.topology.first_of(unit.pods[0]),
+                unit.order,
+            ),
         )
         position = {id(unit): at for at, unit in enumerate(queue)}
         parked: list[PackingUnit] = []  # only more room or fewer wishes help these
@@ -229,7 +234,9 @@ class PackingNodeScaler:
 
     def _place(self, bins: PackingBins, unit: PackingUnit) -> bool:
         if len(unit.pods) == 1 and unit.needed == 1 and not unit.domain_key:
-            return bins.place(unit.pods[0], unit.rules(unit.pods[0]))
+            pod = unit.pods[0]
+            rules = unit.rules(pod)
+            return bins.place(pod, rules, bins.topology.rules_of(rules).begun())
         for domain in self._domains(bins, unit):
             mark = bins.mark()
             placed = [pod for pod in unit.pods if bins.place(pod, unit.rules(pod, domain))]

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from grange.machines.scaling.packing_pods import PodRules
+from grange.api.pod_requests import Resources
+from grange.machines.scaling.packing_pods import PackedPod, PodRules
 from grange.placement.podaffinity import Namespaces, PodSelector, Term
 from grange.placement.spread import HOSTNAME, Constraint
 
@@ -21,10 +22,14 @@ class DomainGroup:
     Attributes:
         key: label of nodes.
         counts: pods by domain.
+        expected: what pods request in all that wait to be near their like on one host.
+        first: the order of the first of them, next to which the others are placed.
     """
 
     key: str
     counts: Counter[str] = field(default_factory=Counter)
+    expected: Resources | None = None
+    first: tuple[int, int, str, str] | None = None
 
     def add(self, domain: str | None, number: int) -> None:
         """Count pods in a domain; without one they are in none."""
@@ -80,6 +85,13 @@ class TopologyRules:
             if group.key == key and domain is not None and group.counts[domain] > 0:
                 return False
         return all(_within_skew(rule, domain) for rule in self.spread if rule.constraint.key == key)
+
+    def begun(self) -> Resources | None:
+        """What all pods request that must be on the host of this one, as it is the first; or None."""
+        for group, of_itself in self.near:
+            if of_itself and group.key == HOSTNAME and group.empty:
+                return group.expected
+        return None
 
     def crowd(self, key: str, domain: str | None) -> int:
         """How many pods that it is to be spread from are in a domain."""
@@ -145,6 +157,26 @@ class PackingTopology:
                 self._group((constraint.selector,), constraint.key)
         for term in terms:
             self._avoided.setdefault(term, DomainGroup(term.key))
+
+    def expect(self, pods: Iterable[PackedPod]) -> None:
+        """Sum up what waiting pods request that must be near their like on one host."""
+        for pod in pods:
+            groups = {
+                id(group): group
+                for rules in pod.steps
+                for group, of_itself in self.rules_of(rules).near
+                if of_itself and group.key == HOSTNAME
+            }
+            for group in groups.values():
+                group.expected = _sum(group.expected, pod.request)
+                group.first = min(group.first or pod.order, pod.order)
+
+    def first_of(self, pod: PackedPod) -> tuple[int, int, str, str]:
+        """The order of the first pod of those that must be on one host with this one."""
+        for group, of_itself in self.rules_of(pod.steps[0]).near:
+            if of_itself and group.key == HOSTNAME and group.first is not None:
+                return group.first
+        return pod.order
 
     def count(
         self,
@@ -232,6 +264,21 @@ class PackingTopology:
 
     def _selects(self, selectors: _Selectors, namespace: str, labels: Mapping[str, str]) -> bool:
         return all(each.matches(namespace, labels, self._namespaces) for each in selectors)
+
+
+def _sum(before: Resources | None, more: Resources) -> Resources:
+    """Requests of pods together, and how many pods they are."""
+    have = before or Resources()
+    return Resources(
+        have.cpu_milli + more.cpu_milli,
+        have.memory_bytes + more.memory_bytes,
+        have.ephemeral_bytes + more.ephemeral_bytes,
+        have.pods + 1,
+        {
+            name: have.scalars.get(name, 0) + more.scalars.get(name, 0)
+            for name in {**have.scalars, **more.scalars}
+        },
+    )
 
 
 def _near(rules: PodRules) -> dict[str, _Selectors]:
