@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from tests.support.cloud_server import IMAGE, ZONE, cloud_server
 from tests.support.local_machines import local_machines
 
 from grange.api.kinds.machine import MachineOffering
@@ -91,10 +92,25 @@ async def local(clock: Clock) -> AsyncIterator[ProviderCase]:
             yield ProviderCase(ours, clock, MachineOffering("small"), stranger=other)
 
 
-CASES: Mapping[str, OpenCase] = {"local": local, "simulated": simulated}
+@asynccontextmanager
+async def ec2(clock: Clock) -> AsyncIterator[ProviderCase]:
+    with cloud_server() as cloud:
+        ours, theirs = cloud.provider("ours"), cloud.provider("theirs")
+        yield ProviderCase(ours, clock, MachineOffering("t3.small", ZONE), theirs, IMAGE)
+        await ours.close()
+        await theirs.close()
 
 
-@pytest.fixture(params=[*CASES.values()], ids=[*CASES])
+SOCKETS = {"ec2"}
+CASES: Mapping[str, OpenCase] = {"ec2": ec2, "local": local, "simulated": simulated}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(case, id=name, marks=[pytest.mark.e2e] if name in SOCKETS else [])
+        for name, case in CASES.items()
+    ]
+)
 def opened(
     request: pytest.FixtureRequest, clock: Clock
 ) -> AbstractAsyncContextManager[ProviderCase]:

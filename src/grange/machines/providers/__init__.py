@@ -15,10 +15,14 @@ from grange.base.rng import Stream
 from grange.machines.providers.provider import MisconfiguredError, Provider
 
 PROVIDERS: Mapping[str, str] = {
+    "ec2": "grange.machines.providers.ec2",
     "local": "grange.machines.providers.local",
     "simulated": "grange.machines.providers.simulated",
 }
 """Modules by the name that pools give as ``spec.provider``; each has a ``create``."""
+
+EXTRAS: Mapping[str, str] = {"ec2": "aws"}
+"""Extras of the package with the libraries of providers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,10 @@ def create_provider(name: str, config: Mapping[str, Any], tools: ProviderTools) 
     try:
         loaded = importlib.import_module(module)
     except ImportError as error:
+        extra = f"grange[{EXTRAS[name]}]" if name in EXTRAS else "grange again"
         raise MisconfiguredError(
-            f"spec.provider: provider {name!r} cannot be loaded: {error}; install its extra"
+            f"spec.provider: provider {name!r} cannot be loaded: {error}; install {extra} where the "
+            "controllers run"
         ) from error
     factory: ProviderFactory = loaded.create
     return factory(config, tools)

@@ -33,12 +33,20 @@ class CapacityError(ProviderError):
         zone: where; empty: everywhere.
         whole_type: no offering of the type can be had, in any zone.
         quota: a limit of the account is reached: waiting does not help soon.
+        offering: the only one that was tried; None: all of the request.
     """
 
     def __init__(
-        self, message: str, *, zone: str = "", whole_type: bool = False, quota: bool = False
+        self,
+        message: str,
+        *,
+        zone: str = "",
+        whole_type: bool = False,
+        quota: bool = False,
+        offering: MachineOffering | None = None,
     ) -> None:
         super().__init__(message)
+        self.offering = offering
         self.zone = zone
         self.whole_type = whole_type
         self.quota = quota
@@ -103,7 +111,8 @@ class LaunchRequest:
 
     Attributes:
         token: name of the Machine.
-        offerings: ways to get it, the preferred first; the provider takes the first that it can have.
+        offerings: ways to get it, the preferred first; the provider takes the first that it can have,
+            or tries the first only, where its tokens do not hold for all of them.
         image: from ``resolve_image``.
         user_data: what the machine executes at its first start; may hold a join token: never logged.
         join_token: the join token alone, for providers that start the agent themselves; never logged.
