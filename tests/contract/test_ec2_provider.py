@@ -96,7 +96,7 @@ async def test_a_launch_without_answer_is_found(cloud: Cloud, user_data: str) ->
     await provider.close()
 
 
-async def test_a_used_token_whose_instance_is_not_listed_launches_nothing(cloud: Cloud) -> None:
+async def test_a_used_token_without_instance_launches_nothing(cloud: Cloud) -> None:
     provider = cloud.provider()
     cloud.refuse("RunInstances", CloudRefusal("InternalError", status=500))
     for user_data in ("first", "second"):

@@ -15,7 +15,7 @@ from grange.machines.controller.instance_looks import InstanceLooks
 from grange.machines.controller.machine_lifecycle import MachineInputs, MachineStep, next_step
 from grange.machines.controller.provider_calls import ProviderCalls, instance_fields
 from grange.machines.controller.status_updater import StatusUpdater
-from grange.machines.providers.provider import LaunchRequest
+from grange.machines.providers.provider import CapacityError, Instance, LaunchRequest
 from grange.machines.providers.simulated.cloud import SimulatedCloud
 from grange.machines.providers.simulated.cloud_faults import CloudFault, ScriptedFaults
 from grange.machines.providers.simulated.simulated_provider import SimulatedProvider
@@ -120,6 +120,25 @@ async def test_a_shortage_ends_and_is_remembered(clock: Clock, rng: Stream, log:
         assert "no capacity" in found.status.last_error
         assert run.memory.refusal("small", "a", spot=False, now=clock.now()) is not None
         assert run.memory.refusal("small", "b", spot=False, now=clock.now()) is None
+
+
+class OneByOne(SimulatedProvider):
+    """Tries the first offering of a request only."""
+
+    async def launch(self, request: LaunchRequest) -> Instance:
+        raise CapacityError("no capacity; wait", offering=request.offerings[0])
+
+
+async def test_only_what_was_tried_is_remembered(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with opened(ApiFixture(clock, rng, log)) as world:
+        run = Run(world)
+        run.calls = ProviderCalls(
+            OneByOne(run.cloud, "test"), run.updater, run.memory, clock, timeout_s=10.0
+        )
+        request = LaunchRequest("m", (OFFERING, MachineOffering("small", "b")))
+        await run.calls.launch(await run.order(), request)
+        known = [run.memory.refusal("small", z, spot=False, now=clock.now()) for z in "ab"]
+        assert [one is not None for one in known] == [True, False]
 
 
 async def test_a_wrong_pool_ends_without_a_mark(clock: Clock, rng: Stream, log: Logger) -> None:

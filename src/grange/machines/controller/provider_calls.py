@@ -171,7 +171,8 @@ class ProviderCalls:
         return CallResult(machine, done=False, retry_after_s=wait_s)
 
     def _remember(self, request: LaunchRequest, error: CapacityError) -> None:
-        for one in request.offerings:
+        tried = request.offerings if error.offering is None else (error.offering,)
+        for one in tried:
             self._memory.refuse(
                 one.instance_type,
                 "" if error.whole_type else one.zone,
