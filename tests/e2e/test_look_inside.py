@@ -6,9 +6,11 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 import termios
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from tests.e2e.kubectl import Kubectl, find
@@ -17,6 +19,15 @@ from tests.e2e.test_cluster import run_client
 
 pytestmark = pytest.mark.e2e
 LIMIT_S = 30.0
+PROBE = "import socket; socket.create_connection(('127.0.0.1', 8123)).close()"
+
+ON_TERMINAL = """
+until stty size | grep -q '^33 111'; do sleep 0.02; done; echo first size
+until stty size | grep -q '^20 90'; do sleep 0.02; done; echo second size
+trap 'exit 5' INT
+read line; echo read $line
+while :; do sleep 0.02; done
+"""
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +37,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     ticks = "while :; do echo tick; sleep 0.1; done"
     echo = {"name": "echo", "stdin": True, "stdinOnce": True, "command": ["cat"]}
     idle = {"name": "main", "command": ["sh", "-c", ticks]}
-    manifest = pod("web", "sleep", "600", containers=[idle, echo], restartPolicy="Never")
+    serve = [sys.executable, "-m", "http.server", "8123", "--bind", "127.0.0.1"]
+    probe = {"exec": {"command": [sys.executable, "-c", PROBE]}}
+    server = {"name": "server", "command": serve, "readinessProbe": probe}
+    manifest = pod("web", "sleep", "600", containers=[idle, echo, server], restartPolicy="Never")
     made.grange("apply", "-f", "-", "--wait", stdin=manifest)
     yield made
     made.stop()
@@ -74,7 +88,7 @@ async def test_kubectl_attaches_to_output_and_input(kubectl: Kubectl) -> None:
 
 def test_kubectl_has_a_terminal(plane: Plane) -> None:
     ours, theirs = pty.openpty()
-    words = [str(find()), "exec", "-it", "web", "-c", "main", "--", "sh"]
+    words = [str(find()), "exec", "-it", "web", "-c", "main", "--", "sh", "-c", ON_TERMINAL]
     environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
     termios.tcsetwinsize(ours, (33, 111))
     process = subprocess.Popen(
@@ -82,17 +96,13 @@ def test_kubectl_has_a_terminal(plane: Plane) -> None:
     )
     os.close(theirs)
     try:
-        await_size = b"until stty size | grep '%b'; do sleep 0.02; done; echo end$((%d))\n"
-        os.write(ours, await_size % (b"33 111", 1))
-        _read_until(ours, "end1")
+        _read_until(ours, "first size")
         termios.tcsetwinsize(ours, (20, 90))
         process.send_signal(signal.SIGWINCH)
-        os.write(ours, await_size % (b"20 90", 2))
-        _read_until(ours, "end2")
-        os.write(ours, b"sh -c 'echo end$((3)); sleep 600'\n")
-        _read_until(ours, "end3")
-        os.write(ours, b"\x03")  # ends what runs in the foreground
-        os.write(ours, b"exit 5\n")
+        _read_until(ours, "second size")
+        os.write(ours, b"typed\n")
+        _read_until(ours, "read typed")
+        os.write(ours, b"\x03")
         assert process.wait(LIMIT_S) == 5
     finally:
         process.kill()
@@ -111,7 +121,41 @@ async def test_command_ends_with_its_client(kubectl: Kubectl) -> None:
     eventually(lambda: not processes_with("6543.21"), "the command ends", LIMIT_S)
 
 
-def test_official_client_runs_commands(plane: Plane) -> None:
+async def test_kubectl_forwards_ports(kubectl: Kubectl) -> None:
+    """The server listens on loopback only."""
+    await kubectl.ok(
+        "exec", "web", "-c", "server", "--", "sh", "-c", "head -c 3000000 /dev/zero > big"
+    )
+    process = await kubectl.start("port-forward", "pod/web", ":8123")
+    assert process.stdout is not None
+    async with asyncio.timeout(LIMIT_S):
+        first = (await process.stdout.readline()).decode()
+    port = int(first.split("127.0.0.1:")[1].split()[0])
+
+    def size() -> int:
+        with urlopen(f"http://127.0.0.1:{port}/big", timeout=LIMIT_S) as found:
+            return len(found.read())
+
+    sizes = await asyncio.gather(*(asyncio.to_thread(size) for _ in range(3)))
+    process.terminate()
+    await process.wait()
+    assert sizes == [3_000_000] * 3
+
+
+async def test_kubectl_explains_ports_that_are_closed(kubectl: Kubectl) -> None:
+    process = await kubectl.start("port-forward", "pod/web", ":9999")
+    assert process.stdout is not None
+    first = (await process.stdout.readline()).decode()
+    port = int(first.split("127.0.0.1:")[1].split()[0])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    assert await reader.read() == b""
+    writer.close()
+    async with asyncio.timeout(LIMIT_S):
+        _, errors = await process.communicate()
+    assert b"port 9999: nothing in the pod listens on it; it listens on 8123" in errors
+
+
+def test_official_client_looks_inside(plane: Plane) -> None:
     assert run_client("official_stream.py", str(plane.kubeconfig), "web", "main") == "ok\n"
 
 

@@ -1,16 +1,18 @@
-"""Answers ``exec`` and ``attach`` from a runtime."""
+"""Answers ``exec``, ``attach`` and ``portforward`` from a runtime."""
 
 from collections.abc import Awaitable, Callable
 
 from grange.agent.container_logs import waiting_reason
 from grange.agent.container_runtime import ContainerID, PodRuntime, RuntimeFailedError
-from grange.agent.container_streams import ContainerStream, StreamOptions
+from grange.agent.container_streams import ContainerStream, PortConnection, StreamOptions
+from grange.agent.port_forward_channels import PortForwardChannels
+from grange.agent.port_forward_tunnel import PortForwardTunnel
 from grange.agent.remote_command_session import RemoteCommandSession
-from grange.api import remote_command
+from grange.api import port_forward, remote_command
 from grange.api.http import SUBPROTOCOL, Response
 from grange.api.meta import Document
 from grange.api.status import BadRequest, InternalError
-from grange.api.stream_requests import EXEC, StreamRequest
+from grange.api.stream_requests import EXEC, PORT_FORWARD, StreamRequest
 from grange.base.message_socket import MessageSocket
 
 
@@ -30,6 +32,8 @@ class AgentStreams:
         Raises:
             BadRequest: the container does not run, or the client speaks no protocol of these.
         """
+        if request.operation == PORT_FORWARD:
+            return self._forward(pod, request)
         target = self._running(pod, request.container)
         protocol = _protocol(request, remote_command.PROTOCOLS)
         options = StreamOptions(request.stdin, request.stdout, request.stderr, request.tty)
@@ -41,6 +45,30 @@ class AgentStreams:
 
         async def serve(socket: MessageSocket) -> None:
             await _serve_command(socket, start, options, protocol)
+
+        return Response(101, headers={SUBPROTOCOL: protocol}, upgrade=serve)
+
+    def _forward(self, pod: Document, request: StreamRequest) -> Response:
+        name, uid = str(pod["metadata"]["name"]), str(pod["metadata"]["uid"])
+        if not any(run.running for record in self._runtime.pods(uid) for run in record.runs):
+            phase = (pod.get("status") or {}).get("phase") or "Pending"
+            text = f'nothing runs in pod "{name}": its phase is {phase}'
+            raise BadRequest(text, kind="pods", name=name)
+        protocol = _protocol(request, port_forward.FORWARD_PROTOCOLS)
+        if protocol != port_forward.TUNNEL and not request.ports:
+            raise BadRequest(f"ports: the protocol {protocol} needs at least one port")
+
+        def connect(port: int) -> Awaitable[PortConnection]:
+            return self._runtime.connect(uid, port)
+
+        async def serve(socket: MessageSocket) -> None:
+            try:
+                if protocol == port_forward.TUNNEL:
+                    await PortForwardTunnel(socket, connect).run()
+                else:
+                    await PortForwardChannels(socket, connect, request.ports).run()
+            finally:
+                await socket.close()
 
         return Response(101, headers={SUBPROTOCOL: protocol}, upgrade=serve)
 

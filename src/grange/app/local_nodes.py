@@ -49,7 +49,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
 
     Attributes:
         logs: answers the API server's ``log`` subresource; None where no agent runs.
-        streams: answers its subresources ``exec`` and ``attach``; None where no agent runs.
+        streams: answers its subresources ``exec``, ``attach`` and ``portforward``; None where no agent runs.
         usage: answers its group ``metrics.k8s.io``; None where no agent runs.
         api: host and port of the API server, for pods; None until it is served.
     """

@@ -1,9 +1,10 @@
 """Commands by the official Python client: ``official_stream.py KUBECONFIG POD CONTAINER``."""
 
 import sys
+from contextlib import closing
 
 import kubernetes
-from kubernetes.stream import stream
+from kubernetes.stream import portforward, stream
 
 
 def main(kubeconfig: str, pod: str, container: str) -> None:
@@ -35,6 +36,20 @@ def main(kubeconfig: str, pod: str, container: str) -> None:
             assert error.status in {0, 404}, error
         else:
             raise AssertionError("a command ran in no pod")
+        forward = portforward(
+            core.connect_get_namespaced_pod_portforward, pod, "default", ports="8123"
+        )
+        with closing(forward.socket(8123)) as connection:
+            connection.setblocking(True)
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert connection.recv(1024).startswith(b"HTTP/1.0 200")
+        closed = portforward(
+            core.connect_get_namespaced_pod_portforward, pod, "default", ports="99"
+        )
+        with closing(closed.socket(99)) as connection:
+            connection.setblocking(True)
+            assert connection.recv(1024) == b""
+        assert "port 99: nothing in the pod listens on it" in closed.error(99), closed.error(99)
     print("ok")
 
 

@@ -7,7 +7,7 @@ from tests.unit.apiserver.server import PODS, Answer, Server, pod
 
 from grange.api.http import ADMIN, Request, Response, User
 from grange.api.meta import Document
-from grange.api.stream_requests import ATTACH, EXEC, StreamRequest
+from grange.api.stream_requests import ATTACH, EXEC, PORT_FORWARD, StreamRequest
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.message_socket import MessageSocket
@@ -127,6 +127,21 @@ async def test_faulty_commands_do_not_reach_the_node(
     answer = await ask(connected, command=command)
     assert (answer.code, answer.reason) == (400, "BadRequest")
     assert part in answer.message
+    assert node.asked == []
+
+
+async def test_ports_are_given_to_the_node(connected: Server, node: Node) -> None:
+    assert (await ask(connected, PORT_FORWARD, query={"ports": "80,8080"})).code == 101
+    wanted = StreamRequest(PORT_FORWARD, ports=(80, 8080), protocols=(V5, "other"))
+    assert node.asked == [("web", wanted)]
+
+
+@pytest.mark.parametrize("ports", ["0", "65536", "http", "80,-1", "²", ",".join(["80"] * 65)])
+async def test_faulty_ports_do_not_reach_the_node(
+    connected: Server, node: Node, ports: str
+) -> None:
+    answer = await ask(connected, PORT_FORWARD, query={"ports": ports})
+    assert (answer.code, answer.message[:6]) == (400, "ports:")
     assert node.asked == []
 
 

@@ -26,6 +26,7 @@ TABLE: tuple[Subresource, ...] = (
     log.LOG,
     streams.EXEC_SUBRESOURCE,
     streams.ATTACH_SUBRESOURCE,
+    streams.PORT_FORWARD_SUBRESOURCE,
     finalize.FINALIZE,
     token.TOKEN,
     why.WHY,

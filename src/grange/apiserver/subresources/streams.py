@@ -1,12 +1,13 @@
-"""``exec`` and ``attach``: connections into pods, served by the pods' nodes.
+"""``exec``, ``attach`` and ``portforward``: connections into pods, served by the pods' nodes.
 
 They are authorized as ``create`` whatever method opens them: a user who may only read runs nothing.
 """
 
+from grange.api import port_forward
 from grange.api.http import Request, Response
 from grange.api.meta import Document
 from grange.api.status import BadRequest, ServiceUnavailable
-from grange.api.stream_requests import ATTACH, EXEC, StreamRequest
+from grange.api.stream_requests import ATTACH, EXEC, PORT_FORWARD, StreamRequest
 from grange.apiserver import storage
 from grange.apiserver.container_choice import choose_container
 from grange.apiserver.request_context import Call
@@ -24,16 +25,32 @@ async def _run(call: Call) -> Response:
         raise BadRequest("command: must not contain a NUL character")
     if sum(map(len, command)) > _COMMAND_MAX_BYTES:
         raise BadRequest(f"command: must have at most {_COMMAND_MAX_BYTES} characters")
-    return await _open(call, EXEC, command)
+    pod = _pod(call)
+    return await _open(call, pod, _options(pod, call.request, EXEC, command))
 
 
 async def _attach(call: Call) -> Response:
-    return await _open(call, ATTACH, ())
+    pod = _pod(call)
+    return await _open(call, pod, _options(pod, call.request, ATTACH, ()))
 
 
-async def _open(call: Call, operation: str, command: tuple[str, ...]) -> Response:
-    pod = storage.decode(call.registry.get(call.place).value, call.registry.work)
-    asked = _options(pod, call.request, operation, command)
+async def _forward(call: Call) -> Response:
+    pod, request = _pod(call), call.request
+    words = [word for value in request.values("ports") for word in value.split(",") if word]
+    if len(words) > port_forward.PORTS_MAX:
+        raise BadRequest(f"ports: at most {port_forward.PORTS_MAX} may be given")
+    if faulty := [word for word in words if not port_forward.is_port(word)]:
+        raise BadRequest(f"ports: {faulty[0][:20]!r} is no port: must be from 1 to 65535")
+    ports = tuple(map(int, words))
+    asked = StreamRequest(PORT_FORWARD, ports=ports, protocols=_protocols(request))
+    return await _open(call, pod, asked)
+
+
+def _pod(call: Call) -> Document:
+    return storage.decode(call.registry.get(call.place).value, call.registry.work)
+
+
+async def _open(call: Call, pod: Document, asked: StreamRequest) -> Response:
     if not (pod.get("spec") or {}).get("nodeName"):
         raise BadRequest(f"pod {call.target.name} does not have a host assigned: nothing runs yet")
     if call.streams is None:
@@ -57,8 +74,12 @@ def _options(
         stdout=stdout,
         stderr=stderr and not tty,  # a terminal has one output
         tty=tty,
-        protocols=tuple(request.subprotocols) if request.wants_websocket else (),
+        protocols=_protocols(request),
     )
+
+
+def _protocols(request: Request) -> tuple[str, ...]:
+    return tuple(request.subprotocols) if request.wants_websocket else ()
 
 
 def _connection(name: str, handler: Handler, kind: str) -> Subresource:
@@ -67,3 +88,4 @@ def _connection(name: str, handler: Handler, kind: str) -> Subresource:
 
 EXEC_SUBRESOURCE = _connection(EXEC, _run, "PodExecOptions")
 ATTACH_SUBRESOURCE = _connection(ATTACH, _attach, "PodAttachOptions")
+PORT_FORWARD_SUBRESOURCE = _connection(PORT_FORWARD, _forward, "PodPortForwardOptions")
