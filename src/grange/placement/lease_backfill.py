@@ -85,8 +85,15 @@ class LeasePlanner:
 
     def fits(self, request: WaitingLease) -> bool:
         """Whether so many machines are free."""
+        return self.fits_need(request.need)
+
+    def fits_need(self, need: tuple[tuple[str, int], ...]) -> bool:
+        """Whether so many machines are free."""
         free = self.free
-        return all(count <= free.get(pool, 0) for pool, count in request.need)
+        for pool, count in need:  # noqa: SIM110  ``all`` takes three times as long
+            if count > free.get(pool, 0):
+                return False
+        return True
 
     def _lacks(self, request: WaitingLease) -> Blocked | None:
         """What the lease waits for, if it is not another waiting lease."""

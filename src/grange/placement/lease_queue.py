@@ -12,7 +12,7 @@ Pure: callers report what is (``put``, ``hold``, ``set_pool``), ask, and report 
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
@@ -29,11 +29,16 @@ from grange.placement.lease_model import (
     MachineCounts,
     WaitingLease,
 )
-
-OrderKey = tuple[int, int, float, float, int]
-_Alike = tuple[str, int, tuple[tuple[str, int], ...], tuple[str, ...], float | None]
-_Place = tuple[int, float, int, str]
-_Shares = Mapping[str, int]
+from grange.placement.lease_walk import (
+    Alike,
+    LeaseLines,
+    LeaseWalk,
+    OrderKey,
+    Place,
+    Shares,
+    alike_of,
+    order_key,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +68,12 @@ class LeaseQueue:
         self._waiting: dict[str, WaitingLease] = {}
         self._numbers: dict[str, int] = {}
         self._count = 0
-        self._classes: dict[_Alike, list[_Place]] = {}
-        self._by_need: defaultdict[str, defaultdict[int, dict[_Alike, None]]] = defaultdict(
+        self._classes: dict[Alike, list[Place]] = {}
+        self._by_need: defaultdict[str, defaultdict[int, dict[Alike, None]]] = defaultdict(
             lambda: defaultdict(dict)
         )
-        self._lines: defaultdict[str, list[_Place]] = defaultdict(list)
-        self._pool_lines: defaultdict[str, defaultdict[str, list[_Place]]] = defaultdict(
+        self._lines: defaultdict[str, list[Place]] = defaultdict(list)
+        self._pool_lines: defaultdict[str, defaultdict[str, list[Place]]] = defaultdict(
             lambda: defaultdict(list)
         )
         self._sizes: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -91,7 +96,7 @@ class LeaseQueue:
             self._count += 1
             self._numbers[request.uid] = self._count
         self._waiting[request.uid] = request
-        alike, place = _alike(request), self._place(request)
+        alike, place = alike_of(request), self._place(request)
         insort(self._classes.setdefault(alike, []), place)
         insort(self._lines[request.namespace], place)
         pool, most = _most(request)
@@ -199,14 +204,14 @@ class LeaseQueue:
             why = Blocked(PAUSED if policy.paused else CONCURRENCY)
             blocked = dict.fromkeys((line[0][3] for line in self._classes.values()), why)
             return LeaseDecision((), blocked if whole else {})
-        walk = _Walk(self, now)
+        lines = LeaseLines(self._waiting, self._classes, self._pool_lines)
+        walk = LeaseWalk(lines, self._shares, self.share, now - policy.aging_seconds)
         ends = partial(self.ends, now=now)
         planner = LeasePlanner(policy, self._pools, self._semaphores, ends, walk, now)
         granted: list[WaitingLease] = []
         reasons: dict[str, Blocked] = {}
         needs = self._fitting(planner)
-        for alike in [*self._classes] if whole else self._candidates(planner, needs):
-            walk.push(alike, 0)
+        walk.enter(self._classes if whole else self._candidates(planner, needs))
         for request in walk:
             if not whole and (room <= 0 or not needs):
                 break
@@ -218,10 +223,13 @@ class LeaseQueue:
             granted.append(request)
             room -= 1
             walk.grant(request)
-            needs = [(pool, most) for pool, most in needs if most <= planner.free[pool]]
+            left = [(pool, most) for pool, most in needs if most <= planner.free[pool]]
+            if not whole and len(left) < len(needs):
+                walk.keep(planner.fits_need)  # hundreds came up for the machines that are gone now
+            needs = left
         return LeaseDecision(tuple(granted), reasons)
 
-    def share(self, namespace: str, shares: _Shares) -> float:
+    def share(self, namespace: str, shares: Shares) -> float:
         """The weighted share of a namespace, given how many machines each has."""
         weight = max(1, self.policy.namespace_weights.get(namespace, 1))
         return shares.get(namespace, 0) / weight
@@ -237,7 +245,7 @@ class LeaseQueue:
         def enter(namespace: str, index: int) -> None:
             line = self._lines[namespace]
             if index < len(line):
-                key = _key(line[index], self.share(namespace, shares), youngest)
+                key = order_key(line[index], self.share(namespace, shares), youngest)
                 heappush(heads, (key, namespace, index))
 
         for namespace in self._lines:
@@ -251,7 +259,7 @@ class LeaseQueue:
 
     def classmates(self, uid: str) -> list[str]:
         """The requests that are alike, this one among them, oldest first."""
-        return [place[3] for place in self._classes[_alike(self._waiting[uid])]]
+        return [place[3] for place in self._classes[alike_of(self._waiting[uid])]]
 
     # --- details ------------------------------------------------------------------------------
 
@@ -275,21 +283,18 @@ class LeaseQueue:
 
     def _candidates(
         self, planner: LeasePlanner, needs: Iterable[tuple[str, int]]
-    ) -> Iterator[_Alike]:
+    ) -> Iterator[Alike]:
         """Classes whose machines are free."""
-        free = planner.free
         for where, most in needs:
             for alike in self._by_need[where][most]:
-                if len(alike[2]) == 1 or all(
-                    count <= free.get(pool, 0) for pool, count in alike[2]
-                ):
+                if len(alike[2]) == 1 or planner.fits_need(alike[2]):
                     yield alike
 
-    def _place(self, request: WaitingLease) -> _Place:
+    def _place(self, request: WaitingLease) -> Place:
         return -request.priority, request.created, self._numbers[request.uid], request.uid
 
     def _drop(self, request: WaitingLease) -> None:
-        alike, place = _alike(request), self._place(request)
+        alike, place = alike_of(request), self._place(request)
         for pool, count in request.need:
             sizes, lines = self._sizes[pool], self._pool_lines[pool]
             _take_out(lines, request.namespace, place)
@@ -314,79 +319,6 @@ class LeaseQueue:
             self._semaphores[name] += sign
 
 
-class _Walk:
-    """Some classes in the order of the queue: the oldest of each, and the next of one that is granted.
-
-    Shares only grow during a walk, so a key that is out of date is too small and comes up early.
-    """
-
-    def __init__(self, queue: LeaseQueue, now: float) -> None:
-        self._queue = queue
-        self._youngest = now - queue.policy.aging_seconds
-        self._held = queue._shares.copy()
-        self._shares: dict[str, float] = {}
-        self._heads: list[tuple[OrderKey, float, _Alike, int]] = []
-        self._granted: set[str] = set()
-        self._at: tuple[_Alike, int] | None = None
-
-    def __iter__(self) -> Iterator[WaitingLease]:
-        while self._heads:
-            _, share, alike, index = heappop(self._heads)
-            if share != self._shares[alike[0]]:
-                self.push(alike, index)
-                continue
-            self._at = alike, index
-            yield self._queue._waiting[self._queue._classes[alike][index][3]]
-
-    def push(self, alike: _Alike, index: int) -> None:
-        """Have a member of a class come up in its turn."""
-        line = self._queue._classes[alike]
-        if index < len(line):
-            share = self._share(alike[0])
-            heappush(self._heads, (_key(line[index], share, self._youngest), share, alike, index))
-
-    def grant(self, request: WaitingLease) -> None:
-        """The request that came up last is granted: its class goes on with its next one."""
-        self._granted.add(request.uid)
-        self._held[request.namespace] += sum(count for _, count in request.need)
-        self._shares.pop(request.namespace)
-        self._share(request.namespace)
-        if self._at is not None:
-            self.push(self._at[0], self._at[1] + 1)
-
-    def first(
-        self, pool: str, before: WaitingLease, where: Callable[[WaitingLease], bool]
-    ) -> WaitingLease | None:
-        """The first request for the pool that comes before another one and that is so."""
-        best, least = None, self._key(self._queue._place(before), before.namespace)
-        for namespace, line in self._queue._pool_lines[pool].items():
-            for place in line:
-                if place[3] in self._granted:
-                    continue
-                if (key := self._key(place, namespace)) >= least:
-                    break
-                if where(request := self._queue._waiting[place[3]]):
-                    best, least = request, key
-                    break
-        return best
-
-    def _key(self, place: _Place, namespace: str) -> OrderKey:
-        return _key(place, self._share(namespace), self._youngest)
-
-    def _share(self, namespace: str) -> float:
-        if (share := self._shares.get(namespace)) is None:
-            share = self._shares[namespace] = self._queue.share(namespace, self._held)
-        return share
-
-
-def _key(place: _Place, share: float, youngest: float) -> OrderKey:
-    """What the queue is sorted by; those that were created before ``youngest`` waited for long."""
-    priority, created, number, _ = place
-    if created <= youngest:
-        return priority, 0, 0.0, created, number
-    return priority, 1, share, created, number
-
-
 def _most(request: WaitingLease) -> tuple[str, int]:
     """The pool of which most machines are needed, and how many."""
     return max(request.need, key=lambda item: item[1])
@@ -395,20 +327,10 @@ def _most(request: WaitingLease) -> tuple[str, int]:
 K = TypeVar("K")
 
 
-def _take_out(lines: dict[K, list[_Place]], key: K, place: _Place) -> bool:
+def _take_out(lines: dict[K, list[Place]], key: K, place: Place) -> bool:
     """Remove a place from a line; whether the line was its last and is gone."""
     line = lines[key]
     del line[bisect_left(line, place)]
     if not line:
         del lines[key]
     return not line
-
-
-def _alike(request: WaitingLease) -> _Alike:
-    return (
-        request.namespace,
-        request.priority,
-        request.need,
-        request.semaphores,
-        request.expected_s,
-    )
