@@ -57,6 +57,14 @@ def test_pods_are_listed_servers_first_and_the_driver_last() -> None:
     assert found["db-1"].component == "db"
 
 
+@pytest.mark.parametrize("member", ["server", "client", "driver"])
+def test_component_learns_its_address_wherever_it_runs(member: str) -> None:
+    """So that a server binds it, and does not collide with other programs of the machine."""
+    of = context()
+    found = variables(pod_document(of, pods(of)[member], ()))
+    assert found["POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+
+
 def test_driver_gets_the_addresses_in_the_sessions_order() -> None:
     of = context(roles={"proxy": [{**WORKER, "port": 8080}]}, scenario={"rate": "100%", "$(X)": 1})
     document = pod_document(of, pods(of)["driver"], workers(of, "10.0.0.1", "10.0.0.2", "fd00::3"))

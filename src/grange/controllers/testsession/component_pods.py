@@ -358,6 +358,7 @@ def _environment(
     attempt = {"configMapKeyRef": {"name": context.files, "key": ATTEMPT_KEY}}
     return [
         {"name": ATTEMPT_VARIABLE, "valueFrom": attempt},
+        {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         *({"name": name, "value": value} for name, value in values.items()),
     ]
 
