@@ -98,7 +98,7 @@ class Site:
         return codec.convert(self.nodes[name], Node)
 
     async def ask(self, node: str, path: str) -> Response:
-        connections = NodeConnections(lambda: self, self.keys, self.clock)  # type: ignore[arg-type,return-value]  # in place of a client
+        connections = NodeConnections(lambda: self, self.keys.client_context, self.clock)  # type: ignore[arg-type,return-value]  # in place of a client
         async with connections.open(node) as transport:
             return await transport.send(Request("GET", path))
 

@@ -1,9 +1,13 @@
-"""What is asked of a pod's node by ``exec``, ``attach`` and ``portforward``."""
+"""What is asked of a pod's node by ``exec``, ``attach``, ``portforward`` and ``tunnel``."""
 
 import msgspec
 
 EXEC, ATTACH, PORT_FORWARD = "exec", "attach", "portforward"
-OPERATIONS = frozenset({EXEC, ATTACH, PORT_FORWARD})
+TUNNEL = "tunnel"
+"""One connection of a Service, from the proxy of another machine."""
+
+TUNNEL_PROTOCOL = "v1.tunnel.grange.dev"
+OPERATIONS = frozenset({EXEC, ATTACH, PORT_FORWARD, TUNNEL})
 """Subresources that are connections, whatever method opens them."""
 
 
@@ -11,13 +15,13 @@ class StreamRequest(msgspec.Struct, frozen=True):
     """One connection into a pod.
 
     Attributes:
-        operation: ``EXEC``, ``ATTACH`` or ``PORT_FORWARD``.
-        container: its name; empty for ``PORT_FORWARD``.
+        operation: ``EXEC``, ``ATTACH``, ``PORT_FORWARD`` or ``TUNNEL``.
+        container: its name; empty for ``PORT_FORWARD`` and ``TUNNEL``.
         command: of ``EXEC``; program and arguments.
         stdin: input will be sent.
         stdout, stderr: output is wanted.
         tty: with a terminal.
-        ports: of ``PORT_FORWARD``, where its protocol names them at the start.
+        ports: the one of ``TUNNEL``; of ``PORT_FORWARD``, where its protocol names them at the start.
         protocols: the subprotocols that the client speaks, best first; empty where it asks for no
             WebSocket.
     """

@@ -1,7 +1,7 @@
 """What the agent of a node serves to the API server: logs and usage of its pods, connections into them.
 
-A pod has the path that it has at the API server. A client certificate of the API server is the
-only credential; other nodes have certificates of the same authority and are refused.
+A pod has the path that it has at the API server. Client certificates are the only credentials: that of
+the API server may ask for everything, those of other nodes for the connections of Services.
 """
 
 import re
@@ -24,12 +24,14 @@ from grange.api.status import (
     NotFound,
     ServiceUnavailable,
 )
-from grange.api.stream_requests import OPERATIONS, PORT_FORWARD, StreamRequest
+from grange.api.stream_requests import OPERATIONS, PORT_FORWARD, TUNNEL, StreamRequest
+from grange.apiserver.client_certificates import node_of
 from grange.apiserver.container_choice import choose_container
 from grange.apiserver.pod_logs import LogSource
 from grange.apiserver.pod_streams import PodStreams
 from grange.apiserver.request_context import failure
 from grange.apiserver.subresources.log import log_options, open_log
+from grange.apiserver.subresources.streams import tunnel_request
 from grange.base.metrics import CollectorRegistry, exposition
 from grange.base.ratelimited import RateLimitedLogger
 
@@ -76,12 +78,15 @@ class AgentEndpoints:
         self._log = log
 
     def admit(self, request: Request) -> None:
-        """Let the API server pass.
+        """Let the API server pass, and other nodes where they may.
 
         Raises:
             Forbidden: another user asks.
         """
         user = request.user
+        found = _POD.fullmatch(request.path)
+        if node_of(user) and found is not None and found[3] == TUNNEL:
+            return
         if user.name != API_SERVER or API_SERVERS not in user.groups:
             raise Forbidden(f'user "{user.name}" may not call the agent of a node')
 
@@ -118,13 +123,10 @@ class AgentEndpoints:
         raise NotFound(f"the agent of a node does not serve {request.path}")
 
     async def _open(self, request: Request, pod: Document, operation: str) -> Response:
-        try:
-            wanted = msgspec.json.decode(request.query.get(STREAM, ""), type=StreamRequest)
-        except msgspec.MsgspecError as error:
-            raise BadRequest(f"{STREAM}: {error}") from error
+        wanted = _wanted(request, operation)
         if wanted.operation != operation:
             raise BadRequest(f"{STREAM}: is of {wanted.operation}, not of {operation}")
-        if operation != PORT_FORWARD:
+        if operation not in {PORT_FORWARD, TUNNEL}:
             choose_container(pod, wanted.container)
         answer = await self._streams.open(pod, wanted)
         return answer if request.wants_websocket else Response(200, b"{}", headers=answer.headers)
@@ -134,3 +136,13 @@ class AgentEndpoints:
         if pod is None or request.query.get(UID) not in (None, pod.metadata.uid):
             raise NotFound(f'pod "{key}" is not on this node', name=key.name, kind="pods")
         return pod
+
+
+def _wanted(request: Request, operation: str) -> StreamRequest:
+    """The connection that is asked for: by the API server, or by another node."""
+    if operation == TUNNEL and STREAM not in request.query:
+        return tunnel_request(request)
+    try:
+        return msgspec.json.decode(request.query.get(STREAM, ""), type=StreamRequest)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"{STREAM}: {error}") from error

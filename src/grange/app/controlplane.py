@@ -34,6 +34,7 @@ from grange.app.node_streams import NodeStreams
 from grange.app.renewal import Renewal
 from grange.app.runnable import Runnable
 from grange.app.settings import Settings
+from grange.app.tunnel_dialer import TunnelDialer
 from grange.app.usage_collector import UsageCollector
 from grange.base import metrics, supervision
 from grange.base.clock import Clock
@@ -171,7 +172,10 @@ class ControlPlane:
         tokens = FirstOf(
             StaticTokens({keys.token: ADMIN}), accounts, BootstrapTokens(store, self._clock)
         )
-        connections = NodeConnections(lambda: self.client("node-connections"), keys, self._clock)
+        connections = NodeConnections(
+            lambda: self.client("node-connections"), keys.client_context, self._clock
+        )
+        nodes.dial = TunnelDialer(connections, None, self._clock).dial
         usage = self._usage = UsageCollector(
             nodes.usage,
             nodes.names,

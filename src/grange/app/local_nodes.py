@@ -12,9 +12,11 @@ from grange.agent.agent_streams import AgentStreams
 from grange.agent.cluster_dns.service_names import ServiceNames
 from grange.agent.config import NodeConfig
 from grange.agent.container_logs import AgentLogs
+from grange.agent.pod_tunnels import PodTunnels
 from grange.agent.runtime_table import RUNTIMES, NodeRuntime, RuntimeOptions
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.agent.service_proxy.proxy import ServiceProxy
+from grange.agent.service_proxy.tunnel import Dial
 from grange.agent.usage_sampler import UsageSampler
 from grange.api.kinds import NODE
 from grange.api.kinds.machinelease import POOL_LABEL
@@ -49,8 +51,9 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
 
     Attributes:
         logs: answers the API server's ``log`` subresource; None where no agent runs.
-        streams: answers its subresources ``exec``, ``attach`` and ``portforward``; None where no agent runs.
+        streams: answers its connections into pods, as ``exec``; None where no agent runs.
         usage: answers its group ``metrics.k8s.io``; None where no agent runs.
+        dial: connects to pods of Services on other machines; None where that is not possible.
         api: host and port of the API server, for pods; None until it is served.
     """
 
@@ -69,7 +72,8 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         self._former_pools = dict(zip(self._names, before, strict=False))
         self._runtime: NodeRuntime | None = None
         self.logs: AgentLogs | None = None
-        self.streams: AgentStreams | None = None
+        self.streams: PodTunnels | None = None
+        self.dial: Dial | None = None
         self.usage: UsageSampler | None = None
         self.api: tuple[str, int] | None = None
 
@@ -94,7 +98,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
             self._runtime = await runtime.__aenter__()
             await end_other_nodes(runtime, frozenset(self._names), self._log)
             self.logs = AgentLogs(runtime, self._clock)
-            self.streams = AgentStreams(runtime)
+            self.streams = PodTunnels(AgentStreams(runtime), runtime, self._clock)
             self.usage = UsageSampler(runtime, self._names, self._clock)
         return self
 
@@ -121,8 +125,13 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         if self._runtime is None:
             return
         proxy = ServiceProxy(
-            deps("service-proxy"), service_range(str(self._settings.data_dir)), self._names
+            deps("service-proxy"),
+            service_range(str(self._settings.data_dir)),
+            self._names,
+            dial=self.dial,
         )
+        if self.streams is not None:
+            self.streams.exposes = proxy.exposes
         yield Runnable("service proxy", proxy.run)
         if self.usage is not None:
             yield Runnable("usage sampler", self.usage.run)

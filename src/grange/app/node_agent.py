@@ -19,18 +19,24 @@ from grange.agent import service_account
 from grange.agent.agent_streams import AgentStreams
 from grange.agent.config import NodeConfig
 from grange.agent.container_logs import AgentLogs
+from grange.agent.pod_tunnels import PodTunnels
 from grange.agent.runtime_table import RUNTIMES, NodeRuntime, RuntimeOptions
 from grange.agent.service import NodeAgent, end_other_nodes
+from grange.agent.service_proxy.proxy import ServiceProxy
+from grange.agent.service_proxy.routes import Endpoint
 from grange.agent.usage_sampler import UsageSampler
+from grange.api.pod_addresses import LOOPBACK
 from grange.app import flags, machine
 from grange.app.agent_endpoints import AgentEndpoints
 from grange.app.agent_server import serve_agent
 from grange.app.agent_settings import AgentSettings, pairs
 from grange.app.certificate_process import CertificateProcess
 from grange.app.datadir import DataDirectoryUnusable, make_directory
+from grange.app.node_connections import NodeConnections
 from grange.app.node_credentials import JoinTarget, NodeCredentials
 from grange.app.node_renewal import NodeRenewal
 from grange.app.settings import SettingsError
+from grange.app.tunnel_dialer import TunnelDialer
 from grange.base import log
 from grange.base.clock import Clock, LoopClock
 from grange.base.metrics import registry
@@ -106,10 +112,10 @@ async def serve(settings: AgentSettings) -> None:
                 await credentials.join(target)
             context = credentials.context()
             transport = HTTP(settings.server, ssl_context=context, clock=clock)
-            joined = _JoinedNode(settings, Client(transport, clock=clock), clock, logger, offload)
+            joined = _JoinedNode(settings, transport, context, clock, logger, offload)
             try:
                 async with Nursery("agent") as nursery:
-                    joined.renew(nursery, credentials, target, context)
+                    joined.renew(nursery, credentials, target)
                     await joined.run(stop)
                     nursery.cancel()
             finally:
@@ -123,20 +129,24 @@ class _JoinedNode:
 
     Args:
         settings: of the agent.
-        client: calls the API server as the node.
+        transport: leads to the API server.
+        context: TLS of the node as a client.
         clock, logger, offload: of the process.
     """
 
     def __init__(
         self,
         settings: AgentSettings,
-        client: Client,
+        transport: HTTP,
+        context: ssl.SSLContext,
         clock: Clock,
         logger: log.Logger,
         offload: Threads,
     ) -> None:
         self._settings = settings
-        self._client = client
+        self._transport = transport
+        self._context = context
+        self._client = Client(transport, clock=clock)
         self._clock = clock
         self._log = logger
         self._offload = offload
@@ -144,17 +154,11 @@ class _JoinedNode:
         self._metrics = registry()
         self._serving: ssl.SSLContext | None = None
 
-    def renew(
-        self,
-        nursery: Nursery,
-        credentials: NodeCredentials,
-        target: JoinTarget,
-        context: ssl.SSLContext,
-    ) -> None:
+    def renew(self, nursery: Nursery, credentials: NodeCredentials, target: JoinTarget) -> None:
         """Keep the certificates valid."""
         self._serving = credentials.serving_context()
         for name, file, loaded, renew in (
-            ("client", credentials.file, context, credentials.renew),
+            ("client", credentials.file, self._context, credentials.renew),
             ("serving", credentials.serving_file, self._serving, credentials.renew_serving),
         ):
             renewal = NodeRenewal(
@@ -199,10 +203,21 @@ class _JoinedNode:
         url = urlsplit(settings.server)
         server = url.hostname or "", url.port or 443
         address = settings.address or await self._offload.run(lambda: _local_address(*server))
+        tunnels = PodTunnels(AgentStreams(runtime), runtime, clock)
+        connections = NodeConnections(lambda: self._client, lambda: self._context, clock)
+        proxy = ServiceProxy(
+            deps,
+            LOOPBACK,
+            (settings.name,),
+            dial=TunnelDialer(connections, self._transport, clock).dial,
+            api=Endpoint(*server),
+            is_shared=True,
+        )
+        tunnels.exposes = proxy.exposes
         usage = UsageSampler(runtime, (settings.name,), clock)
         endpoints = AgentEndpoints(
             AgentLogs(runtime, clock),
-            AgentStreams(runtime),
+            tunnels,
             usage,
             self._metrics,
             RateLimitedLogger(self._log, clock),
@@ -217,6 +232,7 @@ class _JoinedNode:
             async with Nursery("agent") as nursery:
                 self._start(nursery, "agent", agent.run)
                 self._start(nursery, "usage sampler", usage.run)
+                self._start(nursery, "service proxy", proxy.run)
                 nursery.start(deps.informers.run(), name="informers")
                 click.echo(
                     f"node {settings.name} of {settings.server}; stop with Ctrl-C or SIGTERM"

@@ -1,5 +1,6 @@
-"""Connections from the API server to the agents of other machines."""
+"""Connections to the agents of other machines, from the API server or from other agents."""
 
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
@@ -10,7 +11,6 @@ from grange.api.kinds import NODE
 from grange.api.kinds.node import Node, address_of
 from grange.api.node_identity import serving_name
 from grange.api.status import ApiError, BadRequest, NotFound, ServiceUnavailable, from_status
-from grange.app.pki import Keys
 from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.client.errors import Unreachable
@@ -31,13 +31,15 @@ class NodeConnections:
 
     Args:
         client: gives the client that reads Nodes.
-        keys: the certificate of the API server, and the authority of the nodes.
+        context: gives the TLS of the caller, who is the API server or a node.
         clock: time.
     """
 
-    def __init__(self, client: Callable[[], Client], keys: Keys, clock: Clock) -> None:
+    def __init__(
+        self, client: Callable[[], Client], context: Callable[[], ssl.SSLContext], clock: Clock
+    ) -> None:
         self._client = client
-        self._keys = keys
+        self._context = context
         self._clock = clock
 
     @asynccontextmanager
@@ -55,7 +57,7 @@ class NodeConnections:
         base = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
         transport = HTTP(
             base,
-            ssl_context=self._keys.client_context(),
+            ssl_context=self._context(),
             server_name=serving_name(node),
             request_s=_ANSWER_S,
             answer_max_bytes=ANSWER_MAX_BYTES,

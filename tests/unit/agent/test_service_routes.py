@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from grange.agent.service_proxy.balancer import Balancer
-from grange.agent.service_proxy.routes import Endpoint, Frontend, Route, routes
+from grange.agent.service_proxy.routes import (
+    Endpoint,
+    Frontend,
+    PodIdentity,
+    Route,
+    is_exposed,
+    routes,
+)
 from grange.agent.service_variables import service_variables
 from grange.api.kinds.endpointslice import EndpointSlice
 from grange.api.kinds.pod import Pod
@@ -72,10 +79,57 @@ def test_cluster_address_leads_to_ready_endpoints() -> None:
 def test_endpoints_that_terminate_are_the_last_resort() -> None:
     leaving = slice_of(("127.9.0.1", LEAVING), ("127.9.0.2", WAITING))
     [route] = routes([service()], [leaving], NETWORK).values()
-    assert route.endpoints == (("127.9.0.1", 8080),)
+    assert route.endpoints == (Endpoint("127.9.0.1", 8080),)
     both = slice_of(("127.9.0.1", LEAVING), ("127.9.0.2", READY))
     [route] = routes([service()], [both], NETWORK).values()
-    assert route.endpoints == (("127.9.0.2", 8080),)
+    assert route.endpoints == (Endpoint("127.9.0.2", 8080),)
+
+
+def placed(address: str, node: str, protocol: str = "TCP") -> EndpointSlice:
+    """A slice with one endpoint, which is a pod on a node."""
+    target = {"kind": "Pod", "namespace": "default", "name": "p", "uid": f"u-{node}"}
+    document = msgspec.json.decode(msgspec.json.encode(slice_of((address, READY))))
+    document["endpoints"][0] |= {"nodeName": node, "targetRef": target}
+    document["ports"][0]["protocol"] = protocol
+    return msgspec.convert(document, EndpointSlice)
+
+
+def leads_to(*slices: EndpointSlice, **more: Any) -> tuple[Endpoint, ...]:
+    [route] = routes([service(**more)], slices, NETWORK, ("here",)).values()
+    assert route.known >= set(route.endpoints)
+    return route.endpoints
+
+
+def test_pods_on_other_machines_are_reached_by_their_nodes() -> None:
+    far = Endpoint("127.9.0.1", 8080, "far", PodIdentity("default", "p", "u-far"))
+    here, plain = Endpoint("127.9.0.1", 8080), Endpoint("10.1.2.3", 8080)
+    # Machines with the same range give the same addresses.
+    assert leads_to(placed("127.9.0.1", "far"), placed("127.9.0.1", "here")) == (here, far)
+    assert leads_to(placed("10.1.2.3", "far")) == (plain,)
+    assert leads_to(placed("127.9.0.1", "far"), internalTrafficPolicy="Local") == ()
+
+
+def test_datagrams_do_not_leave_the_machine() -> None:
+    ports = [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "UDP"}]
+    slices = placed("127.9.0.1", "far", "UDP"), placed("127.9.0.2", "here", "UDP")
+    assert leads_to(*slices, ports=ports) == (Endpoint("127.9.0.2", 8080),)
+
+
+def test_api_server_is_where_the_agent_reaches_it() -> None:
+    api = Endpoint("api.example", 6443)
+    slices = [slice_of(("127.0.0.1", READY), name="kubernetes")]
+    for there, wanted in ((api, api), (None, Endpoint("127.0.0.1", 8080))):
+        found = routes([service("kubernetes")], slices, NETWORK, ("here",), there)
+        assert [route.endpoints for route in found.values()] == [(wanted,)]
+
+
+def test_only_ports_of_services_are_exposed() -> None:
+    slices = [placed("127.9.0.1", "here"), placed("127.9.0.2", "far")]
+    assert is_exposed(slices, ("here",), "u-here", 8080)
+    assert not is_exposed(slices, ("here",), "u-here", 22)
+    assert not is_exposed(slices, ("here",), "u-far", 8080)
+    assert not is_exposed(slices, ("here",), "", 8080)
+    assert not is_exposed([placed("127.9.0.1", "here", "UDP")], ("here",), "u-here", 8080)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ async def ask(server: Server, method: str, path: str, body: Any = None, **query:
     [
         f"{PODS}/a",
         f"{NODES}/a",
+        f"{NODES}/b",
         f"{CORE}/secrets/of-a",
         f"{CORE}/configmaps/of-a",
         f"{CORE}/serviceaccounts/of-a",
@@ -62,7 +63,7 @@ async def test_node_reads_what_its_pods_name(cluster: Server, path: str) -> None
         PODS,
         NODES,
         f"{PODS}/b",
-        f"{NODES}/b",
+        f"{NODES}/b/status",
         f"{CORE}/secrets",
         f"{CORE}/secrets/of-b",
         f"{CORE}/secrets/missing",
@@ -77,6 +78,23 @@ async def test_node_reads_what_its_pods_name(cluster: Server, path: str) -> None
 async def test_node_reads_nothing_else(cluster: Server, path: str) -> None:
     answer = await ask(cluster, "GET", path)
     assert answer.code == 403, answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        (f"{PODS}/b/tunnel", 503),  # allowed; the test has no agent
+        (f"{PODS}/a/exec", 403),
+        (f"{PODS}/b/exec", 403),
+        (f"{PODS}/a/attach", 403),
+        (f"{PODS}/a/log", 403),
+    ],
+)
+async def test_node_connects_to_pods_for_services_only(
+    cluster: Server, path: str, code: int
+) -> None:
+    answer = await ask(cluster, "GET", path, port="80", command="ls", stdout="1")
+    assert answer.code == code, answer.text
 
 
 @pytest.mark.parametrize(

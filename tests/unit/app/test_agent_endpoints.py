@@ -14,6 +14,7 @@ from grange.agent.container_logs import AgentLogs
 from grange.agent.container_runtime import ContainerID, PodSetup, Program
 from grange.agent.container_streams import STDOUT
 from grange.agent.memory_streams import echo
+from grange.agent.pod_tunnels import PodTunnels
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.agent.usage_sampler import UsageSampler
 from grange.api.http import ADMIN, ANONYMOUS, SUBPROTOCOL, Request, Response, User
@@ -24,7 +25,14 @@ from grange.api.node_identity import API_SERVER, API_SERVERS, NODES
 from grange.api.remote_command import STDIN, V5, message
 from grange.api.resource_metrics import UsageSample
 from grange.api.status import ApiError, BadRequest, NotFound, ServiceUnavailable
-from grange.api.stream_requests import EXEC, StreamRequest
+from grange.api.stream_requests import (
+    ATTACH,
+    EXEC,
+    PORT_FORWARD,
+    TUNNEL,
+    TUNNEL_PROTOCOL,
+    StreamRequest,
+)
 from grange.apiserver.pod_logs import PodLogOptions
 from grange.apiserver.subresources.log import log_options
 from grange.app.agent_endpoints import STREAM, USAGE_PATH, AgentEndpoints
@@ -57,10 +65,11 @@ class Node:
         output = ((0, "one"), (0, "two"))
         machine = FakeMachine({"run": Script(output=output)}, responders={"cat": echo})
         self.runtime = FakeRuntime(machine, clock)
+        self.tunnels = PodTunnels(AgentStreams(self.runtime), self.runtime, clock)
         self.usage = UsageSampler(self.runtime, ("far",), clock)
         self.endpoints = AgentEndpoints(
             AgentLogs(self.runtime, clock),
-            AgentStreams(self.runtime),
+            self.tunnels,
             self.usage,
             registry(),
             RateLimitedLogger(log, clock),
@@ -117,6 +126,36 @@ async def test_only_the_api_server_is_served(node: Node, user: User, path: str) 
     answer = await asked(node, path, user)
     assert answer.status == 403
     assert answer.chunks is None
+
+
+NODE = User("system:node:other", (NODES, "system:authenticated"))
+TUNNEL_PATH = LOG.replace("log", TUNNEL)
+
+
+async def tunnel(node: Node, query: Mapping[str, str], *, protocol: str = TUNNEL_PROTOCOL) -> int:
+    headers = {"upgrade": "websocket", SUBPROTOCOL: protocol}
+    request = Request("GET", TUNNEL_PATH, query, headers, user=NODE)
+    return (await node.endpoints.handle(request)).status
+
+
+async def test_other_nodes_reach_ports_of_services(node: Node) -> None:
+    node.tunnels.exposes = lambda uid, port: (uid, port) == ("u1", 8080)
+    assert await tunnel(node, {"port": "8080"}) == 404  # the pod is not prepared yet
+    await node.start()
+    assert await tunnel(node, {"port": "8080"}) == 101
+    assert await tunnel(node, {"port": "8080"}, protocol="other") == 400
+    assert await tunnel(node, {"port": "8080", "uid": "u2"}) == 404
+    assert await tunnel(node, {"port": "22"}) == 403
+    for port in ("", "0", "65536", "-1", "8080x", "٣"):
+        assert await tunnel(node, {"port": port}) == 400
+
+
+async def test_other_nodes_open_nothing_else_by_that_path(node: Node) -> None:
+    await node.start()
+    for operation in (EXEC, ATTACH, PORT_FORWARD):
+        wanted = structs.replace(CAT, operation=operation)
+        assert await tunnel(node, {STREAM: msgspec.json.encode(wanted).decode()}) == 400
+    assert (await asked(node, TUNNEL_PATH + "/", NODE)).status == 403
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,16 @@ from collections.abc import Collection, Coroutine
 from ipaddress import IPv4Network
 
 from grange.agent.service_proxy.draining import Draining
-from grange.agent.service_proxy.routes import UDP, Frontend, Route, routes
+from grange.agent.service_proxy.routes import (
+    UDP,
+    Endpoint,
+    Frontend,
+    Route,
+    is_exposed,
+    routes,
+)
 from grange.agent.service_proxy.tcp_listener import TcpListener
+from grange.agent.service_proxy.tunnel import Dial
 from grange.agent.service_proxy.udp_listener import UdpListener
 from grange.api.kinds import ENDPOINTSLICE, SERVICE
 from grange.base.clock import Clock
@@ -28,10 +36,25 @@ class ServiceProxy:
         deps: client, informers, clock, randomness, log, metrics.
         network: the cluster addresses that belong to this machine.
         nodes: those of this machine.
+        dial: connects to pods on other machines.
+        api: where the API server is, if its own endpoints are not for this machine.
+        is_shared: the machine may have another proxy: what that listens on is left to it.
     """
 
-    def __init__(self, deps: Deps, network: IPv4Network, nodes: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        deps: Deps,
+        network: IPv4Network,
+        nodes: Collection[str] = (),
+        *,
+        dial: Dial | None = None,
+        api: Endpoint | None = None,
+        is_shared: bool = False,
+    ) -> None:
         self._network = network
+        self._dial = dial
+        self._api = api
+        self._is_shared = is_shared
         self._nodes = frozenset(nodes)
         self._clock: Clock = deps.clock
         self._log = deps.log.bind(service=NAME)
@@ -76,6 +99,10 @@ class ServiceProxy:
                 self._udp.clear()
                 self._nursery = None
 
+    def exposes(self, uid: str, port: int) -> bool:
+        """Whether a Service leads to a port of a pod on the nodes of this machine."""
+        return is_exposed(self._slices.store.list(), self._nodes, uid, port)
+
     def _listen(self) -> None:
         if self._listens:
             return
@@ -103,7 +130,11 @@ class ServiceProxy:
 
     async def _update(self) -> None:
         wanted = routes(
-            self._services.store.list(), self._slices.store.list(), self._network, self._nodes
+            self._services.store.list(),
+            self._slices.store.list(),
+            self._network,
+            self._nodes,
+            self._api,
         )
         self._refused = {item: why for item, why in self._refused.items() if item in wanted}
         for frontend in [item for item in self._udp if not _is_served(item, wanted)]:
@@ -143,7 +174,9 @@ class ServiceProxy:
         if listener is None:
             if not route.endpoints:
                 return
-            listener = self._tcp[frontend] = TcpListener(route, self._begin, self._clock)
+            listener = self._tcp[frontend] = TcpListener(
+                route, self._begin, self._clock, self._dial
+            )
         listener.lead_to(route)
         if route.endpoints:
             await listener.open(frontend)
@@ -159,6 +192,8 @@ class ServiceProxy:
         if self._refused.get(frontend) == why:
             return
         self._refused[frontend] = why
+        if self._is_shared and error.errno == errno.EADDRINUSE:
+            return
         where = f"{frontend.host}:{frontend.port}/{frontend.protocol}"
         remedy = "end the program that has it, or choose another port"
         if error.errno in (errno.EACCES, errno.EPERM):

@@ -13,20 +13,43 @@ from typing import NamedTuple
 from grange.api.kinds.endpointslice import SERVICE_LABEL, EndpointSlice
 from grange.api.kinds.service import Service, ServicePort
 from grange.api.meta import Document, ObjectKey
+from grange.api.pod_addresses import LOOPBACK
 from grange.api.validation.services import EXTERNAL_NAME
 
 TCP, UDP = "TCP", "UDP"
 _SERVED = (TCP, UDP)
 _LOCAL = "Local"
+API_SERVICE = ObjectKey("default", "kubernetes")
 MACHINE = "127.0.0.1"
 """Where node ports are: other machines do not reach pods that are processes of this one."""
 
 
+class PodIdentity(NamedTuple):
+    """Which pod an endpoint is."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
 class Endpoint(NamedTuple):
-    """Where a connection can lead."""
+    """Where a connection can lead.
+
+    Attributes:
+        address, port: of the pod.
+        node: the node of the pod, where its address means nothing on this machine; else empty.
+        pod: the pod, where there is a node.
+    """
 
     address: str
     port: int
+    node: str = ""
+    pod: PodIdentity | None = None
+
+    @property
+    def order(self) -> tuple[str, int, str, tuple[str, ...]]:
+        """For sorting."""
+        return (self.address, self.port, self.node, self.pod or ())
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,6 +84,7 @@ def routes(
     slices: Iterable[EndpointSlice],
     network: IPv4Network,
     nodes: Collection[str] = (),
+    api: Endpoint | None = None,
 ) -> dict[Frontend, Route]:
     """All that Services ask for; without endpoints it is not listened on.
 
@@ -68,7 +92,8 @@ def routes(
         services: all of them.
         slices: all of them.
         network: the cluster addresses that belong to this machine.
-        nodes: those of this machine, for the policy ``Local``.
+        nodes: those of this machine; pods of others are elsewhere.
+        api: where the API server is, if its own endpoints are not for this machine.
     """
     backends: dict[ObjectKey, list[EndpointSlice]] = {}
     for item in slices:
@@ -82,8 +107,11 @@ def routes(
             if port.protocol not in _SERVED:
                 continue
             for frontend, policy in _frontends(service, port, network):
-                wanted = nodes if policy == _LOCAL else None
-                endpoints, known = _endpoints(mine, port, wanted)
+                endpoints, known = _endpoints(mine, port, nodes, only_here=policy == _LOCAL)
+                if api is not None and service.key == API_SERVICE:
+                    endpoints, known = (api,), frozenset((api,))
+                if port.protocol == UDP:  # datagrams do not leave the machine
+                    endpoints = tuple(item for item in endpoints if not item.node)
                 route = Route(service.key, endpoints, _affinity_s(service), known)
                 found.setdefault(frontend, route)
     return found
@@ -115,7 +143,7 @@ def _affinity_s(service: Service) -> int:
 
 
 def _endpoints(
-    slices: Iterable[EndpointSlice], port: ServicePort, nodes: Collection[str] | None
+    slices: Iterable[EndpointSlice], port: ServicePort, nodes: Collection[str], *, only_here: bool
 ) -> tuple[tuple[Endpoint, ...], frozenset[Endpoint]]:
     """The endpoints for new connections, and all of them."""
     ready: set[Endpoint] = set()
@@ -125,15 +153,49 @@ def _endpoints(
         for number in _numbers(item, port):
             for endpoint in item.endpoints:
                 conditions: Document = endpoint.get("conditions") or {}
-                found = {Endpoint(str(host), number) for host in endpoint.get("addresses") or ()}
+                found = {
+                    _located(str(host), number, endpoint, nodes)
+                    for host in endpoint.get("addresses") or ()
+                }
                 known |= found
-                if nodes is not None and endpoint.get("nodeName") not in nodes:
+                if only_here and endpoint.get("nodeName") not in nodes:
                     continue
                 if conditions.get("ready", True) is not False:
                     ready |= found
                 elif conditions.get("serving"):
                     serving |= found
-    return tuple(sorted(ready or serving)), frozenset(known)
+    return tuple(sorted(ready or serving, key=lambda item: item.order)), frozenset(known)
+
+
+def _located(address: str, port: int, endpoint: Document, nodes: Collection[str]) -> Endpoint:
+    """An endpoint, with its pod if that is on another machine and has a loopback address."""
+    node, target = endpoint.get("nodeName") or "", endpoint.get("targetRef") or {}
+    is_elsewhere = bool(nodes) and bool(node) and node not in nodes
+    if not is_elsewhere or target.get("kind") != "Pod" or not _is_loopback(address):
+        return Endpoint(address, port)
+    pod = PodIdentity(*(str(target.get(key) or "") for key in ("namespace", "name", "uid")))
+    return Endpoint(address, port, str(node), pod)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return IPv4Address(address) in LOOPBACK
+    except AddressValueError:
+        return False
+
+
+def is_exposed(
+    slices: Iterable[EndpointSlice], nodes: Collection[str], uid: str, port: int
+) -> bool:
+    """Whether a Service leads to a TCP port of a pod on some nodes."""
+    return any(
+        (endpoint.get("targetRef") or {}).get("uid") == uid and endpoint.get("nodeName") in nodes
+        for item in slices
+        if any(
+            found.get("port") == port and found.get("protocol", TCP) == TCP for found in item.ports
+        )
+        for endpoint in item.endpoints
+    )
 
 
 def _numbers(item: EndpointSlice, port: ServicePort) -> Iterator[int]:

@@ -1,11 +1,14 @@
 """Connections to one address of a Service."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Iterator
 
+from grange.agent.service_proxy import tunnel
 from grange.agent.service_proxy.balancer import Balancer
 from grange.agent.service_proxy.relay import RelaySide
 from grange.agent.service_proxy.routes import Endpoint, Frontend, Route
+from grange.agent.service_proxy.tunnel import Dial
 from grange.base.clock import Clock
 
 _CONNECT_S = 3.0
@@ -19,14 +22,20 @@ class TcpListener:
         route: where it leads.
         start: runs what connects a client.
         clock: time.
+        dial: connects to endpoints on other machines; None where there are none.
     """
 
     def __init__(
-        self, route: Route, start: Callable[[Coroutine[object, object, None]], object], clock: Clock
+        self,
+        route: Route,
+        start: Callable[[Coroutine[object, object, None]], object],
+        clock: Clock,
+        dial: Dial | None = None,
     ) -> None:
         self._balancer = Balancer(route)
         self._start = start
         self._clock = clock
+        self._dial = dial
         self._server: asyncio.Server | None = None
         self._clients: dict[RelaySide, Endpoint | None] = {}  # None: not connected yet
 
@@ -73,7 +82,6 @@ class TcpListener:
 
     async def _connect(self, client: RelaySide) -> None:
         """Connect a client to the first endpoint that accepts it, or reset it."""
-        loop = asyncio.get_running_loop()
         peer = client.transport.get_extra_info("peername") if client.transport else None
         tried: frozenset[Endpoint] = frozenset()
         while client.is_connected():
@@ -85,9 +93,7 @@ class TcpListener:
             tried |= {endpoint}
             try:
                 async with self._clock.timeout(_CONNECT_S):
-                    _, server = await loop.create_connection(
-                        lambda: RelaySide(lambda _: None, lambda _: None), *endpoint
-                    )
+                    server = await self._open(endpoint)
             except (OSError, TimeoutError):
                 continue
             if not client.is_connected():  # it went away meanwhile
@@ -97,3 +103,25 @@ class TcpListener:
             server.join(client)
             return
         client.abort()
+
+    async def _open(self, endpoint: Endpoint) -> RelaySide:
+        """Connect to an endpoint.
+
+        Raises:
+            OSError: it does not accept, or cannot be reached.
+        """
+        loop = asyncio.get_running_loop()
+        if not endpoint.node:
+            _, server = await loop.create_connection(_server_side, endpoint.address, endpoint.port)
+            return server
+        if self._dial is None:
+            raise ConnectionRefusedError(f"nothing leads to node {endpoint.node}")
+        upgrade = await self._dial(endpoint)
+        ours, theirs = socket.socketpair()
+        self._start(tunnel.enter(theirs, upgrade))
+        _, server = await loop.create_unix_connection(_server_side, sock=ours)
+        return server
+
+
+def _server_side() -> RelaySide:
+    return RelaySide(lambda _: None, lambda _: None)

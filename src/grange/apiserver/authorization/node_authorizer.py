@@ -27,6 +27,7 @@ from grange.api.meta import Document
 from grange.api.pod_references import references
 from grange.api.scheme import AnyKind
 from grange.api.selectors import Fields, SelectorError
+from grange.api.stream_requests import TUNNEL
 from grange.apiserver import storage
 from grange.apiserver.authorization.authorizer import (
     ALLOWED,
@@ -109,6 +110,8 @@ class NodeAuthorizer:
             "status": _CHANGES,
             "eviction": frozenset({"create"}),
         }.get(asked.subresource, frozenset())
+        if asked.subresource == TUNNEL:
+            return asked.verb == "create"  # the agent of the pod compares with its Services
         if asked.verb not in allowed:
             return False
         pod = self._read(storage.key(POD, asked.namespace, asked.name))
@@ -118,7 +121,9 @@ class NodeAuthorizer:
         if asked.subresource not in {"", "status"}:
             return False
         if asked.name:
-            return asked.name == node and asked.verb in _CHANGES
+            # The address of another node's agent is in its Node.
+            is_read = asked.verb == "get" and not asked.subresource
+            return is_read or (asked.name == node and asked.verb in _CHANGES)
         if asked.verb == "create":
             return True  # admission compares the name in the body
         return asked.verb in _READS and _selected(asked, "metadata.name") == node

@@ -27,6 +27,7 @@ TABLE: tuple[Subresource, ...] = (
     streams.EXEC_SUBRESOURCE,
     streams.ATTACH_SUBRESOURCE,
     streams.PORT_FORWARD_SUBRESOURCE,
+    streams.TUNNEL_SUBRESOURCE,
     finalize.FINALIZE,
     token.TOKEN,
     why.WHY,

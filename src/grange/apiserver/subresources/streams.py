@@ -1,4 +1,4 @@
-"""``exec``, ``attach`` and ``portforward``: connections into pods, served by the pods' nodes.
+"""``exec``, ``attach``, ``portforward`` and ``tunnel``: connections into pods, served by their nodes.
 
 They are authorized as ``create`` whatever method opens them: a user who may only read runs nothing.
 """
@@ -7,7 +7,7 @@ from grange.api import port_forward
 from grange.api.http import Request, Response
 from grange.api.meta import Document
 from grange.api.status import BadRequest, ServiceUnavailable
-from grange.api.stream_requests import ATTACH, EXEC, PORT_FORWARD, StreamRequest
+from grange.api.stream_requests import ATTACH, EXEC, PORT_FORWARD, TUNNEL, StreamRequest
 from grange.apiserver import storage
 from grange.apiserver.container_choice import choose_container
 from grange.apiserver.request_context import Call
@@ -44,6 +44,22 @@ async def _forward(call: Call) -> Response:
     ports = tuple(map(int, words))
     asked = StreamRequest(PORT_FORWARD, ports=ports, protocols=_protocols(request))
     return await _open(call, pod, asked)
+
+
+async def _tunnel(call: Call) -> Response:
+    return await _open(call, _pod(call), tunnel_request(call.request))
+
+
+def tunnel_request(request: Request) -> StreamRequest:
+    """What a request for a tunnel asks for.
+
+    Raises:
+        BadRequest: it names no port.
+    """
+    port = request.query.get("port") or ""
+    if not port_forward.is_port(port):
+        raise BadRequest("port: must be a number from 1 to 65535")
+    return StreamRequest(TUNNEL, ports=(int(port),), protocols=_protocols(request))
 
 
 def _pod(call: Call) -> Document:
@@ -87,5 +103,6 @@ def _connection(name: str, handler: Handler, kind: str) -> Subresource:
 
 
 EXEC_SUBRESOURCE = _connection(EXEC, _run, "PodExecOptions")
+TUNNEL_SUBRESOURCE = _connection(TUNNEL, _tunnel, "PodProxyOptions")
 ATTACH_SUBRESOURCE = _connection(ATTACH, _attach, "PodAttachOptions")
 PORT_FORWARD_SUBRESOURCE = _connection(PORT_FORWARD, _forward, "PodPortForwardOptions")
