@@ -19,8 +19,10 @@ from grange.api.kinds import (
     GANGJOB,
     LEASE,
     LEASEPOLICY,
+    MACHINE,
     MACHINELEASE,
     NODE,
+    NODEPOOL,
     POD,
     PODDISRUPTIONBUDGET,
     PODGROUP,
@@ -33,6 +35,7 @@ from grange.api.kinds import (
     TESTSESSION,
     TFJOB,
 )
+from grange.api.kinds.machine import NODE_POOL_LABEL
 from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.queue import QUEUE_LABEL
@@ -505,6 +508,32 @@ async def run_sessions(cluster: Cluster) -> None:
     await cluster.until(expired)
 
 
+async def make_machines(cluster: Cluster) -> None:
+    """A pod gets a machine of its pool and ends; the machine goes, and the pool."""
+    client = cluster.client
+    pool: Document = {"provider": "simulated", "mode": "Dedicated"}
+    await client.create(NODEPOOL, {"metadata": {"name": "p"}, "spec": pool})
+    document = builders.pod_document("mine", requests={"cpu": "1"})
+    document["spec"] |= {"nodeSelector": {NODE_POOL_LABEL: "p"}}
+    await client.create(POD, document, "default")
+    cluster.server.troubled = True
+
+    async def launched() -> bool:
+        return any(one.status.instance_id for one in (await client.list(MACHINE)).items)
+
+    async def bound() -> bool:
+        return bool((await client.get(POD, "mine", "default")).spec.node_name)
+
+    await cluster.until(launched)
+    [machine] = (await client.list(MACHINE)).items
+    await builders.create_node(client, machine.metadata.name)
+    await cluster.until(bound)
+    await client.delete(POD, "mine", "default", grace_period_s=0)
+    await cluster.gone(MACHINE)
+    await client.delete(NODEPOOL, "p")
+    await cluster.gone(NODEPOOL)
+
+
 Story = Callable[[Cluster], Awaitable[None]]
 STORIES: Mapping[str, tuple[int, Story]] = {
     "replication": (MANY, replicate),
@@ -514,6 +543,7 @@ STORIES: Mapping[str, tuple[int, Story]] = {
     "gangjob": (3, run_jobs),
     "testsession": (3, run_sessions),
     "machinelease": (3, lease_machines),
+    "machines": (3, make_machines),
     "tfjob": (
         3,
         partial(run_kubeflow_jobs, kind=TFJOB, field="tfReplicaSpecs", container="tensorflow"),

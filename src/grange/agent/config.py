@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grange.agent.resolver_config import ResolverConfig
+from grange.api.kinds.node import Taint
 from grange.api.pod_fields import AGENT_USER_LABEL, ISOLATION_LABEL, LIMITS_LABEL, Feature
 from grange.base.backoff import Exponential
 
@@ -67,6 +68,7 @@ class NodeConfig:
         name: of the Node object.
         capacity: resource name to quantity, e.g. ``{"cpu": "2", "memory": "4Gi", "pods": "110"}``.
         labels: in addition to ``kubernetes.io/hostname``, ``kubernetes.io/os`` and ``kubernetes.io/arch``.
+        taints: that the Node has when it is registered first; what has them taken off is for others.
         pod_network: range of the pods' addresses in CIDR notation, for ``spec.podCIDR`` of the Node;
             empty: it is not known.
         host_ip: the machine's address, as ``status.hostIP`` and the node's InternalIP.
@@ -89,6 +91,7 @@ class NodeConfig:
     name: str
     capacity: Mapping[str, str]
     labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
     pod_network: str = ""
     host_ip: str = "127.0.0.1"
     environment: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_ENVIRONMENT))

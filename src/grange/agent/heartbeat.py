@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable
 from datetime import datetime
 
+import msgspec
+
 from grange.agent.config import NodeConfig
 from grange.agent.events import AgentReason
 from grange.api import timestamps
@@ -184,7 +186,9 @@ class Heartbeat:
             "spec": _spec(self._config),
         }
         try:
-            node = await self._client.create(NODE, document)
+            taints = msgspec.to_builtins(self._config.taints)
+            spec = {**document["spec"], **({"taints": taints} if taints else {})}
+            node = await self._client.create(NODE, {**document, "spec": spec})
         except AlreadyExists:
             patch = {
                 "metadata": {"labels": document["metadata"]["labels"]},

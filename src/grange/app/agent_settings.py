@@ -10,6 +10,8 @@ import click
 from grange.agent.runtime_table import RUNTIMES
 from grange.api import names, x509_facts
 from grange.api.bootstrap_tokens import parse as parse_token
+from grange.api.kinds.node import Taint
+from grange.api.validation.scheduling import EFFECTS
 from grange.app import machine
 from grange.app.flags import AbsolutePath, flag
 from grange.app.settings import SettingsError
@@ -33,8 +35,11 @@ class AgentSettings:
         address: by which other machines reach this one.
         port: of the agent's server; None: the usual one, or a free one where that is taken.
         labels: of the Node, ``KEY=VALUE``.
+        taints: of the Node when it is registered first, ``KEY=VALUE:EFFECT``.
         capacity: amounts of resources that differ from the machine's, ``NAME=AMOUNT``.
         leave_pods: pods go on when the agent stops.
+        stop_grace_s: seconds in which pods end when the agent stops.
+        end_pods: only end what an earlier agent has left running.
         runtime, isolation, network: as in ``grange up``.
         log_level: what is logged.
     """
@@ -99,6 +104,14 @@ class AgentSettings:
     labels: tuple[str, ...] = field(
         default=(), metadata=flag("--label", "Label of the node, may be repeated.", metavar="K=V")
     )
+    taints: tuple[str, ...] = field(
+        default=(),
+        metadata=flag(
+            "--taint",
+            "Taint of the node when it is registered first, may be repeated.",
+            metavar="KEY=VALUE:EFFECT",
+        ),
+    )
     capacity: tuple[str, ...] = field(
         default=(),
         metadata=flag(
@@ -110,6 +123,19 @@ class AgentSettings:
     )
     leave_pods: bool = field(
         default=False, metadata=flag("--leave-pods", "Leave pods running when the agent stops.")
+    )
+    stop_grace_s: float = field(
+        default=30.0,
+        metadata=flag(
+            "--stop-grace",
+            "Seconds in which pods end when the agent stops.",
+            type=click.FloatRange(0.0),
+            metavar="SECONDS",
+        ),
+    )
+    end_pods: bool = field(
+        default=False,
+        metadata=flag("--end-pods", "End the pods that an earlier agent left here, and return."),
     )
     runtime: str = field(
         default="process", metadata=flag("--runtime", "What runs containers.", metavar="NAME")
@@ -146,6 +172,23 @@ class AgentSettings:
     def name(self) -> str:
         """The name of the node."""
         return self.node_name or machine.node_name(platform.node())
+
+    def node_taints(self) -> tuple[Taint, ...]:
+        """The taints of the node.
+
+        Raises:
+            SettingsError: one is malformed.
+        """
+        found = []
+        for text in self.taints:
+            pair, colon, effect = text.rpartition(":")
+            key, _, value = pair.partition("=")
+            if not (colon and key and effect in EFFECTS):
+                raise SettingsError(
+                    f"--taint {text}: must be KEY=VALUE:EFFECT, the effect one of {', '.join(EFFECTS)}"
+                )
+            found.append(Taint(key, effect, value))
+        return tuple(found)
 
     def amounts(self) -> dict[str, str]:
         """The capacity of the node.

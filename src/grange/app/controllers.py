@@ -139,6 +139,7 @@ async def _serve(  # noqa: PLR0913  one for each option
     rng: Stream,
 ) -> None:
     """Take part until SIGINT or SIGTERM."""
+    from grange.app import machine_role
     from grange.app.evidence_service import EvidenceService, ServiceIdentity
     from grange.app.manager import NAMES, Manager, scheduler_for
     from grange.app.metrics_server import MetricsServer, serve_metrics
@@ -179,6 +180,7 @@ async def _serve(  # noqa: PLR0913  one for each option
                 deps,
                 names or frozenset(NAMES),
                 scheduler=scheduler_for(schedulers),
+                machines=machine_role.elsewhere(access.server, access.ca_pem),
                 selector=selector,
                 alert_sink=alerting.alert_sink,
                 sharded=SHARDED if kept is None else kept.sharded(),

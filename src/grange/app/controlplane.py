@@ -47,6 +47,7 @@ from grange.client import kubeconfig_contexts
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.deps import Deps
+from grange.reconcile.farm.leader_election import ElectedService
 from grange.reconcile.informer import InformerFactory
 from grange.store.compaction import Compactor
 from grange.store.sqlite import SQLiteStore
@@ -327,12 +328,28 @@ class ControlPlane:
                 further.append(stack.enter_context(signing))
             nursery = await stack.enter_async_context(Nursery("roles"))
             for role in (
-                *roles.chosen(self.settings, nodes, deps, self._scheduler, self._why, sharded),
+                *roles.chosen(
+                    self.settings,
+                    nodes,
+                    deps,
+                    self._scheduler,
+                    self._machines,
+                    self._why,
+                    sharded,
+                ),
                 *further,
             ):
                 self._supervise(nursery, role)
             nursery.start(informers.run(), name="informers")
             self._settled()
+
+    def _machines(self, deps: Deps) -> ElectedService:
+        """The node controller."""
+        from grange.app import machine_role  # only the role needs it
+
+        if self._keys is None:
+            raise RuntimeError("the keys are made before the roles")
+        return machine_role.of_control_plane(deps, self.settings, self.url, self._keys.ca_pem)
 
 
 @contextmanager

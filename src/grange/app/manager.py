@@ -33,8 +33,8 @@ from grange.reconcile.farm.deletion_guard import DeletionGuardConfig, Trigger
 from grange.reconcile.farm.leader_election import PREFIX, ElectedService, LeaderElectedServices
 from grange.reconcile.farm.member import Member
 
-SCHEDULER = "scheduler"
-NAMES = (*SHARDED, *(name for name, _ in TABLE), SCHEDULER)
+SCHEDULER, MACHINES = "scheduler", "machines"
+NAMES = (*SHARDED, *(name for name, _ in TABLE), SCHEDULER, MACHINES)
 """The controllers that a manager can run."""
 
 # The services carry out what the API has accepted already: a namespace or an owner is gone. Their
@@ -73,6 +73,15 @@ def scheduler_for(names: frozenset[str]) -> Callable[[Deps], ElectedService]:
     return made
 
 
+def plain_machines(deps: Deps) -> ElectedService:
+    """The node controller, for machines that join by themselves."""
+    from grange.machines.controller.node_controller import (
+        NodeController,
+    )  # not every process has it
+
+    return NodeController(deps)
+
+
 class Manager:
     """What one process does for the cluster.
 
@@ -81,6 +90,7 @@ class Manager:
         deps: the tools of each part, by its name; clients not fenced.
         names: which controllers.
         scheduler: how the scheduler is made.
+        machines: how the node controller is made.
         selector: which objects of the shared ones this process wants, by their labels.
         alert_sink: where alerts go; the log by default.
         sharded: the controllers that share their objects, by name.
@@ -90,13 +100,14 @@ class Manager:
         SelectorError: the selector cannot be read.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  which controllers, and how those with settings are made
         self,
         config: FarmConfig,
         deps: Callable[[str], Deps],
         names: frozenset[str] = frozenset(NAMES),
         *,
         scheduler: Callable[[Deps], ElectedService] = plain_scheduler,
+        machines: Callable[[Deps], ElectedService] = plain_machines,
         selector: str = "",
         alert_sink: AlertSink | None = None,
         sharded: Mapping[str, ShardedController[Any]] = SHARDED,
@@ -105,7 +116,7 @@ class Manager:
         for name in sorted(names.difference(known)):
             raise UnknownController(f"no controller {name!r}; there are {', '.join(known)}")
         self._names = names
-        self._scheduler = scheduler
+        self._scheduler, self._machines = scheduler, machines
         self._deps = deps
         tools = deps("farm")
         self._pods = tools.informers.informer(POD)
@@ -229,3 +240,5 @@ class Manager:
                 yield name, factory
         if SCHEDULER in self._names:
             yield SCHEDULER, self._scheduler
+        if MACHINES in self._names:
+            yield MACHINES, self._machines

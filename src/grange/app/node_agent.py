@@ -50,7 +50,6 @@ from grange.client.transports.http_transport import HTTP
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import InformerFactory
 
-_STOP_GRACE_S = 30.0
 _KEPT = ("PATH", "LANG", "LC_ALL", "TZ")
 
 
@@ -70,6 +69,7 @@ def command(**given: Any) -> None:
         settings = AgentSettings(**found)
         settings.amounts()
         pairs("--label", settings.labels)
+        settings.node_taints()
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
     log.configure(level=settings.log_level, json_lines=False)
@@ -100,6 +100,9 @@ async def serve(settings: AgentSettings) -> None:
     with _locked(settings.data_dir):
         offload = Threads("agent-disk")
         try:
+            if settings.end_pods:
+                await _end_pods(settings, clock, logger, offload)
+                return
             credentials = NodeCredentials(settings.data_dir, CertificateProcess(offload), clock)
             target = JoinTarget(
                 settings.server,
@@ -122,6 +125,18 @@ async def serve(settings: AgentSettings) -> None:
                 await transport.close()
         finally:
             offload.close()
+
+
+async def _end_pods(
+    settings: AgentSettings, clock: Clock, logger: log.Logger, offload: Threads
+) -> None:
+    """End what an agent of this directory has left running."""
+    options = RuntimeOptions(
+        settings.data_dir, isolation=settings.isolation, network=settings.network
+    )
+    make = RUNTIMES[settings.runtime]
+    async with make(options, clock=clock, log=logger, offload=offload) as runtime:
+        await end_other_nodes(runtime, frozenset(), logger)
 
 
 class _JoinedNode:
@@ -196,7 +211,7 @@ class _JoinedNode:
             await self._serve(deps, runtime, stop)
             if not settings.leave_pods:
                 click.echo("stopping: pods end first", err=True)
-                await runtime.stop_all(_STOP_GRACE_S)
+                await runtime.stop_all(settings.stop_grace_s)
 
     async def _serve(self, deps: Deps, runtime: NodeRuntime, stop: asyncio.Event) -> None:
         settings, clock = self._settings, self._clock
@@ -249,6 +264,7 @@ class _JoinedNode:
             name=settings.name,
             capacity=settings.amounts(),
             labels=pairs("--label", settings.labels),
+            taints=settings.node_taints(),
             pod_network=str(runtime.pod_network or ""),
             host_ip=address,
             environment={**kept, **service_account.api_variables(*server)},

@@ -15,6 +15,7 @@ from grange.app.local_nodes import LocalNodes
 from grange.app.runnable import Runnable
 from grange.app.settings import Settings
 from grange.reconcile.deps import Deps
+from grange.reconcile.farm.leader_election import ElectedService
 
 
 def load(settings: Settings) -> None:
@@ -23,6 +24,7 @@ def load(settings: Settings) -> None:
         ("controllers", "grange.app.manager"),
         ("controllers", "grange.app.evidence_service"),
         ("scheduler", "grange.scheduler.service"),
+        ("machines", "grange.app.machine_role"),
     )
     for role, name in names:
         if settings.runs(role):
@@ -52,6 +54,7 @@ def chosen(
     nodes: LocalNodes,
     deps: Callable[[str], Deps],
     scheduler: Callable[[Deps], SchedulerService],
+    machines: Callable[[Deps], ElectedService],
     why: Explanations,
     sharded: Mapping[str, Any] | None = None,
 ) -> Iterator[Runnable]:
@@ -62,23 +65,24 @@ def chosen(
         nodes: this machine's nodes.
         deps: tools for a role.
         scheduler: how the scheduler is made.
+        machines: how the node controller is made.
         why: learns of the scheduler, so that the API server can ask it.
         sharded: the controllers that share objects; the usual ones by default.
     """
     if settings.runs("agent"):
         yield from nodes.runnables(deps)
-    if not settings.runs("controllers") and not settings.runs("scheduler"):
+    if not any(settings.runs(role) for role in ("controllers", "scheduler", "machines")):
         return
     from grange.alerts.alerts import SinkTools
     from grange.app.alerting import Alerting
-    from grange.app.manager import NAMES, SCHEDULER, Manager
+    from grange.app.manager import MACHINES, NAMES, SCHEDULER, Manager
     from grange.controllers.sharded import SHARDED
     from grange.reconcile.farm.config import FarmConfig
-    from grange.reconcile.farm.leader_election import ElectedService
 
-    names = set(NAMES) if settings.runs("controllers") else {SCHEDULER}
-    if not settings.runs("scheduler"):
-        names.discard(SCHEDULER)
+    names = set(NAMES) if settings.runs("controllers") else {SCHEDULER, MACHINES}
+    for role, name in (("scheduler", SCHEDULER), ("machines", MACHINES)):
+        if not settings.runs(role):
+            names.discard(name)
     # The lock on the data directory makes sure that no other process has this name, so what an earlier
     # life left behind is taken over at once; and there is no need to wait for others to share with.
     config = FarmConfig(member=f"up-{settings.identity}", sole_bearer=True, gather_s=0.0)
@@ -97,6 +101,7 @@ def chosen(
         deps,
         frozenset(names),
         scheduler=started,
+        machines=machines,
         alert_sink=alerting.alert_sink,
         sharded=sharded or SHARDED,
     ).runnables()

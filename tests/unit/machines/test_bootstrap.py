@@ -245,7 +245,8 @@ def test_the_agent_is_installed_once_and_started(*, systemd: bool, tmp_path: Pat
     variables = {"PATH": f"{programs}:{os.defpath}"}
     command = (
         f"agent --server https://[fd00::1]:6443 --ca-hash sha256:{'0' * 64} --node-name p-1 "
-        f"--data-dir {root}/var/lib/grange --label a= --label grange.dev/node-pool=p\n"
+        f"--data-dir {root}/var/lib/grange --label a= --label grange.dev/node-pool=p "
+        "--taint dedicated=p:NoSchedule\n"
     )
     for _ in range(2):
         subprocess.run(["sh", "-c", script], check=True, timeout=20, env=variables)

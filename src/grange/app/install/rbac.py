@@ -7,6 +7,7 @@ request is refused, and checks that each permission is used in one of them or ha
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from grange.api.bootstrap_tokens import NAMESPACE as TOKENS
 from grange.api.farm_protocol import NAMESPACE as FARM_LEASES, RESUME_CONFIGMAP
 from grange.api.kinds import (
     AUDITRECORD,
@@ -15,9 +16,11 @@ from grange.api.kinds import (
     GANGJOB,
     LEASE,
     LEASEPOLICY,
+    MACHINE,
     MACHINELEASE,
     NAMESPACE,
     NODE,
+    NODEPOOL,
     POD,
     PODDISRUPTIONBUDGET,
     PODGROUP,
@@ -26,6 +29,7 @@ from grange.api.kinds import (
     QUEUE,
     REPLICATIONCONTROLLER,
     ROLLINGUPDATE,
+    SECRET,
     SERVICE,
     TESTSESSION,
     TFJOB,
@@ -185,6 +189,23 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
         Permission(POD, (*_FOLLOW, "delete")),
         Permission(EVENT, ("create",)),
         Permission(EVENT, ("patch",), unseen="no lease is granted, ends or is lost twice"),
+    ),
+    "machines": (
+        Permission(NODEPOOL, (*_FOLLOW, "patch")),
+        Permission(NODEPOOL, ("patch",), "status"),
+        Permission(MACHINE, (*_FOLLOW, "create", "patch", "delete")),
+        Permission(MACHINE, ("get",), unseen=_UNANSWERED),
+        Permission(MACHINE, ("patch",), "status"),
+        Permission(NODE, (*_FOLLOW, "patch", "delete")),
+        Permission(POD, _FOLLOW),
+        Permission(POD, ("get",), unseen=_UNANSWERED),
+        Permission(POD, ("create",), "binding"),
+        Permission(NAMESPACE, ("get",)),
+        Permission(
+            SECRET, ("get", "create", "delete"), namespace=TOKENS, unseen="machines of clouds join"
+        ),
+        Permission(EVENT, ("create",)),
+        Permission(EVENT, ("patch",), unseen="nothing happens to a machine twice"),
     ),
     "audit": (Permission(AUDITRECORD, ("list", "delete")),),
     "scheduler": (

@@ -86,6 +86,8 @@ def agent_files(join: JoinFacts, package: AgentPackage) -> tuple[BootFile, ...]:
     command += ["--data-dir", _DATA]
     for label in filter(None, known["labels"].split(",")):
         command += ["--label", label]
+    for taint in filter(None, known["taints"].split(",")):
+        command += ["--taint", taint]
     script = _INSTALL_SCRIPT.format(
         programs=_PROGRAMS,
         requirement=shlex.quote(package.requirement),

@@ -32,6 +32,13 @@ class Bootstrap(Protocol):
             ApiError: a token could not be stored.
         """
 
+    async def finish(self, machine: Machine) -> None:
+        """The machine has joined or will not: what was stored for it is not needed any more.
+
+        Raises:
+            ApiError: it is left over.
+        """
+
 
 class NoBootstrap:
     """Machines join by themselves."""
@@ -39,6 +46,9 @@ class NoBootstrap:
     async def prepare(self, machine: Machine, pool: NodePoolSpec) -> BootSecrets:
         """Nothing but the pool's user data."""
         return BootSecrets(user_data=pool.user_data)
+
+    async def finish(self, machine: Machine) -> None:
+        """There is nothing."""
 
 
 def launch_request(machine: Machine, secrets: BootSecrets) -> LaunchRequest:

@@ -26,7 +26,8 @@ class MachineEvents:
     def moved(self, before: Machine, after: Machine, reason: str, message: str) -> None:
         """A machine came into another phase."""
         refused = before.phase is MachinePhase.CREATING and after.phase is MachinePhase.TERMINATED
-        level = WARNING if refused or reason in _WORRYING else NORMAL
+        asked = before.phase is MachinePhase.TERMINATING
+        level = WARNING if refused or (reason in _WORRYING and not asked) else NORMAL
         self._recorder.event(after, level, reason, f"{after.phase.value}: {message}", kind=MACHINE)
 
     def ordered(self, pod: Pod | None, machine: Machine) -> None:

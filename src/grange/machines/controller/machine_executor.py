@@ -34,6 +34,7 @@ from grange.reconcile.controller import Done, Requeue, Result
 
 _S, _P = MachineStep, MachinePhase
 _ENDS = frozenset({MachineEvent.END, MachineEvent.GONE})
+_BOOT_OVER = frozenset({*_ENDS, MachineEvent.JOINED})
 
 
 class MachineExecutor:
@@ -163,10 +164,12 @@ class MachineExecutor:
         self._forget(moved.metadata.name)
         self._events.moved(known.machine, moved, step.reason, step.message)
         if step.event in _ENDS:
-            await self._eject(known.machine, step)
+            self._eject(known.machine, step)
+        if step.event in _BOOT_OVER:
+            await self._bootstrap.finish(moved)
         return Requeue(0.0)
 
-    async def _eject(self, machine: Machine, step: NextStep) -> None:
+    def _eject(self, machine: Machine, step: NextStep) -> None:
         """Report the end of a machine to the pods that are on it."""
         for pod in self._listers.pods_on(machine.metadata.name):
             self._events.ejected(pod, machine, step.message)

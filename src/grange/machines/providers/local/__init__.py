@@ -46,8 +46,9 @@ def create(config: Mapping[str, Any], tools: ProviderTools) -> LocalProvider:
         {**computer_capacity(), **_mapping(config.get("capacity", {}), "capacity")}, "capacity"
     )
     environment = dict(tools.settings.get("environment", {}))
+    cleanup = list(tools.settings.get("cleanup", ()))
     return LocalProvider(
-        Path(directory), tools.cluster, list(command), kinds, capacity, environment
+        Path(directory), tools.cluster, list(command), cleanup, kinds, capacity, environment
     )
 
 

@@ -11,7 +11,11 @@ from typing import Any, TypeVar
 from grange.api.quantity import parse
 from grange.base.offload import Threads
 from grange.machines.catalogue import InstanceType
-from grange.machines.providers.local.machine_process import MachineProcess, write_whole
+from grange.machines.providers.local.machine_process import (
+    EndOutcome,
+    MachineProcess,
+    write_whole,
+)
 from grange.machines.providers.provider import (
     CapacityError,
     Instance,
@@ -25,7 +29,8 @@ from grange.machines.providers.provider import (
 
 T = TypeVar("T")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-_GRACE_S = 5.0
+_GRACE_S = 10.0
+_CLEANUP_S = 30.0
 
 
 def computer_capacity() -> dict[str, str]:
@@ -40,8 +45,11 @@ class LocalProvider:
     Args:
         directory: of all machines; each has its own below the name of the cluster.
         cluster: whose machines.
-        command: what a machine runs; ``{machine}``, ``{data}``, ``{user_data}`` (a file) and
-            ``{labels}`` are replaced.
+        command: what a machine runs; ``{machine}``, ``{data}``, ``{user_data}`` (a file),
+            ``{labels}`` and ``{capacity}`` are replaced. It finds the join token in
+            ``$GRANGE_JOIN_TOKEN``.
+        cleanup: what ends the programs that a machine left running, where its process did not end
+            when it was asked to; replaced in the same way. Empty: nothing is left.
         types: what can be launched, by name.
         capacity: what all running machines may have together.
         environment: variables of the command; it has no others but ``PATH``.
@@ -52,6 +60,7 @@ class LocalProvider:
         directory: Path,
         cluster: str,
         command: Sequence[str],
+        cleanup: Sequence[str],
         types: Mapping[str, InstanceType],
         capacity: Mapping[str, str],
         environment: Mapping[str, str],
@@ -59,7 +68,7 @@ class LocalProvider:
         if not _NAME.fullmatch(cluster):
             raise MisconfiguredError(f"cluster {cluster!r}: no name for a directory; use another")
         self._root = directory / cluster
-        self._command, self._types = list(command), types
+        self._command, self._cleanup, self._types = list(command), list(cleanup), types
         self._capacity = {name: parse(value) for name, value in capacity.items()}
         self._environment = environment
         self._lane = Threads("local-machines")
@@ -153,6 +162,7 @@ class LocalProvider:
                 "price": str(self._types[fitting[0]].offerings[0].price),
                 "labels": dict(request.labels),
                 "userData": request.user_data,
+                "joinToken": request.join_token,
                 "wanted": "running",
                 "run": 1,
             }
@@ -168,13 +178,21 @@ class LocalProvider:
     def _instances(self) -> list[Instance]:
         if not self._root.exists():
             return []
-        return [found for home in self._homes() if (found := self._seen(home)) is not None]
+        found = []
+        for home in self._homes():
+            record = self._record(home)
+            process = self._process(home, record)
+            if record["wanted"] == "running" and process.has_begun and not process.is_alive():
+                self._terminate(home.name)  # it has crashed: what it has started ends, too
+            if (one := self._seen(home)) is not None:
+                found.append(one)
+        return found
 
     def _terminate(self, instance_id: str) -> None:
         home = self._root / instance_id
         if not _NAME.fullmatch(instance_id) or not home.exists():
             return
-        record = self._record(home) | {"wanted": "ended", "userData": ""}
+        record = self._record(home) | {"wanted": "ended", "userData": "", "joinToken": ""}
         write_whole(home / "machine.json", record)
         self._end(home, record)
         _remove(home / "data")
@@ -214,20 +232,44 @@ class LocalProvider:
         data.mkdir(exist_ok=True, mode=0o700)
         with open(os.open(user_data, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
             out.write(record["userData"])
-        replaced = {
-            "{machine}": home.name,
-            "{data}": str(data),
-            "{user_data}": str(user_data),
-            "{labels}": ",".join(f"{k}={v}" for k, v in sorted(record["labels"].items())),
-        }
-        command = [_filled(word, replaced) for word in self._command]
-        # The environment of the control plane may hold secrets: none of it is inherited.
-        variables = {**self._environment, "GRANGE_MACHINE": home.name}
+        command, variables = self._filled(self._command, home, record)
         self._process(home, record).spawn(command, variables, home / "output.log")
 
+    def _filled(
+        self, command: Sequence[str], home: Path, record: Mapping[str, Any]
+    ) -> tuple[list[str], dict[str, str]]:
+        """A command of a machine, and its variables."""
+        kind = self._types.get(record["type"])
+        capacity = kind.capacity if kind is not None else {}
+        replaced = {
+            "{machine}": home.name,
+            "{data}": str(home / "data"),
+            "{user_data}": str(home / "user-data"),
+            "{labels}": _pairs(record["labels"]),
+            "{capacity}": _pairs(capacity),
+        }
+        # The environment of the control plane may hold secrets: none of it is inherited.
+        variables = {**self._environment, "GRANGE_MACHINE": home.name}
+        if record.get("joinToken"):
+            variables["GRANGE_JOIN_TOKEN"] = record["joinToken"]
+        return [_replaced(word, replaced) for word in command], variables
+
     def _end(self, home: Path, record: Mapping[str, Any]) -> None:
-        if not self._process(home, record).end(_GRACE_S):
+        outcome = self._process(home, record).end(_GRACE_S)
+        if outcome is EndOutcome.ALIVE:
             raise ProviderError(f"machine {home.name}: its process does not end; try again")
+        if outcome is EndOutcome.UNCLEAN and self._cleanup and (home / "data").exists():
+            self._clean_up(home, record)
+
+    def _clean_up(self, home: Path, record: Mapping[str, Any]) -> None:
+        command, variables = self._filled(self._cleanup, home, record)
+        run = MachineProcess(home / f"cleanup-{record['run']}")
+        shutil.rmtree(home / f"cleanup-{record['run']}", ignore_errors=True)
+        (home / f"cleanup-{record['run']}.ended").unlink(missing_ok=True)
+        run.spawn(command, variables, home / "output.log")
+        if not run.wait(_CLEANUP_S):
+            run.end(0.0)
+            raise ProviderError(f"machine {home.name}: its programs do not end; try again")
 
     # --- what is on the disk ---------------------------------------------------------------------
 
@@ -292,6 +334,10 @@ def _remove(data: Path) -> None:
         shutil.rmtree(data)
 
 
-def _filled(word: str, replaced: Mapping[str, str]) -> str:
+def _pairs(values: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(values.items()))
+
+
+def _replaced(word: str, replaced: Mapping[str, str]) -> str:
     pattern = "|".join(re.escape(key) for key in replaced)
     return re.sub(pattern, lambda found: replaced[found.group()], word)

@@ -5,6 +5,7 @@ import os
 import select
 import signal
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 
 _SCRIPT = """
@@ -18,6 +19,20 @@ exec "$@"
 # The process records itself before it becomes the command, so that one whose parent died meanwhile
 # is found. Of two that start for the same run, one makes the directory and the other ends. A run
 # that is ended while it starts either is found by the file or finds the mark.
+
+
+class EndOutcome(Enum):
+    """What the end of a process came to.
+
+    Attributes:
+        ALIVE: it cannot be ended.
+        CLEAN: it has ended when it was asked to, or never began.
+        UNCLEAN: it was gone already, or had to be killed: what it has started may still run.
+    """
+
+    ALIVE = "alive"
+    CLEAN = "clean"
+    UNCLEAN = "unclean"
 
 
 class MachineProcess:
@@ -75,22 +90,33 @@ class MachineProcess:
         os.close(pidfd)
         return True
 
-    def end(self, grace_s: float) -> bool:
-        """End the process, by force after a grace; returns whether none is left.
+    def end(self, grace_s: float) -> EndOutcome:
+        """End the process, by force after a grace.
 
         A process that has not recorded itself yet ends by itself.
         """
         self._run.with_name(f"{self._run.name}.ended").touch()
         pidfd = self._open()
         if pidfd is None:
-            return True
+            return EndOutcome.UNCLEAN if self.has_begun else EndOutcome.CLEAN
         try:
             for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, number)
-                if select.select([pidfd], [], [], limit_s)[0]:
-                    return not self.is_alive()
-            return False
+                if select.select([pidfd], [], [], limit_s)[0] and not self.is_alive():
+                    asked = number == signal.SIGTERM
+                    return EndOutcome.CLEAN if asked else EndOutcome.UNCLEAN
+            return EndOutcome.ALIVE
+        finally:
+            os.close(pidfd)
+
+    def wait(self, limit_s: float) -> bool:
+        """Wait until the process has ended; False where it takes longer."""
+        pidfd = self._open()
+        if pidfd is None:
+            return True
+        try:
+            return bool(select.select([pidfd], [], [], limit_s)[0])
         finally:
             os.close(pidfd)
 

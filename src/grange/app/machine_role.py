@@ -1,0 +1,71 @@
+"""The role ``machines``: the node controller with the providers and the bootstrap of this process."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from grange.api import x509_facts
+from grange.app.machine_bootstrap import TAINT, JoinBootstrap
+from grange.app.settings import Settings
+from grange.machines.controller.node_controller import NodeController, NodeControllerTools
+from grange.reconcile.deps import Deps
+from grange.reconcile.farm.leader_election import ElectedService
+
+_STOP_GRACE_S = 5
+
+
+def of_control_plane(deps: Deps, settings: Settings, url: str, ca_pem: bytes) -> NodeController:
+    """The controller of ``grange up``; machines may be processes of this computer.
+
+    Args:
+        deps: of the controller.
+        settings: of the control plane.
+        url: of the API, as this computer reaches it.
+        ca_pem: certificate of its authority.
+    """
+    pin = x509_facts.read(ca_pem).pin
+    tools = NodeControllerTools(
+        settings={"local": local_machines(settings, url, pin)},
+        bootstrap=JoinBootstrap(deps.client, url_elsewhere(settings, url), pin, deps.clock),
+    )
+    return NodeController(deps, tools)
+
+
+def url_elsewhere(settings: Settings, url: str) -> str:
+    """The URL by which other machines reach the API: by a name that they know."""
+    if not settings.tls_names:
+        return url
+    name, port = settings.tls_names[0], urlsplit(url).port
+    return f"https://[{name}]:{port}" if ":" in name else f"https://{name}:{port}"
+
+
+def elsewhere(server: str, ca_pem: bytes) -> Callable[[Deps], ElectedService]:
+    """The controller of ``grange controllers``, for a cluster that runs elsewhere.
+
+    Args:
+        server: URL of the API server.
+        ca_pem: certificate of its authority; empty where it is known otherwise.
+    """
+    pin = x509_facts.read(ca_pem).pin if ca_pem else ""
+
+    def made(deps: Deps) -> ElectedService:
+        bootstrap = JoinBootstrap(deps.client, server, pin, deps.clock)
+        return NodeController(deps, NodeControllerTools(bootstrap=bootstrap))
+
+    return made
+
+
+def local_machines(settings: Settings, url: str, pin: str) -> Mapping[str, Any]:
+    """Settings of the provider ``local``: each machine is an agent of this control plane."""
+    command = [sys.executable, "-m", "grange", "agent", "--server", url, "--ca-hash", pin]
+    command += ["--node-name", "{machine}", "--data-dir", "{data}", "--capacity", "{capacity}"]
+    command += ["--taint", TAINT, "--stop-grace", str(_STOP_GRACE_S), "--address", "127.0.0.1"]
+    command += ["--port", "0", "--runtime", settings.runtime, "--isolation", settings.isolation]
+    command += ["--network", settings.network]
+    return {
+        "directory": str(settings.data_dir / "machines"),
+        "command": command,
+        "cleanup": [*command, "--end-pods"],
+        "environment": dict(settings.environment),
+    }

@@ -1,0 +1,128 @@
+"""Machines as processes of this computer: a waiting pod gets one, and gives it back."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.planes import Plane, eventually, pod, processes_with
+
+pytestmark = pytest.mark.e2e
+
+POOL = """
+apiVersion: grange.dev/v1alpha1
+kind: NodePool
+metadata:
+  name: {name}
+spec:
+  provider: local
+  mode: Dedicated
+  timeouts:
+    idleSeconds: 1
+"""
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    with started(tmp_path_factory.mktemp("machines")) as made:
+        yield made
+
+
+@contextmanager
+def started(directory: Path) -> Iterator[Plane]:
+    """A control plane whose machines end with the block."""
+    made = Plane(directory / "data")
+    made.start()
+    yield made
+    for item in made.get("nodepools")["items"]:  # what machines are would outlive the plane
+        made.grange("delete", "nodepool", item["metadata"]["name"], "--no-wait")
+    eventually(lambda: not agents(made), "all machines end")
+    made.stop()
+
+
+def agents(plane: Plane) -> list[int]:
+    """Processes of machines."""
+    return processes_with(f"{plane.directory}/machines")
+
+
+def machines(plane: Plane, pool: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = plane.get("machines")["items"]
+    return [one for one in items if one["spec"]["pool"] == pool]
+
+
+def phases(plane: Plane, pool: str) -> list[str]:
+    return [one.get("status", {}).get("phase", "") for one in machines(plane, pool)]
+
+
+def runs(plane: Plane, name: str) -> bool:
+    return bool(plane.get("pod", name)["status"].get("phase") == "Running")
+
+
+def start(plane: Plane, name: str, pool: str, *command: str) -> None:
+    """A pool, and a pod that waits for a machine of it."""
+    plane.grange("apply", "-f", "-", stdin=POOL.format(name=pool))
+    container = {"resources": {"requests": {"cpu": "200m", "memory": "64Mi"}}}
+    manifest = pod(
+        name,
+        *(command or ("sleep", "1000")),
+        nodeSelector={"grange.dev/node-pool": pool},
+        container=container,
+    )
+    plane.grange("apply", "-f", "-", stdin=manifest)
+
+
+def test_a_pod_gets_a_machine_and_gives_it_back(plane: Plane) -> None:
+    start(plane, "one", "batch")
+    eventually(lambda: runs(plane, "one"), "the pod runs")
+    (machine,) = machines(plane, "batch")
+    name = machine["metadata"]["name"]
+    assert machine["status"]["phase"] == "Claimed"
+    assert machine["status"]["boundPodName"] == "default/one"
+    assert plane.get("pod", "one")["spec"]["nodeName"] == name
+    node = plane.get("node", name)
+    assert node["metadata"]["labels"]["grange.dev/node-pool"] == "batch"
+    assert node["status"]["capacity"]["cpu"] == "1"
+    assert [one["key"] for one in node["spec"]["taints"]] == ["grange.dev/dedicated-machine"]
+    assert name not in plane.grange("token", "list")
+    plane.grange("delete", "pod", "one")
+    eventually(lambda: phases(plane, "batch") == ["Terminated"], "the pool shrinks")
+    assert processes_with(name) == []
+    eventually(
+        lambda: all(n["metadata"]["name"] != name for n in plane.get("nodes")["items"]),
+        "its node is gone",
+    )
+
+
+def test_machines_outlive_the_control_plane(tmp_path: Path) -> None:
+    with started(tmp_path) as plane:
+        _outlive(plane)
+
+
+def _outlive(plane: Plane) -> None:
+    start(plane, "two", "kept")
+    eventually(lambda: runs(plane, "two"), "the pod runs")
+    (name,) = [one["metadata"]["name"] for one in machines(plane, "kept")]
+    (running,) = processes_with(f"--node-name {name} ")
+    plane.kill()
+    plane.start()
+    eventually(lambda: runs(plane, "two"), "the pod runs on")
+    assert phases(plane, "kept") == ["Claimed"]
+    assert processes_with(f"--node-name {name} ") == [running]
+    assert plane.get("pod", "two")["status"]["containerStatuses"][0]["restartCount"] == 0
+    plane.grange("delete", "pod", "two")
+    eventually(lambda: phases(plane, "kept") == ["Terminated"], "the pool shrinks")
+
+
+def test_the_pods_of_a_crashed_agent_end(plane: Plane, tmp_path: Path) -> None:
+    marker = str(tmp_path / "marker")
+    start(plane, "three", "crash", "sh", "-c", f"while sleep 1; do touch {marker}; done")
+    eventually(lambda: runs(plane, "three"), "the pod runs")
+    (name,) = [one["metadata"]["name"] for one in machines(plane, "crash")]
+    (agent,) = processes_with(f"--node-name {name} ")
+    eventually(lambda: bool(processes_with(marker)), "its program runs")
+    os.kill(agent, signal.SIGKILL)
+    eventually(lambda: phases(plane, "crash") in (["Terminated"], []), "its machine is found gone")
+    eventually(lambda: not processes_with(marker), "its program has ended")
