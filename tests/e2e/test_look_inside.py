@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -86,16 +87,9 @@ async def test_kubectl_attaches_to_output_and_input(kubectl: Kubectl) -> None:
     assert echoed.out == "piped\n"
 
 
-def test_kubectl_has_a_terminal(plane: Plane) -> None:
-    ours, theirs = pty.openpty()
-    words = [str(find()), "exec", "-it", "web", "-c", "main", "--", "sh", "-c", ON_TERMINAL]
-    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
-    termios.tcsetwinsize(ours, (33, 111))
-    process = subprocess.Popen(
-        words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
-    )
-    os.close(theirs)
-    try:
+@pytest.mark.parametrize("program", ["kubectl", "grange"])
+def test_commands_have_a_terminal(plane: Plane, program: str) -> None:
+    with on_terminal(plane, program) as (process, ours):
         _read_until(ours, "first size")
         termios.tcsetwinsize(ours, (20, 90))
         process.send_signal(signal.SIGWINCH)
@@ -104,10 +98,48 @@ def test_kubectl_has_a_terminal(plane: Plane) -> None:
         _read_until(ours, "read typed")
         os.write(ours, b"\x03")
         assert process.wait(LIMIT_S) == 5
+
+
+def test_terminal_is_restored_on_a_signal(plane: Plane) -> None:
+    with on_terminal(plane, "grange") as (process, ours):
+        _read_until(ours, "first size")
+        assert not termios.tcgetattr(ours)[3] & termios.ECHO
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT_S) == 128 + signal.SIGTERM
+        assert termios.tcgetattr(ours)[3] & termios.ECHO
+
+
+@contextmanager
+def on_terminal(plane: Plane, program: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """``exec -it`` of a program and its terminal of 111 by 33 characters."""
+    begin = [str(find())] if program == "kubectl" else [sys.executable, "-m", "grange"]
+    words = [*begin, "exec", "-it", "web", "-c", "main", "--", "sh", "-c", ON_TERMINAL]
+    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(ours, (33, 111))
+    process = subprocess.Popen(
+        words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+    )
+    try:
+        yield process, ours
     finally:
         process.kill()
         process.wait()
+        os.close(theirs)
         os.close(ours)
+
+
+def test_verbs_run_commands(plane: Plane) -> None:
+    done = plane.cli.run(
+        *("exec", "-i", "web", "-c", "main", "--kubeconfig", str(plane.kubeconfig)),
+        *("--", "sh", "-c", "tr a-z A-Z; echo err >&2; exit 7"),
+        stdin="in",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (7, "IN", "err\n")
+    assert "no container x; it has main, echo, server" in plane.grange(
+        "attach", "web", "-c", "x", code=1
+    )
+    assert "it takes no input" in plane.grange("attach", "-i", "web", "-c", "main", code=1)
 
 
 async def test_command_ends_with_its_client(kubectl: Kubectl) -> None:

@@ -28,6 +28,8 @@ VERBS: dict[str, Verb] = {
     "get": Verb(_INSPECT, f"{_VERBS}.get", "List objects, or show some."),
     "describe": Verb(_INSPECT, f"{_VERBS}.describe", "Show an object with conditions and events."),
     "logs": Verb(_INSPECT, f"{_VERBS}.logs", "Print the logs of containers."),
+    "exec": Verb(_INSPECT, f"{_VERBS}.exec", "Run a command in a container."),
+    "attach": Verb(_INSPECT, f"{_VERBS}.attach", "Follow the output and input of a container."),
     "history": Verb(_INSPECT, f"{_VERBS}.history", "List the changes of a controller's pods."),
     "why": Verb(_DIAGNOSE, f"{_VERBS}.why", "Explain why an object waits or fails."),
     "events": Verb(_DIAGNOSE, f"{_VERBS}.events", "List events, the latest last."),

@@ -17,6 +17,8 @@ ESCAPES = re.compile(r"\\[a-z]|[\x00-\x09\x0b-\x1f\x7f]")
 WITHOUT_JSON = {
     "completion": "prints a script",
     "test open": "opens a browser; grange test report -o json prints the record",
+    "exec": "prints what the command prints",
+    "attach": "prints what the container prints",
     "agent": "serves until it is stopped",
     "controllers": "serves until it is stopped; --log-json is for its log",
 }
