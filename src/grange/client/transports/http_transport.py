@@ -245,6 +245,9 @@ class HTTP:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise StreamBroken(f"{self._base}: the stream broke: {_text(error)}") from error
         finally:
+            # The end of a stream is not worth a TLS shutdown, which may outlast the loop.
+            if response.connection is not None and response.connection.transport is not None:
+                response.connection.transport.abort()
             response.close()
 
     def _open_session(self) -> aiohttp.ClientSession:
