@@ -28,6 +28,7 @@ from grange.controllers.gangjob.job_names import (
 )
 from grange.controllers.gangjob.replica_control import ReplicaControl
 from grange.jobs.async_run import AsyncJobRun, start
+from grange.jobs.job_options import InvalidRun, RoleOptions, RunOptions
 from grange.jobs.run_errors import (
     FunctionNotPortable,
     JobDeleted,
@@ -36,7 +37,6 @@ from grange.jobs.run_errors import (
     ResultUnavailable,
 )
 from grange.jobs.run_members import LogLine
-from grange.jobs.run_options import InvalidRun, RoleOptions, RunOptions
 from grange.jobs.sync_run import JobRun, attach, run
 from grange.reconcile.owner_handler import DeletedFinalStateUnknown
 from grange.reconcile.owners import recheck_deletion_timestamp

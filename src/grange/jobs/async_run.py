@@ -14,10 +14,10 @@ from grange.api.status import Conflict, NotFound
 from grange.base.clock import Clock, LoopClock
 from grange.base.tasks import Nursery
 from grange.client.client import Client
+from grange.jobs.job_options import RoleOptions, RunOptions, Work, job_document
 from grange.jobs.object_changes import object_changes
 from grange.jobs.run_errors import JobDeleted, JobFailed
 from grange.jobs.run_members import LogLine, RunMembers
-from grange.jobs.run_options import RoleOptions, RunOptions, Work, job_document
 
 _LINES_AHEAD = 1_000
 _Lines: TypeAlias = asyncio.Queue[

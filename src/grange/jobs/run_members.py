@@ -13,8 +13,8 @@ from grange.api.kinds.pod import ContainerStateTerminated, Pod
 from grange.api.status import BadRequest, NotFound
 from grange.client.client import Client, LogOptions
 from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER
+from grange.jobs.job_options import FUNCTION
 from grange.jobs.run_errors import ResultUnavailable
-from grange.jobs.run_options import FUNCTION
 from grange.reconcile.owners import is_controlled_by
 
 _STARTED = frozenset({"Running", "Succeeded", "Failed"})

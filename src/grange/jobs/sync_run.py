@@ -10,8 +10,8 @@ from grange.api.job_status import JobStatus
 from grange.app import loop_thread
 from grange.app.connect import connect
 from grange.jobs.async_run import AsyncJobRun, start
+from grange.jobs.job_options import RoleOptions, RunOptions, Work
 from grange.jobs.run_members import LogLine
-from grange.jobs.run_options import RoleOptions, RunOptions, Work
 
 T = TypeVar("T")
 

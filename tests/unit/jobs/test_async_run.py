@@ -13,8 +13,8 @@ from grange.base.rng import Stream
 from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER
 from grange.controllers.gangjob.controller import JobService
 from grange.jobs.async_run import AsyncJobRun, start
+from grange.jobs.job_options import RoleOptions
 from grange.jobs.run_errors import JobDeleted, JobFailed, ResultUnavailable
-from grange.jobs.run_options import RoleOptions
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from grange.api.meta import Document
-from grange.jobs.run_options import InvalidRun, RoleOptions, RunOptions, job_document
+from grange.jobs.job_options import InvalidRun, RoleOptions, RunOptions, job_document
 
 
 def train() -> None:
