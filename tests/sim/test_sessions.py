@@ -22,14 +22,13 @@ from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.kinds.testsession import FINAL_PHASES, SESSION_LABEL
 from grange.api.meta import Document
 from grange.api.status import ApiError
+from grange.app.manager import Manager
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
-from grange.controllers.testsession.controller import SessionService
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.member import Member
 from grange.sim import simulated_nodes
 from grange.sim.chaos import Chaos, Disturbance
 from grange.sim.pytest_plugin import EPOCH, Records
@@ -40,23 +39,23 @@ POOLS: Mapping[str, int] = {"workers": 3, "drivers": 2}
 SESSIONS = ("a", "b", "c", "d")
 TROUBLE_S = 120.0
 SETTLED_S = 300.0
+WATCHES_RESUME_S = (
+    45.0  # an informer whose streams broke again and again waits so long for the next
+)
 
 
 class SessionProcess:
-    """A member of the farm that runs the session controller."""
+    """A member of the farm that runs the session controller, put together as in a real process."""
 
     def __init__(self, deps: Deps, name: str) -> None:
         self._deps = deps
-        self._member = Member(deps, FarmConfig(member=name))
-        farm = self._member.farm("testsession", TESTSESSION)
-        self._service = SessionService(farm.fence(deps))
-        farm.attach(self._service.loop)
+        self._manager = Manager(FarmConfig(member=name), lambda _: deps, frozenset({"testsession"}))
 
     async def run(self) -> None:
-        clock, log = self._deps.clock, self._deps.log
         async with Nursery("process") as nursery:
-            for name, run in (("service", self._service.run), ("farm", self._member.run)):
-                nursery.start(supervise(name, run, clock=clock, log=log))
+            for role in self._manager.runnables():
+                clock, log = self._deps.clock, self._deps.log
+                nursery.start(supervise(role.name, role.run, clock=clock, log=log))
 
 
 class TestPrograms(dict[str, Script]):
@@ -237,7 +236,7 @@ async def test_sessions_survive_an_unlucky_week(seed: int, log: Logger, records:
             nursery.start(members.run(TROUBLE_S))
         programs.calm = True
         await troubles[0].restore()
-        await clock.sleep(members.late_s + troubles[0].deaf_s)
+        await clock.sleep(max(members.late_s + troubles[0].deaf_s, WATCHES_RESUME_S))
         await world.until(partial(nodes_are_ready, world), limit_s=120.0)
         await all_move(world, machines, partial(unfinished, world), limit_s=SETTLED_S)
         for name in ("x", "y"):
