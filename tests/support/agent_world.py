@@ -69,6 +69,7 @@ class World(ApiFixture):
         self.runtime = FakeRuntime(self.machine, clock)
         self.prober = FakeProber(clock)
         self._agents: list[Child[None]] = []
+        self._newest: NodeAgent | None = None
         self._started = 0
 
     @property
@@ -104,12 +105,19 @@ class World(ApiFixture):
                 nursery.start(agent.run())
 
         self._agents.append(self.nursery.start(both()))
+        self._newest = agent
 
     def crash_agent(self) -> None:
         """The agent ends without a word; the machine goes on."""
         for agent in self._agents:
             agent.cancel()
         self._agents.clear()
+
+    async def stop_agent(self) -> None:
+        """The agent ends in order."""
+        self.crash_agent()
+        assert self._newest is not None
+        await self._newest.leave()
 
     # --- objects -------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from grange.reconcile.recorder import NORMAL, Recorder
 
 _VERSION = "v1.36.0+grange"  # of the agent, in the form that clients parse: the API it speaks
 _RETRY_S = 1.0
+_LEAVE_S = 3.0
 
 # Type, status, reason, message of the conditions that every node reports.
 _CONDITIONS = (
@@ -177,6 +178,29 @@ class Heartbeat:
                 await self._clock.sleep(_RETRY_S)
             else:
                 await self._clock.sleep(self._config.timing.heartbeat_s)
+
+    async def leave(self) -> None:
+        """Set the Ready condition to False, so that the node gets no more pods and connections."""
+        stamp = timestamps.rfc3339(self._clock.now())
+        ready = {
+            "type": "Ready",
+            "status": "False",
+            "reason": "AgentStopped",
+            "message": "the agent was stopped",
+            "lastHeartbeatTime": stamp,
+            "lastTransitionTime": stamp,
+        }
+        try:
+            async with self._clock.timeout(_LEAVE_S):
+                await self._client.patch(
+                    NODE,
+                    self._config.name,
+                    patch={"status": {"conditions": [ready]}},
+                    type="strategic",
+                    subresource="status",
+                )
+        except (ApiError, TimeoutError) as error:
+            self._log.warning("the node is not reported as stopped", error=error)
 
     async def _register(self) -> None:
         document: Document = {

@@ -108,6 +108,10 @@ class NodeAgent:
                 self._nursery = None
                 self._workers.clear()
 
+    async def leave(self) -> None:
+        """Report that the node is no longer served, if the API can be reached; after ``run``."""
+        await self._heartbeat.leave()
+
     def pod(self, key: ObjectKey) -> Pod | None:
         """A pod of the node; None if there is no such pod on it."""
         found = self._pods.store.get(key)

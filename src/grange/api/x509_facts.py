@@ -15,6 +15,7 @@ from grange.base.errors import GrangeError
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")
 _SIZE_MAX = 64 * 1024
 _SEQUENCE, _UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x30, 0x17, 0x18, 0xA0
+_COMMON_NAME = bytes((0x55, 0x04, 0x03))  # 2.5.4.3
 _FORMATS = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
 _PIN_PREFIX = "sha256:"
 
@@ -30,11 +31,13 @@ class CertificateFacts(NamedTuple):
         pin: ``sha256:`` and the digest of its public key, as ``--ca-hash`` takes it.
         not_before: when it begins.
         not_after: when it ends.
+        common_name: of the subject; empty for none.
     """
 
     pin: str
     not_before: datetime
     not_after: datetime
+    common_name: str = ""
 
 
 class _Element(NamedTuple):
@@ -59,12 +62,13 @@ def read(pem: bytes) -> CertificateFacts:
         parts = _elements(_elements(certificate.content)[0].content)
         if parts[0].tag == _VERSION:
             parts = parts[1:]
-        _, _, _, validity, _, key = parts[:6]
+        _, _, _, validity, subject, key = parts[:6]
         begin, end = (_time(item) for item in _elements(validity.content))
+        name = _common_name(subject)
     except (ValueError, IndexError, binascii.Error) as error:
         raise CertificateUnreadable(f"the certificate is damaged: {error}") from error
     digest = hashlib.sha256(key.whole).hexdigest()
-    return CertificateFacts(f"{_PIN_PREFIX}{digest}", begin, end)
+    return CertificateFacts(f"{_PIN_PREFIX}{digest}", begin, end, name)
 
 
 def is_pin(text: str) -> bool:
@@ -89,6 +93,15 @@ def _elements(data: bytes) -> list[_Element]:
         found.append(_Element(tag, data[at : at + size], data[start : at + size]))
         at += size
     return found
+
+
+def _common_name(subject: _Element) -> str:
+    for part in _elements(subject.content):
+        for pair in _elements(part.content):
+            kind, value = _elements(pair.content)
+            if kind.content == _COMMON_NAME:
+                return value.content.decode("utf-8", "replace")
+    return ""
 
 
 def _time(element: _Element) -> datetime:

@@ -33,10 +33,11 @@ from grange.app.agent_settings import AgentSettings, pairs
 from grange.app.certificate_process import CertificateProcess
 from grange.app.datadir import DataDirectoryUnusable, make_directory
 from grange.app.node_connections import NodeConnections
-from grange.app.node_credentials import JoinTarget, NodeCredentials
+from grange.app.node_credentials import JoinFailed, JoinTarget, NodeCredentials
 from grange.app.node_renewal import NodeRenewal
 from grange.app.settings import SettingsError
 from grange.app.tunnel_dialer import TunnelDialer
+from grange.app.version_skew import check_version
 from grange.base import log
 from grange.base.clock import Clock, LoopClock
 from grange.base.metrics import registry
@@ -111,10 +112,14 @@ async def serve(settings: AgentSettings) -> None:
                 settings.ca_hash,
                 settings.ca_file,
             )
-            if not credentials.has_certificate():
+            joins = not credentials.has_certificate(settings.name)
+            if joins:
                 await credentials.join(target)
             context = credentials.context()
             transport = HTTP(settings.server, ssl_context=context, clock=clock)
+            if not joins and (why := await check_version(transport, clock)):
+                await transport.close()
+                raise JoinFailed(why)
             joined = _JoinedNode(settings, transport, context, clock, logger, offload)
             try:
                 async with Nursery("agent") as nursery:
@@ -254,6 +259,7 @@ class _JoinedNode:
                 )
                 await stop.wait()
                 nursery.cancel()
+            await agent.leave()
 
     def _config(
         self, runtime: NodeRuntime, address: str, port: int, server: tuple[str, int]

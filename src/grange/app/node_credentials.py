@@ -38,6 +38,7 @@ from grange.api.node_identity import NODE_PREFIX, NODES, serving_name
 from grange.api.status import AlreadyExists, ApiError, Forbidden, Unauthorized
 from grange.app.certificate_process import CertificateProcess, MadeRequest, MakeRequest
 from grange.app.datadir import make_directory, write
+from grange.app.version_skew import check_version
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.client.client import Client
@@ -114,13 +115,33 @@ class NodeCredentials:
         self._process = process
         self._clock = clock
 
-    def has_certificate(self) -> bool:
-        """Whether there is a certificate that has not ended."""
-        try:
-            facts = x509_facts.read(self.file.read_bytes())
-        except (OSError, x509_facts.CertificateUnreadable):
+    def has_certificate(self, node: str) -> bool:
+        """Whether there is a certificate of a node that has not ended.
+
+        Raises:
+            JoinFailed: it is of another node, or begins later.
+        """
+        facts = self._facts()
+        if facts is None:
             return False
+        found = facts.common_name.removeprefix(NODE_PREFIX)
+        if found != node:
+            raise JoinFailed(
+                f"--node-name {node}: {self._directory.parent} is the data directory of node "
+                f"{found}; give that name, or another --data-dir for another node"
+            )
+        if self._clock.now() < facts.not_before:
+            raise JoinFailed(
+                f"the certificate of node {node} begins at {facts.not_before}, and here it is "
+                f"{self._clock.now():%Y-%m-%d %H:%M:%S+00:00}: set the clock of this machine"
+            )
         return self._clock.now() < facts.not_after
+
+    def _facts(self) -> x509_facts.CertificateFacts | None:
+        try:
+            return x509_facts.read(self.file.read_bytes())
+        except (OSError, x509_facts.CertificateUnreadable):
+            return None
 
     def context(self) -> ssl.SSLContext:
         """TLS for the node: trusts the authority and shows the certificate."""
@@ -165,6 +186,13 @@ class NodeCredentials:
         Raises:
             JoinFailed: the server refuses, cannot be reached or is another one.
         """
+        ended = self._facts()
+        if not target.token and ended is not None:
+            raise JoinFailed(
+                f"the certificate of node {target.node} ended at {ended.not_after}: the agent did not "
+                "run to renew it; it joins again with a token: create one with grange token create "
+                f"--node {target.node} and give it with --token"
+            )
         if not target.token:
             raise JoinFailed(
                 f"no certificate of the node in {self._directory}: a machine joins with a token; "
@@ -176,6 +204,8 @@ class NodeCredentials:
             target.server, target.token, ssl_context=tls_context(self._ca.read_bytes())
         )
         try:
+            if why := await check_version(transport, self._clock):
+                raise JoinFailed(why)
             await self._request(Client(transport, clock=self._clock), target, self._client)
         except (Unauthorized, Forbidden) as error:
             raise JoinFailed(

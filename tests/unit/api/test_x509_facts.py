@@ -24,6 +24,7 @@ def test_facts_are_those_of_the_library(tmp_path: Path, year: int) -> None:
     key = known.public_key().public_bytes(serialization.Encoding.DER, form)
     assert found.pin == f"sha256:{hashlib.sha256(key).hexdigest()}"
     assert x509_facts.is_pin(found.pin)
+    assert found.common_name == "grange-ca"
     assert found.not_before == known.not_valid_before_utc
     assert found.not_after == known.not_valid_after_utc == now + timedelta(days=3650)
 

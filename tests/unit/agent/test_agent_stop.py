@@ -1,0 +1,56 @@
+"""An agent that ends in order takes its node out of service at once."""
+
+from typing import Any
+
+import pytest
+from tests.support.agent_world import World, world
+from tests.unit.agent.builders import document
+
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+
+Tools = tuple[Clock, Stream, Logger]
+
+
+@pytest.fixture
+def tools(clock: Clock, rng: Stream, log: Logger) -> Tools:
+    return clock, rng, log
+
+
+async def ready_condition(there: World) -> tuple[str, str]:
+    (found,) = [item for item in (await there.node()).status.conditions if item.type == "Ready"]
+    return found.status, found.reason
+
+
+async def test_stopped_agent_takes_its_node_out_at_once(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document())
+        await there.until_ready()
+        await there.stop_agent()
+        assert await ready_condition(there) == ("False", "AgentStopped")
+        others = [item for item in (await there.node()).status.conditions if item.type != "Ready"]
+        assert len(others) == 3
+        there.start_agent()
+
+        async def back() -> bool:
+            return (await ready_condition(there))[0] == "True"
+
+        assert await there.until(back) < 1
+        assert len(there.starts()) == 1
+
+
+async def test_agent_stops_although_the_server_is_away(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(*tools) as there:
+        before = there.clock.monotonic()
+        there.crash_agent()
+
+        async def hang(*_: Any, **__: Any) -> None:
+            await there.clock.sleep(600)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(type(there.client), "patch", hang)
+            await there.stop_agent()
+        assert there.clock.monotonic() - before < 5
