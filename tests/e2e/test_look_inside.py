@@ -1,6 +1,7 @@
 """Looking into running pods with the clients that people have: kubectl and the Python client."""
 
 import asyncio
+import json
 import os
 import pty
 import select
@@ -30,6 +31,14 @@ read line; echo read $line
 while :; do sleep 0.02; done
 """
 
+PORTS = [{"name": "http", "port": 80, "targetPort": 8123}, {"name": "none", "port": 9999}]
+SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "web"},
+    "spec": {"selector": {"app": "web"}, "ports": PORTS},
+}
+
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
@@ -42,7 +51,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     probe = {"exec": {"command": [sys.executable, "-c", PROBE]}}
     server = {"name": "server", "command": serve, "readinessProbe": probe}
     manifest = pod("web", "sleep", "600", containers=[idle, echo, server], restartPolicy="Never")
-    made.grange("apply", "-f", "-", "--wait", stdin=manifest)
+    labelled = json.loads(manifest) | {"metadata": {"name": "web", "labels": {"app": "web"}}}
+    made.grange("apply", "-f", "-", "--wait", stdin=json.dumps(labelled))
     yield made
     made.stop()
 
@@ -185,6 +195,41 @@ async def test_kubectl_explains_ports_that_are_closed(kubectl: Kubectl) -> None:
     async with asyncio.timeout(LIMIT_S):
         _, errors = await process.communicate()
     assert b"port 9999: nothing in the pod listens on it; it listens on 8123" in errors
+
+
+def test_verb_forwards_ports_of_services(plane: Plane) -> None:
+    plane.grange("apply", "-f", "-", stdin=json.dumps(SERVICE))
+    with forwarding(plane, "svc/web", ":http", ":9999") as (process, ports):
+        for _ in range(2):
+            with urlopen(f"http://127.0.0.1:{ports[0]}/", timeout=LIMIT_S) as found:
+                assert found.status == 200
+        with pytest.raises(ConnectionError), urlopen(f"http://127.0.0.1:{ports[1]}/"):
+            pass
+        assert process.stderr is not None
+        assert "port 9999: nothing in the pod listens on it" in process.stderr.readline()
+        refused = plane.grange("port-forward", "web", f"{ports[0]}:8123", code=1)
+        assert f"cannot listen on 127.0.0.1 port {ports[0]}: " in refused
+    assert "no port other; it has 80, http, 9999" in plane.grange(
+        "port-forward", "svc/web", ":other", code=1
+    )
+
+
+@contextmanager
+def forwarding(plane: Plane, *words: str) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """``grange port-forward`` and its local ports."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grange", "port-forward", *words, "-o", "json"],
+        env={**os.environ, "KUBECONFIG": str(plane.kubeconfig)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield process, [json.loads(process.stdout.readline())["port"] for _ in words[1:]]
+    finally:
+        process.terminate()
+        process.communicate()
 
 
 def test_official_client_looks_inside(plane: Plane) -> None:
