@@ -139,10 +139,10 @@ async def _serve(  # noqa: PLR0913  one for each option
     rng: Stream,
 ) -> None:
     """Take part until SIGINT or SIGTERM."""
-    from grange.app import machine_role
-    from grange.app.evidence_service import EvidenceService, ServiceIdentity
+    from grange.app import evidence_service, machine_role
     from grange.app.manager import NAMES, Manager, scheduler_for
     from grange.app.metrics_server import MetricsServer, serve_metrics
+    from grange.app.runnable import Runnable
     from grange.client.transports.http_transport import HTTP
     from grange.controllers.sharded import SHARDED
     from grange.reconcile.deps import Deps
@@ -168,11 +168,15 @@ async def _serve(  # noqa: PLR0913  one for each option
 
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
-        kept: EvidenceService | None = None
-        if evidence[0] is not None:
-            identity = ServiceIdentity(evidence[1].host, evidence[1].port)
-            kept = EvidenceService(evidence[0], deps("evidence"), identity)
+        kept: evidence_service.EvidenceService | None = None
+        further: tuple[Runnable, ...] = ()
+        directory, listen = evidence
+        if directory is not None:
+            kept, renewal = await evidence_service.of_directory(
+                directory, listen.host, listen.port, deps("evidence")
+            )
             await stack.enter_async_context(kept)
+            further = kept.runnable(), renewal
         with _usage_errors():
             alerting = Alerting(webhook, SinkTools(clock, rng.fork("alerts"), logger, registry))
             manager = Manager(
@@ -192,7 +196,6 @@ async def _serve(  # noqa: PLR0913  one for each option
             serve_metrics(MetricsServer(registry, ready), metrics_listen, clock, logger)
         )
         nursery = await stack.enter_async_context(Nursery("controllers"))
-        further = () if kept is None else (kept.runnable(),)
         for role in (*alerting.runnables(), *manager.runnables(), *further):
             services = supervision.services(registry)
             supervised = supervise(role.name, role.run, clock=clock, log=logger, services=services)
@@ -202,7 +205,8 @@ async def _serve(  # noqa: PLR0913  one for each option
         click.echo(f"member {member} works for {access.server}; stop with Ctrl-C")
         click.echo(f"metrics at {url}/metrics")
         if kept is not None:
-            click.echo(f"evidence at {kept.url}; the token is in {evidence[0]}/reader-token")
+            click.echo(f"evidence at {kept.url}; the token is in {directory}/reader-token")
+            click.echo(f"its certificate is by the authority in {directory}/pki/ca.crt")
         await stop.wait()
         click.echo("stopping: other members continue", err=True)
         nursery.cancel()

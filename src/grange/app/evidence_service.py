@@ -6,14 +6,16 @@
         key                 of the tokens of sessions; 0600
         reader-token        admits to the evidence of all sessions; 0600
         service.json        the port of the service, which components keep over a restart
+        pki/                authority and certificate of the service, where it has its own
         series.db           the figures of tests
         sessions/           logs, artifacts and records
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +24,7 @@ import msgspec
 
 from grange.app import pki
 from grange.app.datadir import make_directory, write
+from grange.app.renewal import Renewal
 from grange.app.runnable import Runnable
 from grange.base.errors import GrangeError
 from grange.base.offload import Threads
@@ -93,6 +96,37 @@ def of_control_plane(
         reader_token=keys.token, ca_pem=keys.ca_pem.decode(), context=context
     )
     return EvidenceService(data_dir / "evidence", deps, identity, PodVolumes(data_dir))
+
+
+async def of_directory(
+    root: Path, host: str, port: int, deps: Deps
+) -> tuple["EvidenceService", Runnable]:
+    """The evidence in a directory, served over TLS by an authority of that directory.
+
+    Args:
+        root: the directory.
+        host: where the service listens, which components use as its address.
+        port: 0 takes the one of the last time, or a free one.
+        deps: client, clock, log.
+
+    Returns:
+        The service, and what renews its certificate.
+
+    Raises:
+        DataDirectoryUnusable: the directory cannot be used.
+        KeysUnusable: the keys that are there cannot be read.
+    """
+    make_directory(root)
+    names = (*pki.LOCAL_NAMES, host)
+
+    def keys_at(now: datetime) -> Awaitable[pki.Keys]:
+        return pki.in_child(root / "pki", names, now)
+
+    keys = await keys_at(deps.clock.now())
+    context = keys.server_context()
+    renewal = Renewal(context, keys_at, clock=deps.clock, log=deps.log)
+    identity = ServiceIdentity(host, port, ca_pem=keys.ca_pem.decode(), context=context)
+    return EvidenceService(root, deps, identity), Runnable("evidence certificate", renewal.run)
 
 
 class EvidenceService(AbstractAsyncContextManager["EvidenceService"]):
