@@ -49,6 +49,7 @@ class MachineWorld(ApiFixture):
         self.config = NodeControllerConfig()
         self.controller = self.new_controller()
         self.task: Child[None] | None = None
+        self._caches: Child[None] | None = None
         self._running: dict[str, float] = {}
         self._joined: set[str] = set()
 
@@ -67,15 +68,16 @@ class MachineWorld(ApiFixture):
 
     def begin(self) -> None:
         """Run the controller."""
-        self.nursery.start(self._informers.run())
+        self._caches = self.nursery.start(self._informers.run())
         (self.task,) = self.start(self.controller)
 
     async def restart(self) -> None:
         """Kill the controller at once and run another one."""
-        if self.task is not None:
-            self.task.cancel()
-            while not self.task.done():
-                await self.clock.sleep(0.0)
+        for task in (self.task, self._caches):
+            if task is not None:
+                task.cancel()
+                while not task.done():
+                    await self.clock.sleep(0.0)
         self.controller = self.new_controller()
         self.begin()
 
@@ -129,6 +131,22 @@ class MachineWorld(ApiFixture):
 
     async def delete_pod(self, name: str) -> None:
         await self.client.delete(POD, name, "default", grace_period_s=0)
+
+    async def delete_all_pods(self) -> None:
+        for pod in (await self.client.list(POD)).items:
+            await self.delete_pod(pod.metadata.name)
+
+    async def end_machine(self, name: str) -> None:
+        """What a user does to have a machine ended."""
+        await self.client.patch(MACHINE, name, patch={"spec": {"terminate": True}})
+
+    async def is_gone(self, machine: str) -> bool:
+        """Whether there is no record of a name."""
+        try:
+            await self.machine(machine)
+        except NotFound:
+            return True
+        return False
 
     async def end_pod(self, name: str, phase: str = "Succeeded") -> None:
         await self.client.patch(

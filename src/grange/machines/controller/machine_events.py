@@ -49,6 +49,14 @@ class MachineEvents:
             text = f"machine {machine.metadata.name}: {message}"
             self._recorder.event(pod, WARNING, "MachineLaunchFailed", text, kind=POD)
 
+    def unhealthy(self, machine: Machine, message: str) -> None:
+        """A silent machine is ended."""
+        self._recorder.event(machine, WARNING, "Unhealthy", message, kind=MACHINE)
+
+    def braked(self, pool: NodePool, message: str) -> None:
+        """So many machines of a pool are silent that none is ended."""
+        self._recorder.event(pool, WARNING, "UnhealthyBrake", message, kind=NODEPOOL)
+
     def ejected(self, pod: Pod, machine: Machine, message: str) -> None:
         """The machine under a pod ends."""
         text = f"machine {machine.metadata.name} ends: {message}"

@@ -163,7 +163,7 @@ class MachineExecutor:
         self._listers.wrote(moved)
         self._forget(moved.metadata.name)
         self._events.moved(known.machine, moved, step.reason, step.message)
-        if step.event in _ENDS:
+        if step.event in _ENDS and known.machine.phase is not _P.TERMINATING:
             self._eject(known.machine, step)
         if step.event in _BOOT_OVER:
             await self._bootstrap.finish(moved)

@@ -14,11 +14,12 @@ from grange.api.kinds.nodepool import DEDICATED, NodePool
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document, ObjectKey, preconditions
 from grange.api.status import ApiError, Conflict, NotFound
-from grange.base.tasks import Nursery
+from grange.base.tasks import Nursery, supervise
 from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.machine_boot import Bootstrap, NoBootstrap
 from grange.machines.controller.machine_events import MachineEvents
 from grange.machines.controller.machine_executor import MachineExecutor
+from grange.machines.controller.machine_heartbeats import MachineHeartbeats
 from grange.machines.controller.machine_listers import MachineListers
 from grange.machines.controller.node_controller_config import NodeControllerConfig
 from grange.machines.controller.node_dispenser import NodeDispenser
@@ -125,6 +126,7 @@ class NodeController:
             providers.of_machine,
             self._deps.rng.fork("pauses"),
         )
+        heartbeats = MachineHeartbeats(self._context, self._terminate, self._wake_machine)
         try:
             async with Nursery(NAME) as nursery:
                 providers.begin(nursery)
@@ -134,6 +136,10 @@ class NodeController:
                 nursery.start(self._recorder.run(), name=f"{NAME} events")
                 nursery.start(self.machines.run(), name=f"{NAME} machines")
                 nursery.start(self._pass_on(), name=f"{NAME} passes")
+                nursery.start(
+                    supervise("heartbeats", heartbeats.beat, clock=self._clock, log=self._log)
+                )
+                nursery.start(heartbeats.reap(), name=f"{NAME} reaper")
         finally:
             await providers.close()
 

@@ -86,7 +86,7 @@ class ProviderCalls:
         except (CapacityError, MisconfiguredError, InstanceGoneError) as error:
             if isinstance(error, CapacityError):
                 self._remember(request, error)
-            refused = await self._updater.move(
+            refused = await self._updater.report(
                 machine,
                 MachineEvent.LAUNCH_REFUSED,
                 reason=_REASONS[type(error)],
@@ -96,7 +96,7 @@ class ProviderCalls:
         except ProviderError as error:
             return await self._failed(machine, error)
         self._memory.allow(found.instance_type, found.zone, spot=found.spot)
-        moved = await self._updater.move(
+        moved = await self._updater.report(
             machine,
             MachineEvent.LAUNCHED,
             reason="Launched",
@@ -138,7 +138,7 @@ class ProviderCalls:
         result = await self._simple(machine, "wipe", self.provider.wipe(instance_id))
         if not result.done:
             return result
-        clean = await self._updater.move(
+        clean = await self._updater.report(
             result.machine, MachineEvent.CLEANED, reason="Wiped", message="nothing of it is left"
         )
         return CallResult(clean, done=True)

@@ -14,6 +14,7 @@ from grange.api.kinds import MACHINE
 from grange.api.kinds.machine import HISTORY_MAX, Machine, MachineHistoryEntry
 from grange.api.machine_phases import TRANSITIONS, MachineEvent
 from grange.api.meta import Document, preconditions
+from grange.api.status import Conflict
 from grange.base import statemachine
 from grange.base.clock import Clock
 from grange.client.client import Client
@@ -22,6 +23,7 @@ from grange.machines.controller.machine_lifecycle import BOOTING
 _E = MachineEvent
 _FREED = frozenset({_E.RETURNED_UNUSED, _E.CLEANED})
 _STARTED = frozenset({_E.LAUNCHED, _E.RESUMED})
+_TRIES = 4
 _HOLDER = ("boundPodName", "boundPodUID", "holder", "requestID")
 
 
@@ -62,6 +64,34 @@ class StatusUpdater:
         now = self._clock.now()
         patch = {**event_fields(machine, event, reason, message, now), **(fields or {})}
         return await self._write(machine, patch)
+
+    async def report(
+        self,
+        machine: Machine,
+        event: MachineEvent,
+        *,
+        reason: str,
+        message: str = "",
+        fields: Document | None = None,
+    ) -> Machine:
+        """Write what a provider has answered, which stands whatever else was written meanwhile.
+
+        Raises:
+            InvariantError: the event cannot happen in the machine's phase any more.
+            ApiError: it is gone, changes all the time, or the request failed.
+        """
+        for _ in range(_TRIES):
+            try:
+                return await self.move(
+                    machine, event, reason=reason, message=message, fields=fields
+                )
+            except Conflict:
+                found = await self._client.get(MACHINE, machine.metadata.name)
+                same = found.metadata.uid == machine.metadata.uid
+                if not same or found.phase is not machine.phase:
+                    raise
+                machine = found
+        return await self.move(machine, event, reason=reason, message=message, fields=fields)
 
     async def update(self, machine: Machine, fields: Document) -> Machine:
         """Write fields and return the machine, whose phase stays as it is.

@@ -1,0 +1,138 @@
+"""The node controller dies before, after or in the middle of its requests and calls; its provider fails.
+
+At every binding a machine has one pod, and had no other since it was made or wiped. When the faults stop,
+every waiting pod gets a machine within a bound; when the pods are gone no instance, record or node is left.
+"""
+
+from contextlib import suppress
+from functools import cache
+from math import gcd
+
+import pytest
+from tests.sim.machine_trouble import SIDES, TroubledWorld, troubled_world
+
+from grange.api.kinds import NODE, NODEPOOL
+from grange.api.machine_phases import MachinePhase
+from grange.api.status import ApiError
+from grange.base.clock import LoopClock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.machines.providers.simulated.cloud import CloudLatencies
+from grange.sim import runner
+from grange.sim.pytest_plugin import EPOCH
+
+PODS = 6
+TROUBLE_S = 240.0
+SETTLED_S = 900.0
+_WIPED = {"cleaning": "Wipe", "standby": [{"instanceType": "small", "count": 1}]}
+
+
+async def everything_ends(world: TroubledWorld) -> None:
+    """Without pods and pools nothing is left."""
+    for name in [pool.metadata.name for pool in (await world.client.list(NODEPOOL)).items]:
+        await world.client.delete(NODEPOOL, name)
+    await world.empty(limit_s=SETTLED_S)
+    assert (await world.client.list(NODE)).items in ([], ())
+    assert world.cloud.launches == len(world.cloud.instances)
+
+
+async def one_pod(world: TroubledWorld) -> None:
+    """A pod gets a machine, ends, and another one gets it after it was wiped."""
+    await world.add_pool(timeouts={"idleSeconds": 90}, cleaning="Wipe")
+    for name in ("a", "b"):
+        await world.add_pod(name)
+        await world.bound(name, limit_s=SETTLED_S)
+        await world.end_pod(name)
+        for phase in (MachinePhase.CLAIMED, MachinePhase.CLEANING):
+            await world.count(phase, 0, limit_s=SETTLED_S)
+    await everything_ends(world)
+
+
+@cache
+def requests() -> int:
+    """How many requests and calls the scenario takes; it needs one machine."""
+
+    async def run() -> int:
+        async with troubled_world(LoopClock(EPOCH), Stream(0), Logger("scenario")) as world:
+            await one_pod(world)
+            assert world.cloud.launches == 1
+            assert [len(pods) for pods in world.given.values()] == [2]
+            return len(world.asked)
+
+    return runner.run(run())
+
+
+@pytest.mark.seeds(15)
+def test_controller_may_die_at_any_request(seed: int, log: Logger) -> None:
+    """Each seed is another request and another side of it; those that follow each other are far apart."""
+    size = requests() * len(SIDES)
+    stride = next(n for n in range(int(size * 0.618), 2 * size) if gcd(n, size) == 1)
+    at, side = divmod(seed * stride % size, len(SIDES))
+
+    async def run() -> None:
+        async with troubled_world(LoopClock(EPOCH), Stream(seed), log) as world:
+            world.doom.left, world.doom.side = at, SIDES[side]
+            await one_pod(world)
+            assert world.cloud.launches <= 3
+
+    runner.run(run())
+
+
+class Users:
+    """Pods that come, end and are deleted, and instances that vanish."""
+
+    def __init__(self, world: TroubledWorld) -> None:
+        self._world, self._draw, self._made = world, world.draw.fork("users"), 0
+
+    async def run(self, seconds: float) -> None:
+        world, draw = self._world, self._draw
+        acts = [self.add, self.add, self.end, self.delete, self.die, self.die, self.vanish]
+        due = world.clock.monotonic() + seconds
+        while world.clock.monotonic() < due:
+            with suppress(ApiError):
+                await draw.choice(acts)()
+            await world.clock.sleep(draw.uniform(0.0, 12.0))
+
+    async def add(self) -> None:
+        self._made += 1
+        pool, cpu = self._draw.choice(["p", "w"]), self._draw.choice(["1", "3"])
+        await self._world.add_pod(f"u{self._made}", pool, cpu)
+
+    async def end(self) -> None:
+        await self._world.end_pod(self._some())
+
+    async def delete(self) -> None:
+        await self._world.delete_pod(self._some())
+
+    async def die(self) -> None:
+        self._world.doom.left = self._draw.integer(0, 25)
+        self._world.doom.side = self._draw.choice([*SIDES])
+
+    async def vanish(self) -> None:
+        running = self._world.running()
+        if running and self._draw.integer(0, 3) == 0:
+            made = self._world.cloud.instances[self._draw.choice(running)]
+            self._world.cloud.vanish(made.instance.id)
+
+    def _some(self) -> str:
+        return f"u{self._draw.integer(1, max(1, self._made))}"
+
+
+@pytest.mark.seeds(6)
+async def test_machines_survive_an_unlucky_day(seed: int, log: Logger) -> None:
+    async with troubled_world(LoopClock(EPOCH), Stream(seed), log) as world:
+        world.cloud.latencies = CloudLatencies(list_lag=world.draw.choice([0.0, 3.0]))
+        await world.add_pool("p", timeouts={"idleSeconds": 20, "bootSeconds": 60})
+        await world.add_pool("w", timeouts={"idleSeconds": 20, "bootSeconds": 60}, **_WIPED)
+        world.fault_share = world.draw.choice([0.0, 0.2, 0.5])
+        await Users(world).run(TROUBLE_S)
+        world.fault_share, world.doom.left = 0.0, None
+        for number in range(PODS):
+            await world.add_pod(f"last{number}", "pw"[number % 2])
+        names = [f"last{number}" for number in range(PODS)]
+        await world.bound(*names, limit_s=SETTLED_S)
+        claimed = await world.machines(MachinePhase.CLAIMED)
+        held = [one.status.bound_pod_uid for one in claimed]
+        assert len({*held}) == len(held)
+        await world.delete_all_pods()
+        await everything_ends(world)

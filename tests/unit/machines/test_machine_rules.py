@@ -1,0 +1,518 @@
+"""Rules of kip's node controller and dispenser, by their numbers, where ours keep them."""
+
+import json
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import msgspec
+import pytest
+from tests.support.machine_world import MachineWorld, machine_world
+
+from grange.api import conditions
+from grange.api.kinds import MACHINE, NODE
+from grange.api.kinds.machine import Machine
+from grange.api.machine_phases import MachinePhase
+from grange.api.status import AlreadyExists
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.machines.controller.machine_health import MachineHealth
+from grange.machines.controller.pass_timer import PassTimer
+from grange.machines.providers.simulated.cloud_faults import CloudFault
+from grange.machines.scaling_plan import PodBinding, PodSkip, ScalingPlan
+
+P, F = MachinePhase, CloudFault
+STANDBY = [{"instanceType": "small", "count": 1}]
+
+
+# --- the controller --------------------------------------------------------------------------------
+
+
+async def test_f37_a_stopped_machine_is_terminated_then_gone(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=STANDBY)
+        await world.count(P.AVAILABLE, 1)
+        (machine,) = await world.machines()
+        await world.end_machine(machine.metadata.name)
+        await world.count(P.TERMINATED, 1)
+        assert machine.metadata.name not in world.running()
+        await world.until(lambda: world.is_gone(machine.metadata.name))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("spot", [False, True])
+async def test_f38_ordered_machines_become_available(
+    *, count: int, spot: bool, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=[{"instanceType": "small", "count": count, "spot": spot}])
+        await world.count(P.AVAILABLE, count)
+        assert {machine.status.spot for machine in await world.machines()} == {spot}
+
+
+async def test_f39_a_machine_that_never_joins_ends(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        world.joins = lambda name: False
+        await world.add_pool(timeouts={"bootSeconds": 30})
+        await world.add_pod("a")
+        await world.count(P.TERMINATED, 1, limit_s=60.0)
+        (ended, *_) = await world.machines(P.TERMINATED)
+        assert "BootTimeout" in [entry.reason for entry in ended.status.history]
+
+
+@pytest.mark.parametrize("fault", [F.FAIL, F.MISCONFIGURED])
+async def test_f40_a_launch_that_fails_ends_or_is_tried_again(
+    fault: CloudFault, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        world.faults.add("launch", fault)
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.bound("a")
+        ended = await world.machines(P.TERMINATED)
+        assert len(ended) == (fault is F.MISCONFIGURED)
+        assert world.cloud.launches == 1
+
+
+async def test_f41_a_ready_node_makes_its_machine_available(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The probe is the agent's heartbeat, and the node must be the machine's own."""
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=STANDBY)
+        await world.count(P.AVAILABLE, 1)
+        (machine,) = await world.machines()
+        assert machine.status.node_name == machine.metadata.name
+
+
+async def test_f42_silent_available_machines_end(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=STANDBY, timeouts={"healthySeconds": 30})
+        await world.count(P.AVAILABLE, 1)
+        (machine,) = await world.machines()
+        await world.set_ready(machine.metadata.name, ready=False)
+        await world.settle(25.0)
+        assert (await world.machine(machine.metadata.name)).phase is P.AVAILABLE
+        await world.count(P.TERMINATED, 1)
+        assert await world.events("Unhealthy") == ["silent for 30 s"]
+
+
+@pytest.mark.parametrize("number", [43, 44])
+async def test_f43_f44_claimed_machines_are_not_judged(
+    number: int, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(timeouts={"healthySeconds": 30})
+        await world.add_pod("a")
+        await world.bound("a")
+        (machine,) = await world.machines()
+        await world.set_ready(machine.metadata.name, ready=False)
+        await world.settle(120.0 if number == 44 else 40.0)
+        assert (await world.machine(machine.metadata.name)).phase is P.CLAIMED
+
+
+def test_f45_answering_machines_are_kept() -> None:
+    health = MachineHealth(0.2)
+    for now in range(0, 300, 10):
+        assert health.look("p", {"m": True}, 90.0, float(now)).unhealthy == ()
+
+
+def test_f46_silence_counts_from_the_first_look() -> None:
+    health = MachineHealth(0.2)
+    assert health.look("p", {"m": False}, 90.0, 1000.0).unhealthy == ()
+    assert health.look("p", {"m": False}, 90.0, 1089.0).unhealthy == ()
+    assert health.look("p", {"m": False}, 90.0, 1090.0).unhealthy == ("m",)
+
+
+def test_f47_machines_that_are_gone_are_forgotten() -> None:
+    health = MachineHealth(0.2)
+    health.look("p", {"m": False}, 90.0, 0.0)
+    health.look("p", {}, 90.0, 50.0)
+    assert health.look("p", {"m": False}, 90.0, 100.0).unhealthy == ()
+
+
+@pytest.mark.parametrize(("silent", "ended"), [(1, 1), (2, 2), (3, 0), (10, 0)])
+def test_no_machine_ends_while_too_many_are_silent(silent: int, ended: int) -> None:
+    health = MachineHealth(0.2)
+    answering = {f"m{number}": number >= silent for number in range(10)}
+    health.look("p", answering, 90.0, 0.0)
+    verdict = health.look("p", answering, 90.0, 90.0)
+    assert len(verdict.unhealthy) == ended
+    assert verdict.braked == (0 if ended else silent)
+
+
+async def test_the_brake_is_shown(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        standby = [{"instanceType": "small", "count": 4}]
+        await world.add_pool(standby=standby, timeouts={"healthySeconds": 30})
+        await world.count(P.AVAILABLE, 4)
+        for machine in await world.machines():
+            await world.set_ready(machine.metadata.name, ready=False)
+        await world.settle(120.0)
+        assert len(await world.machines(P.AVAILABLE)) == 4
+        (message,) = {*await world.events("UnhealthyBrake")}
+        assert message == "more than 20% of 4 machines are silent: none is ended"
+
+
+async def test_f49_an_instance_that_ends_in_its_boot(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        world.joins = lambda name: world.cloud.launches > 1
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.count(P.CREATED, 1)
+        (machine,) = await world.machines()
+        world.cloud.vanish(machine.status.instance_id)
+        await world.bound("a", limit_s=120.0)
+        (gone,) = await world.machines(P.TERMINATED)
+        assert gone.metadata.name == machine.metadata.name
+        assert gone.status.history[-1].reason == "InstanceGone"
+
+
+async def test_f50_an_image_that_was_found_is_used(clock: Clock, rng: Stream, log: Logger) -> None:
+    """Look-ups are cached; when one fails the last image that was found is used."""
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.settle(5.0)
+        world.faults.add("resolve_image", *[F.FAIL] * 1000)
+        await world.settle(400.0)
+        await world.add_pod("a")
+        await world.bound("a")
+        (machine,) = await world.machines()
+        assert machine.spec.boot_image == "image-2"
+
+
+async def test_f50_without_any_image_nothing_is_launched(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(bootImage={"name": "unknown"})
+        await world.add_pod("a")
+        await world.settle(30.0)
+        ready = conditions.find((await world.pool()).status.conditions, "Ready")
+        assert ready is not None
+        assert (ready.status, ready.reason) == ("False", "ImageUnknown")
+        assert "spec.bootImage: no image 'unknown'" in ready.message
+        assert await world.machines() == []
+
+
+async def test_f51_a_machine_that_suits_no_pod_is_replaced(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(timeouts={"idleSeconds": 10})
+        await world.add_pod("a", nodeSelector={"node.kubernetes.io/instance-type": "small"})
+        await world.settle(1.0)
+        await world.delete_pod("a")
+        await world.add_pod("b", nodeSelector={"node.kubernetes.io/instance-type": "large"})
+        await world.bound("b")
+        name = (await world.pod("b")).spec.node_name
+        assert (await world.machine(name)).status.instance_type == "large"
+        await world.count(P.TERMINATED, 1)
+
+
+async def test_f53_the_end_of_a_used_machine_names_its_pod(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.bound("a")
+        await world.end_pod("a")
+        await world.count(P.TERMINATED, 1)
+        messages = await world.events("PodGone")
+        assert messages == ["Cleaning: pod default/a is gone or has ended"]
+
+
+# --- the dispenser ---------------------------------------------------------------------------------
+
+
+async def world_with_machine(world: MachineWorld, phase: str, **status: str) -> Machine:
+    """A machine that no pool has, so that passes leave it alone."""
+    machine = await world.add_machine("m", phase, pool="none", instanceID="i", **status)
+    await world.join("m")
+    await world.settle(0.1)
+    return machine
+
+
+async def test_f57_without_a_plan_there_is_no_binding(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.settle(1.0)
+        reply = await world.controller.dispenser.request_node(await world.add_pod("a"))
+        assert (reply.node, reply.no_binding) == ("", True)
+
+
+async def test_f57_a_refused_pod_learns_why_and_since_when(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        pod = await world.add_pod("a", "none")
+        dispenser = world.controller.dispenser
+        plan = ScalingPlan(skip=(PodSkip("default/a", pod.metadata.uid, "no room"),))
+        dispenser.publish("none", plan)
+        since = clock.now()
+        await world.settle(5.0)
+        dispenser.publish("none", plan)
+        reply = await dispenser.request_node(pod)
+        assert (reply.no_binding, reply.reason, reply.since) == (True, "no room", since)
+
+
+async def test_f58_a_machine_of_another_pod_is_not_given(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pod("other", "none")
+        held = (await world.pod("other")).metadata.uid
+        await world_with_machine(world, "Claimed", boundPodName="default/other", boundPodUID=held)
+        reply = await world.controller.dispenser.request_node(await world.add_pod("a", "none"))
+        assert (reply.node, reply.no_binding) == ("", True)
+
+
+async def planned(world: MachineWorld, phase: str) -> tuple[Machine, "object"]:
+    machine = await world_with_machine(world, phase)
+    pod = await world.add_pod("a", "none")
+    binding = PodBinding("default/a", pod.metadata.uid, "m")
+    world.controller.dispenser.publish("none", ScalingPlan(bind=(binding,)))
+    return machine, pod
+
+
+async def test_f59_an_available_machine_is_claimed(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await planned(world, "Available")
+        dispenser = world.controller.dispenser
+        pod = await world.pod("a")
+        assert (await dispenser.request_node(pod)).node == "m"
+        machine = await world.machine("m")
+        assert machine.phase is P.CLAIMED
+        assert machine.status.bound_pod_uid == pod.metadata.uid
+        # Two requests of one pod get one machine.
+        assert (await dispenser.request_node(pod)).node == "m"
+
+
+async def test_f60_an_unknown_machine_is_not_given(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        pod = await world.add_pod("a", "none")
+        binding = PodBinding("default/a", pod.metadata.uid, "unknown")
+        world.controller.dispenser.publish("none", ScalingPlan(bind=(binding,)))
+        assert (await world.controller.dispenser.request_node(pod)).node == ""
+
+
+async def test_f61_a_booting_machine_is_given_when_it_is_available(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        world.joins = lambda name: clock.monotonic() > 10.0
+        await world.add_pool()
+        pod = await world.add_pod("a")
+        await world.count(P.CREATED, 1)
+        reply = await world.controller.dispenser.request_node(pod)
+        assert (reply.node, reply.no_binding) == ("", False)
+        assert reply.reason.endswith("is Created")
+        reply = await world.controller.dispenser.request_node(pod, wait_s=60.0)
+        assert (await world.machine(reply.node)).phase is P.CLAIMED
+
+
+async def test_f62_a_request_waits_for_pass_and_boot(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        pod = await world.add_pod("a")
+        reply = await world.controller.dispenser.request_node(pod, wait_s=60.0)
+        assert (await world.machine(reply.node)).status.bound_pod_uid == pod.metadata.uid
+
+
+async def test_a_request_ends_at_its_deadline(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        pod = await world.add_pod("a", "none")
+        began = clock.monotonic()
+        reply = await world.controller.dispenser.request_node(pod, wait_s=7.0)
+        assert reply.no_binding
+        assert clock.monotonic() - began == pytest.approx(7.0, abs=0.1)
+
+
+@pytest.mark.parametrize(("unused", "phase"), [(True, P.AVAILABLE), (False, P.CLEANING)])
+async def test_returned_machines_are_reused_or_cleaned(
+    *, unused: bool, phase: MachinePhase, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        world.faults.add("terminate", *[F.FAIL] * 1000)
+        await planned(world, "Available")
+        dispenser = world.controller.dispenser
+        await dispenser.request_node(await world.pod("a"))
+        assert await dispenser.return_node("m", unused=unused)
+        reached = {entry.phase for entry in (await world.machine("m")).status.history}
+        assert phase.value in reached
+        assert not await dispenser.return_node("m", unused=unused)
+
+
+@pytest.mark.parametrize("name", ["", "unknown"])
+async def test_returning_no_machine_does_nothing(
+    name: str, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.settle(0.1)
+        assert not await world.controller.dispenser.return_node(name, unused=True)
+
+
+# --- records ---------------------------------------------------------------------------------------
+
+
+async def test_f63_f64_f65_records_are_kept_by_name_and_label(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log, runs=False) as world:
+        made = await world.add_machine("m")
+        assert await world.machine("m") == made
+        with pytest.raises(AlreadyExists):
+            await world.add_machine("m")
+        labels = {"grange.dev/node-pool": "p"}
+        spec = {"pool": "p", "provider": "simulated"}
+        document = {"metadata": {"name": "n", "labels": labels}, "spec": spec}
+        await world.client.create(MACHINE, document)
+        found = await world.client.list(MACHINE, labels="grange.dev/node-pool=p")
+        assert [one.metadata.name for one in found.items] == ["n"]
+
+
+# --- what is kept for a while ------------------------------------------------------------------------
+
+
+async def test_f70_f71_f73_an_image_is_looked_up_again_in_time(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Use does not extend the time for which an image is kept."""
+    calls: list[float] = []
+    async with machine_world(clock, rng, log) as world:
+
+        def count(call: str, subject: str) -> None:
+            if call == "resolve_image":
+                calls.append(clock.monotonic())
+
+        world.cloud.faults = count
+        await world.add_pool()
+        for _ in range(70):  # 700 s of use
+            await world.add_pod("a")
+            await world.settle(5.0)
+            await world.delete_pod("a")
+            await world.settle(5.0)
+    gaps = [after - before for before, after in pairwise(calls)]
+    assert gaps
+    assert all(300.0 <= gap <= 310.0 for gap in gaps)
+
+
+# --- pods --------------------------------------------------------------------------------------------
+
+
+async def test_f80_a_pod_that_a_cache_misses_is_looked_up(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A cache that does not show the holder is the first sign; the server decides."""
+    async with machine_world(clock, rng, log, runs=False) as world:
+        await world_with_machine(world, "Available")
+        world.held_watches.add("/api/v1/pods")
+        world.begin()
+        await world.settle(0.5)
+        pod = await world.add_pod("a", "none", nodeName="m")
+        claim = {"boundPodName": "default/a", "boundPodUID": pod.metadata.uid}
+        patch = {"status": {"phase": "Claimed", **claim}}
+        await world.client.patch(MACHINE, "m", patch=patch, subresource="status")
+        await world.settle(1.0)
+        assert (await world.machine("m")).phase is P.CLAIMED
+        await world.delete_pod("a")
+        await world.client.patch(MACHINE, "m", patch={"metadata": {"labels": {"seen": "again"}}})
+        await world.settle(1.0)
+        assert (await world.machine("m")).phase is not P.CLAIMED
+
+
+# --- people ------------------------------------------------------------------------------------------
+
+
+async def test_the_end_of_a_machine_is_reported_to_its_pod(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.bound("a")
+        name = (await world.pod("a")).spec.node_name
+        await world.end_machine(name)
+        await world.count(P.TERMINATED, 1)
+        assert await world.events("PodEjected") == [f"machine {name} ends: spec.terminate is set"]
+
+
+async def test_machines_that_are_being_launched_can_be_ended(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        world.faults.add("launch", F.HANG)
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.settle(2.0)
+        await world.delete_pod("a")
+        assert await world.controller.stop_creating_nodes() == 1
+        await world.empty()
+
+
+async def test_dump_shows_passes_and_machines(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=STANDBY)
+        await world.count(P.AVAILABLE, 1)
+        found = json.loads(world.controller.dump())
+        (machine,) = await world.machines()
+        assert found["machines"] == {machine.metadata.name: "Available"}
+        assert found["pools"] == ["p"]
+        assert found["count"] >= 1
+        assert {"start", "end", "lastSeconds", "averageSeconds"} <= {*found}
+
+
+def test_the_average_of_passes_is_a_mean() -> None:
+    timer, now = PassTimer(), datetime(2026, 1, 1, tzinfo=UTC)
+    for seconds in (1.0, 2.0, 6.0):
+        timer.passed(now, now, seconds)
+    assert (timer.count, timer.last_s, timer.average_s) == (3, 6.0, 3.0)
+
+
+async def test_many_orders_are_launched_in_turn(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(maxBootPerIteration=2)
+        for number in range(6):
+            await world.add_pod(f"p{number}")
+        await world.bound(*[f"p{number}" for number in range(6)], limit_s=60.0)
+        assert world.cloud.launches == 6
+
+
+@pytest.mark.parametrize(
+    ("phase", "status"),
+    [("Created", {"instanceID": "i"}), ("Cleaning", {"instanceID": "i"}), ("Terminating", {})],
+)
+async def test_what_a_former_controller_began_is_continued(
+    phase: str, status: dict[str, str], clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A boot goes on with its deadline, a used machine never becomes available, an end goes on."""
+    async with machine_world(clock, rng, log, runs=False) as world:
+        await world.add_pool(timeouts={"bootSeconds": 30, "idleSeconds": 5})
+        await world.add_machine("m", phase, launchTime="1970-01-01T00:00:00Z", **status)
+        world.begin()
+        await world.until(lambda: world.is_gone("m"), limit_s=200.0)
+
+
+async def test_a_node_that_registers_again_gets_its_marks(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=STANDBY)
+        await world.count(P.AVAILABLE, 1)
+        (machine,) = await world.machines()
+        name = machine.metadata.name
+        await world.client.delete(NODE, name)
+        await world.join(name)
+        await world.settle(1.0)
+        node = await world.node(name)
+        assert [taint.key for taint in node.spec.taints] == ["grange.dev/dedicated-machine"]
+        assert node.metadata.labels["grange.dev/node-pool"] == "p"
+        assert msgspec.to_builtins(node.spec.taints)[0]["effect"] == "NoSchedule"
