@@ -24,7 +24,7 @@ from tests.unit.machines.scaling import NOW
 
 from grange.api.kinds.machine import CAPACITY_TYPE_LABEL, NODE_POOL_LABEL
 from grange.api.kinds.node import Taint
-from grange.api.kinds.nodepool import NodeTemplate, PoolLimits
+from grange.api.kinds.nodepool import NodeTemplate, PoolLimits, StandbyNodeSpec
 from grange.api.kinds.pod import (
     Affinity,
     Container,
@@ -431,3 +431,39 @@ def test_followers_get_room_on_the_host_of_the_first() -> None:
     found = plan([*members, *others])
     assert not found.skip
     assert len({found.bindings[each.metadata.uid] for each in members}) == 1
+
+
+# --- standby -------------------------------------------------------------------------------------------
+
+
+def test_standby_is_ordered_and_refilled_in_the_same_pass() -> None:
+    pools = [pool(standby=(StandbyNodeSpec("middle", 1), StandbyNodeSpec("middle", 1)))]
+    first = plan(pools=pools)
+    assert (types(first), first.start[0].reason) == (["middle"] * 2, "standby")
+    machines = [booted(start) for start in first.start]
+    found = plan([pod("a")], machines, pools=pools)
+    assert types(found) == ["middle"]
+    assert found.bindings["uid-a"] in {machine.metadata.name for machine in machines}
+
+
+def test_standby_keeps_within_limits_and_shortages() -> None:
+    limited = pool(standby=(StandbyNodeSpec("small", 3),), limits=PoolLimits(machines=2))
+    found = plan(pools=[limited])
+    assert len(found.start) == 2
+    assert found.skip[0].reason == "pool shared: standby small: limits.machines: all are there"
+    memory = CapacityMemory()
+    for zone in ("z1", "z2"):
+        memory.refuse("small", zone, spot=False, now=NOW, reason="none left")
+    refused = plan(pools=[limited], capacity=memory)
+    assert (refused.start, len(refused.skip)) == ((), 1)
+
+
+def test_stopped_standby_is_parked_and_kept() -> None:
+    pools = [pool(standby=(StandbyNodeSpec("small", 1, state="Stopped"),))]
+    start = plan(pools=pools).start[0]
+    there = booted(start, phase="Available")
+    found = plan([], [there], pools=pools, nodes=[node(start.name)])
+    assert [(stop.name, stop.park) for stop in found.stop] == [(start.name, True)]
+    off = booted(start, phase="Stopped")
+    rests = plan([], [off], pools=pools)
+    assert (rests.start, rests.stop) == ((), ())

@@ -361,6 +361,15 @@ class PackingBins:
 
         return domain_of
 
+    def add_empty(self, pool: int, rows: Integers) -> str:
+        """Plan a machine without pods that becomes one of some rows of a pool; why not, or empty."""
+        usable = self.allowances[pool].within(rows)
+        if not len(usable):
+            return self.allowances[pool].refusal(rows)
+        self._add(pool, f"/{len(self.planned)}", usable)
+        self._become(self.planned[-1], self.allowances[pool].cheap(usable))
+        return ""
+
     # --- going back, and making room -----------------------------------------------------------------
 
     def mark(self) -> int:

@@ -14,6 +14,7 @@ from grange.api.kinds.machine import CAPACITY_TYPE_LABEL, NODE_POOL_LABEL, ON_DE
 from grange.api.kinds.nodepool import SPOT_ALWAYS, SPOT_ANNOTATION, SPOT_NEVER
 from grange.api.kinds.pod import FINISHED, Pod, Toleration, condition
 from grange.api.kinds.podgroup import GROUP_LABEL
+from grange.api.meta import controller_of
 from grange.api.pod_requests import Resources, pod_request
 from grange.api.quantity import QuantityError
 from grange.api.selectors import SelectorError
@@ -24,6 +25,7 @@ from grange.placement.podaffinity import Term, Terms
 from grange.placement.ports import HostPort, host_ports
 from grange.placement.spread import Constraint
 
+_MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 _MARKETS = {SPOT_NEVER: ON_DEMAND, SPOT_ALWAYS: SPOT}
 
 
@@ -93,6 +95,13 @@ def occupies(pod: Pod) -> str:
     if pod.status.phase in FINISHED:
         return ""
     return pod.spec.node_name or pod.status.nominated_node_name
+
+
+def is_daemon(pod: Pod) -> bool:
+    """Whether a pod belongs to its node and ends with it."""
+    owner = controller_of(pod.metadata)
+    kind = "" if owner is None else owner.kind
+    return kind in ("DaemonSet", "Node") or _MIRROR_ANNOTATION in pod.metadata.annotations
 
 
 def selected_pool(pod: Pod) -> str:

@@ -9,7 +9,7 @@ no restart orders it again.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from grange.api.kinds.machine import Machine, MachineOffering, MachineResources
@@ -34,12 +34,14 @@ from grange.machines.scaling.packing_options import MachineOptions, PackedPool
 from grange.machines.scaling.packing_pods import (
     PackedPod,
     PodRules,
+    is_daemon,
     occupies,
     packed_pod,
     selected_pool,
     waits_for_machine,
 )
 from grange.machines.scaling.packing_reasons import why_unplaced
+from grange.machines.scaling.packing_standby import order_standby
 from grange.machines.scaling.packing_topology import PackingTopology
 from grange.machines.scaling.packing_units import PackingUnit, all_rules, units_of
 from grange.machines.scaling.pod_needs import UnusableNeed
@@ -86,7 +88,9 @@ class PackingNodeScaler:
         """A plan for the pools; see ``ScalingAlgorithm``."""
         waiting = [pod for pod in pods if waits_for_machine(pod)]
         result = self.pack(nodes, pods, waiting, now=now)
-        return self._plan(result, now)
+        refused, park = order_standby(result.bins, _free(result.bins, nodes, pods), now)
+        plan = self.plan_of(result, now)
+        return replace(plan, skip=(*plan.skip, *refused), stop=tuple(park))
 
     # --- packing -------------------------------------------------------------------------------------
 
@@ -97,6 +101,7 @@ class PackingNodeScaler:
         waiting: Sequence[Pod],
         *,
         now: datetime,
+        keep_others: bool = False,
     ) -> PackingResult:
         """Put pods where they fit.
 
@@ -105,8 +110,9 @@ class PackingNodeScaler:
             pods: all pods; those on nodes count there.
             waiting: pods to place, whatever their conditions.
             now: wall time.
+            keep_others: pods that select a pool that is not packed are skipped with a reason, not left out.
         """
-        asking, skips = self._asking(waiting)
+        asking, skips = self._asking(waiting, keep_others=keep_others)
         placed = [pod for pod in pods if occupies(pod)]
         units, refused = units_of(asking, self._cluster.groups, placed)
         skips += [PodSkip(pod.name, pod.uid, reason) for pod, reason in refused]
@@ -115,13 +121,18 @@ class PackingNodeScaler:
         unplaced = self._place_all(bins, units)
         return PackingResult(bins, unplaced, skips)
 
-    def _asking(self, waiting: Iterable[Pod]) -> tuple[list[PackedPod], list[PodSkip]]:
+    def _asking(
+        self, waiting: Iterable[Pod], *, keep_others: bool
+    ) -> tuple[list[PackedPod], list[PodSkip]]:
         names = {pool.name for pool in self._pools}
         found: list[PackedPod] = []
         skips: list[PodSkip] = []
         for pod in waiting:
             if (selected := selected_pool(pod)) and selected not in names:
-                continue  # of a pool whose machines are not shared
+                # Of a pool whose machines are not shared.
+                if keep_others:
+                    skips.append(PodSkip(str(pod.key), pod.metadata.uid, f"no pool {selected}"))
+                continue
             refusal = _over_quota(pod)
             if refusal:
                 skips.append(PodSkip(str(pod.key), pod.metadata.uid, refusal))
@@ -262,7 +273,8 @@ class PackingNodeScaler:
 
     # --- the plan ------------------------------------------------------------------------------------
 
-    def _plan(self, result: PackingResult, now: datetime) -> ScalingPlan:
+    def plan_of(self, result: PackingResult, now: datetime) -> ScalingPlan:
+        """What to do so that pods get the places that they were put in."""
         bins = result.bins
         bind: list[PodBinding] = []
         resume: list[str] = []
@@ -332,6 +344,8 @@ def _order(bins: PackingBins, machine: PlannedMachine, seed: str) -> MachineStar
         boot_image=pool.boot_image,
         template_hash=pool.template_hash,
     )
+    if not machine.pods:
+        return MachineStart(machine_name(pool.pool, "standby", seed), spec, (), "", "standby")
     names = [pod.name for pod in machine.pods]
     shown = ", ".join(names[:_NAMED_MAX])
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
@@ -343,6 +357,17 @@ def _order(bins: PackingBins, machine: PlannedMachine, seed: str) -> MachineStar
         f"{'pods' if len(names) > 1 else 'pod'} {shown}{more} wait{'' if len(names) > 1 else 's'}",
         {PLANNED_PODS_ANNOTATION: ",".join(pod.uid for pod in machine.pods)},
     )
+
+
+def _free(bins: PackingBins, machines: Iterable[Machine], pods: Iterable[Pod]) -> list[Machine]:
+    """Machines that can take pods and have none, nor are any meant for them."""
+    taken = {occupies(pod) for pod in pods if not is_daemon(pod)}
+    taken |= {host.name for host, given in zip(bins.hosts, bins.taken, strict=True) if given}
+    return [
+        machine
+        for machine in machines
+        if machine.metadata.name in bins.row_of and machine.metadata.name not in taken
+    ]
 
 
 def _why_host(*, booting: bool, stopped: bool) -> str:

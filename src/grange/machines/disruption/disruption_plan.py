@@ -1,0 +1,50 @@
+"""What disruption decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from grange.machines.scaling_plan import MachineStart, MachineStop
+
+EMPTY, DRIFTED, EXPIRED, UNDERUTILIZED = "Empty", "Drifted", "Expired", "Underutilized"
+"""Reasons, as budgets of pools name them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionDecision:
+    """Machines that go together, and what replaces them first.
+
+    Attributes:
+        reason: one of the four.
+        stop: the machines, if they are still as they were.
+        replacements: machines to order before; they must be available before anything else is done.
+        message: for people.
+        saving: of price per hour; zero where price is not the reason.
+        forced: budgets of pods do not hold it up.
+    """
+
+    reason: str
+    stop: tuple[MachineStop, ...]
+    replacements: tuple[MachineStart, ...] = ()
+    message: str = ""
+    saving: float = 0.0
+    forced: bool = False
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the machines that go."""
+        return frozenset(stop.name for stop in self.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionPlan:
+    """A look at all machines.
+
+    Attributes:
+        decision: what to do; None for nothing.
+        kept: why machines stay, by name.
+        resume_after: the machine that was looked at last, where not all were; the next look begins after it.
+    """
+
+    decision: DisruptionDecision | None = None
+    kept: Mapping[str, str] = field(default_factory=dict)
+    resume_after: str = ""

@@ -1,0 +1,127 @@
+"""Standby of packed pools: machines that are kept though no pod is on them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import numpy as np
+
+from grange.api.kinds.machine import Machine
+from grange.api.kinds.nodepool import NodePool
+from grange.api.machine_phases import MachinePhase
+from grange.machines.scaling.machine_facts import is_spot, type_of
+from grange.machines.scaling.packing_bins import PackingBins
+from grange.machines.scaling.standby import StandbyShape, wanted
+from grange.machines.scaling_plan import MachineStop, PodSkip
+from grange.placement.columns import Integers
+
+BOOTED_STANDBY, STOPPED_STANDBY = "booted", "stopped"
+
+_RANK = {
+    MachinePhase.AVAILABLE: 0,
+    MachinePhase.CREATED: 1,
+    MachinePhase.CREATING: 2,
+    MachinePhase.STOPPED: 3,
+}
+
+
+def standby_machines(
+    pools: Iterable[NodePool], free: Sequence[Machine], now: datetime
+) -> Mapping[str, str]:
+    """Which free machines standby keeps now, each ``BOOTED_STANDBY`` or ``STOPPED_STANDBY``.
+
+    Args:
+        pools: packed pools.
+        free: machines without pods, present and planned ones.
+        now: wall time: schedules open and close by it.
+    """
+    kept: dict[str, str] = {}
+    for pool in pools:
+        for shape, count in wanted(pool.spec.standby, now).items():
+            for machine in _fitting(pool, shape, free, kept)[:count]:
+                kept[machine.metadata.name] = STOPPED_STANDBY if shape.stopped else BOOTED_STANDBY
+    return kept
+
+
+def order_standby(
+    bins: PackingBins, free: Sequence[Machine], now: datetime
+) -> tuple[list[PodSkip], list[MachineStop]]:
+    """Plan the standby machines that are missing; what cannot be had, and what to switch off."""
+    skips: list[PodSkip] = []
+    options = bins.options
+    for at, pool in enumerate(options.pools):
+        for shape, count in standby_missing(pool.pool, free, now).items():
+            rows = np.asarray(
+                [
+                    row
+                    for row in np.flatnonzero(options.pool_of == at).tolist()
+                    if options.rows[row].kind.name == shape.instance_type
+                    and options.rows[row].offering.spot == shape.spot
+                ],
+                np.int64,
+            )
+            refusal = _refusal(bins, rows)
+            for _ in range(count):
+                refusal = refusal or bins.add_empty(at, rows[options.available[rows]])
+                if refusal:
+                    what = f"pool {pool.name}: standby {shape.instance_type}"
+                    skips.append(PodSkip("", "", f"{what}: {refusal}"))
+                    break
+    kept = standby_machines([pool.pool for pool in options.pools], free, now)
+    park = [
+        MachineStop(
+            machine.metadata.name,
+            machine.metadata.resource_version,
+            "kept switched off",
+            park=True,
+        )
+        for machine in free
+        if kept.get(machine.metadata.name) == STOPPED_STANDBY
+        and machine.phase is MachinePhase.AVAILABLE
+    ]
+    return skips, park
+
+
+def _refusal(bins: PackingBins, rows: Integers) -> str:
+    if not len(rows):
+        return "the provider does not offer it that way"
+    if not bins.options.available[rows].any():
+        return bins.options.rows[int(rows[0])].refusal
+    return ""
+
+
+def standby_missing(
+    pool: NodePool, free: Sequence[Machine], now: datetime
+) -> Mapping[StandbyShape, int]:
+    """How many machines of each shape are to be ordered."""
+    kept: dict[str, str] = {}
+    missing: dict[StandbyShape, int] = {}
+    for shape, count in wanted(pool.spec.standby, now).items():
+        found = _fitting(pool, shape, free, kept)[:count]
+        kept.update((machine.metadata.name, "") for machine in found)
+        if len(found) < count:
+            missing[shape] = count - len(found)
+    return missing
+
+
+def _fitting(
+    pool: NodePool, shape: StandbyShape, free: Sequence[Machine], kept: Mapping[str, str]
+) -> list[Machine]:
+    """Free machines of a shape, the readiest first; for stopped standby those that are off."""
+    found = [
+        machine
+        for machine in free
+        if machine.spec.pool == pool.metadata.name
+        and machine.metadata.name not in kept
+        and machine.phase in _RANK
+        and type_of(machine) == shape.instance_type
+        and is_spot(machine) == shape.spot
+        and (shape.stopped or machine.phase is not MachinePhase.STOPPED)
+    ]
+    return sorted(
+        found,
+        key=lambda machine: (
+            shape.stopped and machine.phase is not MachinePhase.STOPPED,
+            _RANK[machine.phase],
+            machine.metadata.name,
+        ),
+    )
