@@ -81,3 +81,49 @@ async def test_only_the_holders_pods_land_on_a_leased_node(rng: Stream, log: Log
         await world.until(used, limit_s=60.0)
         node = await world.client.get(NODE, LEASED)
         assert MACHINE_LEASE not in node.metadata.labels
+
+
+async def test_a_service_has_leased_machines_for_itself(rng: Stream, log: Logger) -> None:
+    """Its template names the lease; others keep away until the lease and its pods are gone."""
+    async with simulated(clock=LoopClock(EPOCH), rng=rng, log=log) as world:
+        for name in ("w0", "w1"):
+            simulated_nodes.add_node(world, name, labels={"pool": "w"})
+        simulated_nodes.add_node(world, FREE)
+        await simulated_nodes.registered(world, 3)
+        simulated_nodes.add_controllers(world)
+        simulated_nodes.add_scheduler(world)
+        lease = await world.client.create(
+            MACHINELEASE,
+            {"metadata": {"name": "a"}, "spec": {"machines": [{"pool": "w", "count": 2}]}},
+            "default",
+        )
+        await world.until(partial(granted, world), limit_s=10.0)
+        uid = lease.metadata.uid
+        pods = template("mine", 1)
+        pods["metadata"]["labels"][MACHINE_LEASE] = uid
+        pods["spec"] |= {
+            "nodeSelector": {MACHINE_LEASE: uid},
+            "tolerations": [{"key": MACHINE_LEASE, "value": uid, "effect": "NoSchedule"}],
+        }
+        spec: Document = {"replicas": 2, "placement": "OnePerNode", "template": pods}
+        document: Document = {"metadata": {"name": "mine"}, "spec": spec}
+        await world.client.create(REPLICATIONCONTROLLER, document, "default")
+        await controller(world, "spread", 3, "OnePerNode")
+        await world.clock.sleep(30.0)
+        found = await places(world)
+        assert sorted(node for name, node in found.items() if name.startswith("mine")) == [
+            "w0",
+            "w1",
+        ]
+        assert [node for name, node in found.items() if name.startswith("spread")] == [FREE]
+        await world.client.delete(MACHINELEASE, "a", "default")
+        await world.clock.sleep(30.0)  # its pods hold the machines, whatever became of the lease
+        assert len([name for name in await places(world) if name.startswith("spread")]) == 1
+        await world.client.delete(REPLICATIONCONTROLLER, "mine", "default")
+
+        async def used() -> bool:
+            found = await places(world)
+            spread = {node for name, node in found.items() if name.startswith("spread")}
+            return spread == {"w0", "w1", FREE}
+
+        await world.until(used, limit_s=60.0)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.support.log_api import LogApi
 
+from grange.api import timestamps
 from grange.api.http import ADMIN
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import TestSession
@@ -23,7 +24,7 @@ from grange.controllers.testsession.evidence_collector import CollectedEvidence
 from grange.controllers.testsession.log_collector import EvidenceTools, LogCollector, key_of
 from grange.evidence import log_file
 from grange.evidence.evidence_directory import EvidenceDirectory, EvidenceLimits
-from grange.evidence.metric_series import MetricSeries
+from grange.evidence.metric_series import MetricPoint, MetricSeries
 from grange.evidence.session_record import SessionRecord
 
 UID = "0b1c"
@@ -369,6 +370,18 @@ async def test_stream_that_never_ends_is_ended_with_the_session(
         world.api.write("bench-server/main", "more")
         await clock.sleep(5)
         assert world.log("bench-server/main") == ["serving"]
+
+
+async def test_figures_are_deleted_after_a_year(tmp_path: Path, clock: Clock, log: Logger) -> None:
+    async with running(tmp_path, clock, log) as world:
+        ages = {"new": 399, "old": 401}
+        times = {uid: timestamps.shift(clock.now(), -days * 86_400) for uid, days in ages.items()}
+        world.series.append(
+            MetricPoint("ci", "bench", "p99", uid, timestamps.rfc3339_micro(time), 1.0)
+            for uid, time in times.items()
+        )
+        await clock.sleep(301)
+        assert [point.uid for point in world.series.last("ci", "bench", "p99", 5)] == ["new"]
 
 
 async def test_old_evidence_is_deleted_and_records_completed(

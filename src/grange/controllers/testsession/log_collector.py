@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 import msgspec
@@ -53,6 +53,7 @@ _RESERVE_S = 2.0  # of the budget, for what follows the logs
 _SETTLE_S = 0.3  # for what containers that still run have written
 _DRAIN_S = 10.0  # after the end of a session, until its logs are ended
 _PRUNE_S = 300.0
+_FIGURES_KEPT = timedelta(days=400)  # a year, and the month that it is compared with
 _ReaderName = tuple[str, str]  # UID of the pod, and the container
 _MESSAGE = 1000  # characters of the status; the record has all
 
@@ -370,6 +371,10 @@ class LogCollector:
             if session.metadata.uid in open_records - active:
                 await self._rewrite(session)
         await offload.run(lambda: directory.prune(now, active))
+        try:
+            await offload.run(lambda: self._tools.series.prune(now - _FIGURES_KEPT))
+        except SeriesError as error:
+            self._tools.log.warning("old figures are not deleted", why=str(error))
 
 
 def key_of(session: TestSession) -> EvidenceKey:
