@@ -50,6 +50,7 @@ class JobService(Generic[R]):
         config = config or GangJobConfig()
         name = adapter.kind.kind.lower()
         self._name = name
+        self._adapter = adapter
         self._clock = deps.clock
         log = deps.log.bind(controller=name)
         rng = deps.rng.fork(name)
@@ -165,6 +166,7 @@ class JobService(Generic[R]):
     def _job_changed(self, old: R, new: R) -> None:
         if old.metadata.generation != new.metadata.generation:
             self.loop.queue.forget(new.key)  # a new spec is tried at once
+        self._reconciler.instruments.changed(new.metadata.uid, lambda: self._adapter.status(new))
         if _facts(old) != _facts(new) or self._reconciler.awaits(new):
             self.loop.enqueue(new.key)
 

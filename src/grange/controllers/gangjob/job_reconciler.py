@@ -28,6 +28,7 @@ from grange.controllers.gangjob.gang_control import RETRY_S, GangControl
 from grange.controllers.gangjob.gang_members import without_finished
 from grange.controllers.gangjob.job_context import JobContext
 from grange.controllers.gangjob.job_listers import JobListers
+from grange.controllers.gangjob.job_metrics import JobInstruments, instruments
 from grange.controllers.gangjob.job_names import role_selector
 from grange.controllers.gangjob.job_pod_control import (
     TRACKED_KINDS,
@@ -104,6 +105,7 @@ class JobReconciler(Generic[R]):
         ] = {}  # data of ConfigMaps that were written, by UID of the job
         self._gone: dict[str, set[str]] = {}  # UIDs of pods that were seen to go, by UID of the job
         self._control = JobPodControl(deps.client, adapter.kind, expectations, recorder)
+        self.instruments = JobInstruments(instruments(deps.metrics), adapter.kind.kind)
         self._views: dict[str, tuple[str, JobPod]] = {}  # of pods, by UID: version and view
 
     def forget(self, job: R) -> None:
@@ -116,6 +118,7 @@ class JobReconciler(Generic[R]):
         self._gone.pop(uid, None)
         self.peers.forget(uid)
         self.gang.forget(uid)
+        self.instruments.forget(uid)
 
     def forget_pod(self, pod: Pod) -> None:
         """The pod is gone."""
@@ -228,6 +231,7 @@ class JobReconciler(Generic[R]):
             if not await self._write_status(job, observed.inputs.status, status):
                 return Requeue(_AGAIN_S)  # an event of it may come sooner
             self._note_failures(observed, status)
+        self.instruments.observe(job, observed.inputs.status, status, observed.inputs.now)
         for event in plan.events:
             self._recorder.event(job, event.type, event.reason, event.message, kind=self._kind)
         error = await self._carry_out(observed, plan)
@@ -381,6 +385,7 @@ class JobReconciler(Generic[R]):
             generation = job.metadata.generation or 0
             new = msgspec.structs.replace(plan.status, observed_generation=generation)
             if await self._write_status(job, old, new):
+                self.instruments.observe(job, old, new, self._clock.now())
                 for event in plan.events:
                     self._recorder.event(
                         job, event.type, event.reason, event.message, kind=self._kind
