@@ -293,6 +293,13 @@ class Settings:
             host = "::1" if host == "::" else "127.0.0.1"
         return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
+    def address_outside(self, port: int) -> str:
+        """The URL by which other machines reach the server on a port; empty if they do not."""
+        host = self.tls_names[0] if self.tls_names else "" if self.wildcard else self.host
+        if self._is_loopback or not host:
+            return ""
+        return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
     @property
     def identity(self) -> str:
         """Eight hexadecimal digits that differ from one data directory to the next."""

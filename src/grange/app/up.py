@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -168,6 +169,9 @@ async def serve(settings: Settings, output: str = "", *, merge_into: Sequence[Pa
             context = merged.context
             reach = "" if merged.current else f"--context {merged.context}"
             lines.append(merged_line(merged.context, merge_into[0], current=merged.current))
+        if outside := settings.address_outside(urlsplit(plane.url).port or 443):
+            create = " ".join(filter(None, ("grange token create --server", outside, reach)))
+            lines.append(f"more machines: run what `{create}` prints on them")
         lines.append(
             next_steps(
                 reach,

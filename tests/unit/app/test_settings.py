@@ -138,3 +138,21 @@ def test_kubeconfig_names_an_address_that_can_be_reached(
     settings = Settings(data_dir=tmp_path, listen=ListenAddress(host), insecure_listen=True)
     assert settings.address(1) == url
     assert not {"0.0.0.0", "::"} & set(pki.wanted(settings)[1])  # noqa: S104  not bound
+
+
+@pytest.mark.parametrize(
+    ("listen", "names", "url"),
+    [
+        ("127.0.0.1:6443", (), ""),
+        ("127.0.0.1:6443", ("grange.example",), ""),
+        ("localhost:6443", (), ""),
+        ("0.0.0.0:6443", ("10.0.0.1", "grange.example"), "https://10.0.0.1:7"),
+        ("10.0.0.2:6443", ("grange.example",), "https://grange.example:7"),
+        ("[2001:db8::1]:6443", ("2001:db8::1",), "https://[2001:db8::1]:7"),
+    ],
+)
+def test_address_outside_is_one_that_the_certificate_names(
+    tmp_path: Path, listen: str, names: tuple[str, ...], url: str
+) -> None:
+    settings = Settings(data_dir=tmp_path, listen=parse_listen(listen), tls_names=names)
+    assert settings.address_outside(7) == url
