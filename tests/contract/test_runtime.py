@@ -29,7 +29,7 @@ from grange.agent.container_runtime import (
 )
 from grange.agent.container_streams import STDOUT, ContainerStream, StreamEnd, StreamOptions
 from grange.agent.memory_streams import echo
-from grange.agent.runtime_table import NodeRuntime
+from grange.agent.node_runtime import NodeRuntime
 from grange.agent.runtimes.cri.cri_config import CriConfig
 from grange.agent.runtimes.cri.cri_runtime import CriRuntime
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script

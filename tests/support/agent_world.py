@@ -85,7 +85,7 @@ class World(ApiFixture):
         name_files: bool = False,
         cluster_dns: str = "",
     ) -> None:
-        """An agent with informers of its own."""
+        """An agent with informers of its own; it has the images of the machine."""
         # Every agent draws other names for its Events, as every process does.
         self._started += 1
         deps = replace(self.new_deps(), rng=self.rng.fork(f"agent-{self._started}"))
@@ -96,8 +96,10 @@ class World(ApiFixture):
             timing=timing or Timing(),
             name_files=name_files,
             cluster_dns=cluster_dns,
+            images=self.machine.images is not None,
         )
-        agent = NodeAgent(deps, config, self.runtime, prober=self.prober)
+        images = self.machine.images
+        agent = NodeAgent(deps, config, self.runtime, prober=self.prober, images=images)
 
         async def both() -> None:
             async with Nursery("agent and informers") as nursery:

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 
 from grange.agent.resolver_config import ResolverConfig
 from grange.api.kinds.node import Taint
-from grange.api.pod_fields import AGENT_USER_LABEL, ISOLATION_LABEL, LIMITS_LABEL, Feature
+from grange.api.pod_fields import (
+    AGENT_USER_LABEL,
+    IMAGES_LABEL,
+    ISOLATION_LABEL,
+    LIMITS_LABEL,
+    Feature,
+)
 from grange.base.backoff import Exponential
 
 
@@ -84,6 +90,7 @@ class NodeConfig:
         name_files: its containers have ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves.
         cluster_dns: address of the responder for names of Services; empty where there is none.
         resolver: how the machine resolves names.
+        images: containers can be made from images.
         agent_port: where the agent's server listens; 0 where it has none.
         user, group: of the agent, and of its pods' programs unless they ask for others.
     """
@@ -107,6 +114,7 @@ class NodeConfig:
     user: int = field(default_factory=os.geteuid)
     group: int = field(default_factory=os.getegid)
     agent_port: int = 0
+    images: bool = False
 
     @property
     def feature_labels(self) -> dict[str, str]:
@@ -115,6 +123,7 @@ class NodeConfig:
             ISOLATION_LABEL: self.isolation,
             LIMITS_LABEL: self.limits,
             AGENT_USER_LABEL: "root" if self.user == 0 else "other",
+            IMAGES_LABEL: "true" if self.images else "false",
         }
 
     @property

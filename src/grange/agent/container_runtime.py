@@ -96,6 +96,7 @@ class PodSetup:
         fs_group: group that the pod's own volumes belong to; None for the runtime's.
         host_network: it asks for the machine's network.
         runtime_handler: which of its ways of running containers the runtime uses; empty for its own.
+        from_images: its containers are made from images.
     """
 
     uid: str
@@ -109,6 +110,7 @@ class PodSetup:
     fs_group: int | None = None
     host_network: bool = False
     runtime_handler: str = ""
+    from_images: bool = False
 
 
 @dataclass(frozen=True, slots=True)

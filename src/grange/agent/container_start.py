@@ -8,6 +8,7 @@ from grange.agent import (
     container_env,
     container_limits,
     host_paths,
+    image_program,
     lifecycle,
     pod_progress,
     security_context,
@@ -20,6 +21,7 @@ from grange.agent.cluster_dns.pod_names import PodNames
 from grange.agent.config import NodeConfig
 from grange.agent.container_env import EnvContext
 from grange.agent.container_runtime import (
+    Mount,
     PodRuntime,
     PodSetup,
     Program,
@@ -28,11 +30,13 @@ from grange.agent.container_runtime import (
     Sandbox,
 )
 from grange.agent.errors import CREATE_ERROR, NotCreatableError
+from grange.agent.image_puller import ImagePuller
+from grange.agent.image_store import ImageInfo
 from grange.agent.lifecycle import ManagedContainer
-from grange.agent.references import Fetcher
+from grange.agent.references import Fetcher, Sources
 from grange.agent.service_variables import service_variables
 from grange.agent.users import RunAsUser
-from grange.api.kinds.pod import Pod
+from grange.api.kinds.pod import Container, Pod
 from grange.api.kinds.service import Service
 from grange.api.pod_addresses import POD_IP
 from grange.api.status import ApiError
@@ -56,6 +60,7 @@ class ContainerStarter:
         config: of the node.
         services: the Services of a namespace, once they are known.
         names: writes the files by which a pod resolves names; None where pods have none.
+        puller: brings images; None where the node has none.
     """
 
     def __init__(
@@ -65,7 +70,9 @@ class ContainerStarter:
         config: NodeConfig,
         services: Callable[[str], Awaitable[Iterable[Service]]],
         names: PodNames | None = None,
+        puller: ImagePuller | None = None,
     ) -> None:
+        self._puller = puller
         self._fetcher = Fetcher(client)
         self._runtime = runtime
         self._config = config
@@ -78,79 +85,111 @@ class ContainerStarter:
         Raises:
             NotCreatableError: something is missing, or the runtime or the API cannot do it now.
         """
-        meta = pod.metadata
-        container_env.check_program(container.spec)
-        config = self._config
+        image: ImageInfo | None = None
         try:
-            user = users.user_of(
-                pod, container.spec, RunAsUser(config.user, config.group), _primary_group
-            )
+            if self._puller is not None and image_program.uses_images(pod):
+                image = await self._puller.ensure(pod, container.spec)
+            else:
+                container_env.check_program(container.spec)
             found = await self._fetcher.fetch(pod, container.spec)
-            plans = volumes.plan(pod, found, self._facts())
-            host_paths.check(plans, config.host_paths)
+            sandbox = await self._prepare(pod, found, from_images=image is not None)
             mounts = volumes.mounts(pod, container.spec)
-            sandbox = await self._runtime.prepare(
-                PodSetup(
-                    meta.uid,
-                    meta.namespace,
-                    meta.name,
-                    config.name,
-                    plans,
-                    shared=config.user == 0 and users.asks_for_users(pod),
-                    address=_wanted_address(pod),
-                    fs_group=security_context.fs_group_of(pod) if config.user == 0 else None,
-                    hostname=hostname(pod),
-                )
-            )
-            if self._names is not None:
-                await self._names.write(pod, sandbox.address)
-            root = sandbox.root(container.name)
-            own = {"GRANGE_ROOT": root, "HOME": root, "TMPDIR": sandbox.tmp}
+            own = service_variables(pod, await self._services(pod.metadata.namespace))
             own |= pod_progress.variables(pod, sandbox)
-            own |= service_variables(pod, await self._services(meta.namespace))
-            own |= volumes.variables(sandbox.volumes, mounts)
-            own |= service_account.variables(container.spec, sandbox.volumes)
-            env = container_env.build(pod, container.spec, found, self._facts(sandbox.address, own))
+            if image is None:
+                own |= _paths(container, sandbox, mounts)
+            facts = self._facts(sandbox.address, own, from_image=image is not None)
+            env = container_env.build(pod, container.spec, found, facts)
             mounts = volumes.expanded(mounts, env, container.name)
-            command = container_env.command_of(container.spec, env)
-            program = Program(
-                command,
-                env,
-                container.spec.working_dir,
-                written=container_env.written_program(container.spec, command),
-                search=container_env.written_path(container.spec, env, config.environment),
-                user=user,
-                confinement=security_context.confinement_of(
-                    pod, container.spec, RunAsUser(config.user, config.group)
-                ),
-                limits=container_limits.limits_of(container.spec),
-                message_path=container.spec.termination_message_path,
-                stdin=container.spec.stdin,
-                stdin_once=container.spec.stdin_once,
-                tty=container.spec.tty,
-            )
-            run = await self._runtime.start(lifecycle.next_id(meta.uid, container), program, mounts)
+            if image is not None:
+                program = image_program.program_of(pod, container.spec, env, image)
+            else:
+                program = self._program(pod, container.spec, env)
+            target = lifecycle.next_id(pod.metadata.uid, container)
+            run = await self._runtime.start(target, program, mounts)
         except RuntimeFailedError as error:
             raise NotCreatableError(str(error), CREATE_ERROR) from error
         except ApiError as error:
             raise NotCreatableError(f"the API cannot be asked: {error}", CREATE_ERROR) from error
         return sandbox, run
 
+    async def _prepare(self, pod: Pod, found: Sources, *, from_images: bool) -> Sandbox:
+        meta, config = pod.metadata, self._config
+        plans = volumes.plan(pod, found, self._facts())
+        host_paths.check(plans, config.host_paths)
+        sandbox = await self._runtime.prepare(
+            PodSetup(
+                meta.uid,
+                meta.namespace,
+                meta.name,
+                config.name,
+                plans,
+                shared=config.user == 0 and users.asks_for_users(pod),
+                address=_wanted_address(pod),
+                fs_group=security_context.fs_group_of(pod) if config.user == 0 else None,
+                hostname=hostname(pod),
+                host_network=pod.spec.host_network,
+                from_images=from_images,
+            )
+        )
+        if self._names is not None:
+            await self._names.write(pod, sandbox.address)
+        return sandbox
+
+    def _program(self, pod: Pod, container: Container, env: dict[str, str]) -> Program:
+        """The program of a container that is a process of the machine."""
+        config = self._config
+        own = RunAsUser(config.user, config.group)
+        command = container_env.command_of(container, env)
+        return Program(
+            command,
+            env,
+            container.working_dir,
+            written=container_env.written_program(container, command),
+            search=container_env.written_path(container, env, config.environment),
+            user=users.user_of(pod, container, own, _primary_group),
+            confinement=security_context.confinement_of(pod, container, own),
+            limits=container_limits.limits_of(container),
+            message_path=container.termination_message_path,
+            stdin=container.stdin,
+            stdin_once=container.stdin_once,
+            tty=container.tty,
+        )
+
     def forget(self, pod_uid: str) -> None:
         """The pod of this uid is over."""
         self._fetcher.forget(pod_uid)
+        if self._puller is not None:
+            self._puller.forget(pod_uid)
         if self._names is not None:
             self._names.forget(pod_uid)
 
-    def _facts(self, pod_ip: str = "", own: dict[str, str] | None = None) -> EnvContext:
+    def _facts(
+        self, pod_ip: str = "", own: dict[str, str] | None = None, *, from_image: bool = False
+    ) -> EnvContext:
+        base = self._config.environment
         return EnvContext(
             pod_ip=pod_ip,
             host_ip=self._config.host_ip,
             node_name=self._config.name,
             allocatable=self._config.capacity,
-            base=self._config.environment,
+            base=image_program.environment_of(base) if from_image else base,
             own=own or {},
         )
+
+
+def _paths(
+    container: ManagedContainer, sandbox: Sandbox, mounts: Iterable[Mount]
+) -> dict[str, str]:
+    """Where a process of the machine finds what a container has at the paths of its mounts."""
+    root = sandbox.root(container.name)
+    return {
+        "GRANGE_ROOT": root,
+        "HOME": root,
+        "TMPDIR": sandbox.tmp,
+        **volumes.variables(sandbox.volumes, mounts),
+        **service_account.variables(container.spec, sandbox.volumes),
+    }
 
 
 def _wanted_address(pod: Pod) -> str:

@@ -7,6 +7,8 @@ class AgentReason(StrEnum):
     """Why an Event was recorded."""
 
     STARTED = "Started"
+    PULLING = "Pulling"
+    PULLED = "Pulled"
     KILLING = "Killing"
     BACK_OFF = "BackOff"
     UNHEALTHY = "Unhealthy"

@@ -132,6 +132,11 @@ class ManagedContainer:
         self.started = self.ready = False
         self.probes.clear()
 
+    def on_awaited(self, reason: str, message: str, due: datetime) -> None:
+        """It cannot be created yet, and it is known when to look again."""
+        self.phase = statemachine.advance(transitions.CONTAINER, self.phase, ContainerEvent.REFUSED)
+        self.reason, self.message, self.due = reason, message, due
+
     def on_refused(
         self, reason: str, message: str, now: datetime, timing: Timing, *, lasting: bool = False
     ) -> None:

@@ -1,5 +1,6 @@
 """The status of a pod from what is known of its containers: pure."""
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from grange.agent import transitions
-from grange.agent.container_runtime import ContainerID, Run
+from grange.agent.container_runtime import EXIT_KILLED, STATUS_UNKNOWN, ContainerID, Run
 from grange.agent.lifecycle import ManagedContainer, PodTermination, Role
 from grange.agent.transitions import ContainerPhase, PodPhase, PodPhaseEvent
 from grange.api import conditions, quantity, timestamps, unsupported
@@ -40,9 +41,12 @@ class PodPlace:
     fields_here: str = ""
 
 
-def container_id(target: ContainerID, runtime: str) -> str:
-    """``containerID`` of an attempt in a runtime of that name."""
-    return f"{runtime}://{target}"
+_FOREIGN_MESSAGE = "the runtime knows nothing of this container; how it ended is not known"
+
+
+def container_id(run: Run, runtime: str) -> str:
+    """``containerID`` of an attempt: the runtime's own name for it, or one of the node's runtime."""
+    return run.runtime_id or f"{runtime}://{run.id}"
 
 
 def phase_of(
@@ -247,7 +251,7 @@ def _container_status(container: ManagedContainer, pod: Pod, runtime: str) -> Do
     status: Document = {
         "name": container.name,
         "image": container.spec.image,
-        "imageID": "",
+        "imageID": latest.image_id if latest is not None else "",
         "ready": container.ready,
         "started": container.started,
         "restartCount": latest.id.attempt if latest is not None else container.attempt,
@@ -257,7 +261,7 @@ def _container_status(container: ManagedContainer, pod: Pod, runtime: str) -> Do
     if lifecycle is not None and lifecycle.stop_signal:
         status["stopSignal"] = lifecycle.stop_signal
     if latest is not None:
-        status["containerID"] = container_id(latest.id, runtime)
+        status["containerID"] = container_id(latest, runtime)
     if container.phase in transitions.ALIVE and latest is not None:
         status["state"] = {"running": {"startedAt": timestamps.rfc3339(latest.started_at)}}
     elif container.phase is ContainerPhase.DONE and latest is not None:
@@ -285,7 +289,7 @@ def _terminated(run: Run, runtime: str) -> Document:
         "exitCode": run.exit_code,
         "reason": run.reason,
         "startedAt": timestamps.rfc3339(run.started_at),
-        "containerID": container_id(run.id, runtime),
+        "containerID": container_id(run, runtime),
     }
     if run.finished_at is not None:
         ended["finishedAt"] = timestamps.rfc3339(run.finished_at)
@@ -304,7 +308,7 @@ def runs_of(pod: Pod) -> dict[str, list[Run]]:
         target = ContainerID(pod.metadata.uid, item.name, item.restart_count)
         if item.state.running is not None:
             started = _instant(item.state.running.started_at)
-            found[item.name] = [Run(target, started)]
+            found[item.name] = [Run(target, started, runtime_id=item.container_id)]
         elif ended is not None:
             found[item.name] = [
                 Run(
@@ -315,9 +319,26 @@ def runs_of(pod: Pod) -> dict[str, list[Run]]:
                     signal=ended.signal,
                     reason=ended.reason,
                     message=ended.message,
+                    runtime_id=ended.container_id,
                 )
             ]
     return found
+
+
+def lost(run: Run, now: datetime) -> Run:
+    """A run that the status records and the runtime does not know: it has ended, if it had not."""
+    if not run.running:
+        return run
+    return Run(
+        run.id,
+        run.started_at,
+        finished_at=now,
+        exit_code=EXIT_KILLED,
+        signal=signal.SIGKILL,
+        reason=STATUS_UNKNOWN,
+        message=_FOREIGN_MESSAGE,
+        runtime_id=run.runtime_id,
+    )
 
 
 def messages_of(pod: Pod) -> dict[str, str]:

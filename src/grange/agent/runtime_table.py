@@ -1,12 +1,13 @@
 """The runtimes that an agent can use: one package in ``runtimes`` and one line of ``RUNTIMES`` each."""
 
+import os
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
-from grange.agent.container_runtime import PodRuntime
+from grange.agent.addresses import default_range
+from grange.agent.node_runtime import NodeRuntime
+from grange.agent.paired_runtimes import PairedRuntimes
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.agent.runtimes.process.views import NO_ISOLATION
 from grange.base.clock import Clock
@@ -16,44 +17,9 @@ from grange.base.offload import Offload
 SHARED, ADDRESSES = "shared", "addresses"
 NETWORKS = (SHARED, ADDRESSES)
 """What ``--network`` may be."""
-
-
-class NodeRuntime(PodRuntime, Protocol):
-    """A runtime that a program opens for its nodes."""
-
-    @property
-    def isolation(self) -> str:
-        """What separates pods from each other and from the machine."""
-
-    @property
-    def has_name_files(self) -> bool:
-        """Whether containers have files ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves."""
-
-    @property
-    def limits(self) -> str:
-        """What holds containers to their limits, for the Node."""
-
-    @property
-    def pod_network(self) -> IPv4Network | None:
-        """The range of the pods' addresses, for the Nodes' ``podCIDR``; None: it is not known."""
-
-    async def __aenter__(self) -> Self:
-        """Take over what an earlier runtime on the same data left running.
-
-        Raises:
-            RuntimeFailedError: it cannot be used; the message has the reason.
-        """
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close; containers that run go on."""
-
-    async def stop_all(self, grace_s: float) -> None:
-        """End every container: SIGTERM, then SIGKILL after the grace."""
+NO_SOCKET = "none"
+SOCKETS = (Path("/run/containerd/containerd.sock"), Path("/run/crio/crio.sock"))
+"""Where container runtimes listen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +31,15 @@ class RuntimeOptions:
         isolation: one of ``ISOLATION``.
         network: one of ``NETWORKS``.
         hidden: files of the user that isolated pods may not see.
+        cri_socket: of the machine's container runtime; ``NO_SOCKET`` for none; empty: the first of
+            ``SOCKETS`` that there is.
     """
 
     data_dir: Path
     isolation: str = NO_ISOLATION
     network: str = SHARED
     hidden: tuple[Path, ...] = ()
+    cri_socket: str = ""
 
 
 class RuntimeFactory(Protocol):
@@ -91,7 +60,32 @@ def _process(
         own_addresses=options.network == ADDRESSES,
         hidden=options.hidden,
     )
-    return ProcessRuntime(config, clock=clock, log=log, offload=offload)
+    processes = ProcessRuntime(config, clock=clock, log=log, offload=offload)
+    socket = _socket(options.cri_socket)
+    if socket is None:
+        return processes
+    containers = _cri(socket, options, clock=clock, log=log, offload=offload)
+    return PairedRuntimes(processes, containers, log=log, needed=bool(options.cri_socket))
+
+
+def _cri(
+    socket: Path, options: RuntimeOptions, *, clock: Clock, log: Logger, offload: Offload
+) -> NodeRuntime:
+    from grange.agent.runtimes.cri.cri_config import CriConfig
+    from grange.agent.runtimes.cri.cri_runtime import CriRuntime
+
+    # Not the range of processes: each runtime gives its addresses alone.
+    network = default_range(f"{options.data_dir}/cri")
+    config = CriConfig(options.data_dir, socket, network=network)
+    return CriRuntime(config, clock=clock, log=log, offload=offload)
+
+
+def _socket(asked: str) -> Path | None:
+    if asked == NO_SOCKET:
+        return None
+    if asked:
+        return Path(asked)
+    return next((path for path in SOCKETS if os.access(path, os.R_OK | os.W_OK)), None)
 
 
 RUNTIMES: dict[str, RuntimeFactory] = {"process": _process}

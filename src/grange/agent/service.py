@@ -10,8 +10,11 @@ from grange.agent.config import NodeConfig
 from grange.agent.container_runtime import PodRecord, PodRuntime, RuntimeFailedError
 from grange.agent.container_start import ContainerStarter
 from grange.agent.heartbeat import Heartbeat
+from grange.agent.image_puller import ImagePuller
+from grange.agent.image_store import ImageStore
 from grange.agent.metrics import instruments
 from grange.agent.prober import Prober, SystemProber
+from grange.agent.pull_secrets import PullSecrets
 from grange.agent.worker import PodWorker, Tools
 from grange.api import pod_requests
 from grange.api.kinds import POD, SERVICE
@@ -34,6 +37,7 @@ class NodeAgent:
         runtime: what runs its pods; opened by the caller.
         prober: what asks probes; sockets and commands by default.
         names: of Services, shared with other nodes of the process.
+        images: that containers can be made from; None where there are none.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class NodeAgent:
         *,
         prober: Prober | None = None,
         names: ServiceNames | None = None,
+        images: ImageStore | None = None,
     ) -> None:
         self._deps = deps
         self._config = config
@@ -64,10 +69,19 @@ class NodeAgent:
         if config.name_files:
             shared = names or ServiceNames(deps.informers)
             self._names = PodNames(runtime, shared, config, clock=deps.clock, log=self._log)
+        self._puller: ImagePuller | None = None
+        if images is not None:
+            credentials = PullSecrets(deps.client).of
+            self._puller = ImagePuller(
+                images, credentials, self._recorder, clock=deps.clock, log=self._log
+            )
+        starter = ContainerStarter(
+            deps.client, runtime, config, self._services_of, self._names, self._puller
+        )
         self._tools = Tools(
             client=deps.client,
             runtime=runtime,
-            starter=ContainerStarter(deps.client, runtime, config, self._services_of, self._names),
+            starter=starter,
             prober=prober or SystemProber(runtime, deps.clock),
             recorder=self._recorder,
             clock=deps.clock,
@@ -93,6 +107,8 @@ class NodeAgent:
             self._nursery = nursery
             try:
                 nursery.start(self._recorder.run(), name="event recorder")
+                if self._puller is not None:
+                    nursery.start(self._puller.run(), name="image puller")
                 await self._heartbeat.register()
                 nursery.start(self._heartbeat.run(), name="heartbeat")
                 await self._pods.synced.wait()

@@ -12,12 +12,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from grange.agent import lifecycle, pod_progress, pod_status, postmortem, probing, transitions
+from grange.agent import (
+    image_program,
+    lifecycle,
+    pod_progress,
+    pod_status,
+    postmortem,
+    probing,
+    transitions,
+)
 from grange.agent.config import NodeConfig
 from grange.agent.container_runtime import (
     COMPLETED,
     ERROR,
-    EXIT_KILLED,
     STATUS_UNKNOWN,
     PodRecord,
     PodRuntime,
@@ -29,6 +36,7 @@ from grange.agent.container_start import ContainerStarter
 from grange.agent.errors import NotCreatableError
 from grange.agent.events import AgentReason
 from grange.agent.hooks import Hooks
+from grange.agent.image_puller import ImageNotReadyError
 from grange.agent.lifecycle import (
     Abandon,
     EndHook,
@@ -56,7 +64,6 @@ from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
-_FOREIGN_MESSAGE = "the runtime knows nothing of this container; how it ended is not known"
 _OWN_WORDS = (COMPLETED, ERROR)  # their messages are the program's
 _ROUNDS = 20  # more decisions in a row without a wait are a bug
 
@@ -134,7 +141,9 @@ class PodWorker:
         self._wall_origin = tools.clock.now()
         self._origin = tools.clock.monotonic()
         self._left_s = self._left_of_grace()
-        self._fields_here = unsupported.on_node(pod.spec, tools.config.features)
+        self._fields_here = unsupported.on_node(
+            pod.spec, image_program.features_for(pod, tools.config)
+        )
         self._grace_s: float | None = None  # of the whole pod, while it comes to its end
 
     # --- from outside --------------------------------------------------------------------------
@@ -217,7 +226,7 @@ class PodWorker:
             recorded = pod_status.messages_of(self.pod)
             for run in record.runs:
                 message = run.message or recorded.get(
-                    pod_status.container_id(run.id, self._tools.config.runtime), ""
+                    pod_status.container_id(run, self._tools.config.runtime), ""
                 )
                 found = run if run.running else replace(run, message=message)
                 runs.setdefault(run.id.container, []).append(found)
@@ -249,18 +258,7 @@ class PodWorker:
         self._probe(container, tasks)
 
     def _lost(self, run: Run) -> Run:
-        """A run that the status records and the runtime does not know."""
-        if not run.running:
-            return run
-        return Run(
-            run.id,
-            run.started_at,
-            finished_at=self._tools.clock.now(),
-            exit_code=EXIT_KILLED,
-            signal=signal.SIGKILL,
-            reason=STATUS_UNKNOWN,
-            message=_FOREIGN_MESSAGE,
-        )
+        return pod_status.lost(run, self._tools.clock.now())
 
     def _record(self) -> PodRecord | None:
         return next(iter(self._tools.runtime.pods(self._uid)), None)
@@ -477,6 +475,9 @@ class PodWorker:
         now, began = self._now(), self._tools.clock.monotonic()
         try:
             sandbox, run = await self._tools.starter.create(self.pod, container)
+        except ImageNotReadyError as error:
+            due = now + timedelta(seconds=error.retry_s)
+            container.on_awaited(error.reason, error.message, due)
         except NotCreatableError as error:
             container.on_refused(
                 error.reason, error.message, now, self._timing, lasting=error.lasting

@@ -33,6 +33,8 @@ AGENT_USER_LABEL = "grange.dev/agent-user"
 """Label of a Node: ``root``, or ``other``."""
 LIMITS_LABEL = "grange.dev/limits"
 """Label of a Node: ``cgroup`` where limits are enforced, or ``none``."""
+IMAGES_LABEL = "grange.dev/images"
+"""Label of a Node: ``true`` where containers can be made from images, or ``false``."""
 
 
 class Feature(Enum):
@@ -41,6 +43,7 @@ class Feature(Enum):
     NAMESPACES = (ISOLATION_LABEL, "namespaces")
     ROOT = (AGENT_USER_LABEL, "root")
     LIMITS = (LIMITS_LABEL, "cgroup")
+    IMAGES = (IMAGES_LABEL, "true")
 
     @property
     def selector(self) -> str:
@@ -172,12 +175,15 @@ _CONTAINER = (
     *_honoured("name", "command", "args"),
     Field(
         "image",
-        Support.WARNED,
-        f"{_PROCESS}the command is looked up on the machine, and the image is not used; without a "
-        "command the pod waits with ImageRuntimeUnavailable",
+        Support.BY_NODE,
+        "else the command is looked up on the machine, and the image is not used; without a command "
+        "the pod waits with ImageRuntimeUnavailable",
         _without_command,
+        needs=Feature.IMAGES,
     ),
-    Field("imagePullPolicy", Support.WARNED, "no image is pulled", covered_by="image"),
+    Field(
+        "imagePullPolicy", Support.BY_NODE, "with images", covered_by="image", needs=Feature.IMAGES
+    ),
     *_honoured("workingDir", note="absolute: a directory of the machine"),
     *_honoured("env", "envFrom"),
     *_warned("env[].valueFrom.fileKeyRef", note="not read: the container waits"),
@@ -315,7 +321,9 @@ _FIELDS = (
     ),
     *_by_node("dnsConfig", "hostAliases", needs=Feature.NAMESPACES, note=_NO_DNS),
     *_honoured("enableServiceLinks"),
-    Field("imagePullSecrets", Support.WARNED, "no image is pulled", covered_by="image"),
+    Field(
+        "imagePullSecrets", Support.BY_NODE, "with images", covered_by="image", needs=Feature.IMAGES
+    ),
     *_warned("os", note="nodes run Linux", quiet=({"name": "linux"},)),
     *_honoured("readinessGates"),
     *_warned("resourceClaims", note=_NO_CLAIMS),
@@ -327,7 +335,11 @@ _FIELDS = (
         "CPU, memory and storage are not limited",
         _only_extended,
     ),
-    *_warned("runtimeClassName", note="there is one runtime: processes"),
+    *_warned(
+        "runtimeClassName",
+        note="only `process` has a meaning: the pod's programs are the machine's, images or not",
+        quiet=("process",),
+    ),
     *_warned(
         "schedulingGroup",
         note="gangs are named by the label scheduling.x-k8s.io/pod-group",

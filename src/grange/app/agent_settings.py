@@ -40,7 +40,7 @@ class AgentSettings:
         leave_pods: pods go on when the agent stops.
         stop_grace_s: seconds in which pods end when the agent stops.
         end_pods: only end what an earlier agent has left running.
-        runtime, isolation, network: as in ``grange up``.
+        runtime, cri_socket, isolation, network: as in ``grange up``.
         log_level: what is logged.
     """
 
@@ -139,6 +139,15 @@ class AgentSettings:
     )
     runtime: str = field(
         default="process", metadata=flag("--runtime", "What runs containers.", metavar="NAME")
+    )
+    cri_socket: str = field(
+        default="",
+        metadata=flag(
+            "--cri-socket",
+            "Container runtime for images, as in `grange up`.",
+            metavar="PATH",
+            shown_default="found by itself",
+        ),
     )
     isolation: str = field(
         default="none",

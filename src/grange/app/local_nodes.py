@@ -12,8 +12,9 @@ from grange.agent.agent_streams import AgentStreams
 from grange.agent.cluster_dns.service_names import ServiceNames
 from grange.agent.config import NodeConfig
 from grange.agent.container_logs import AgentLogs
+from grange.agent.node_runtime import NodeRuntime
 from grange.agent.pod_tunnels import PodTunnels
-from grange.agent.runtime_table import RUNTIMES, NodeRuntime, RuntimeOptions
+from grange.agent.runtime_table import RUNTIMES, RuntimeOptions
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.agent.service_proxy.proxy import ServiceProxy
 from grange.agent.service_proxy.tunnel import Dial
@@ -90,6 +91,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                     isolation=self._settings.isolation,
                     network=self._settings.network,
                     hidden=self._settings.hidden_files,
+                    cri_socket=self._settings.cri_socket,
                 ),
                 clock=self._clock,
                 log=self._log,
@@ -151,9 +153,16 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 name_files=self._runtime.has_name_files,
                 resolver=machine.resolver(),
                 limits=self._runtime.limits,
+                images=self._runtime.images is not None,
                 host_paths=tuple(map(str, self._settings.host_paths)),
             )
-            agent = NodeAgent(deps(f"node:{share.name}"), config, self._runtime, names=names)
+            agent = NodeAgent(
+                deps(f"node:{share.name}"),
+                config,
+                self._runtime,
+                names=names,
+                images=self._runtime.images,
+            )
             yield Runnable(f"agent {share.name}", agent.run)
 
     async def _clean_up(self, client: Client) -> None:

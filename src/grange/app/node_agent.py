@@ -19,8 +19,9 @@ from grange.agent import service_account
 from grange.agent.agent_streams import AgentStreams
 from grange.agent.config import NodeConfig
 from grange.agent.container_logs import AgentLogs
+from grange.agent.node_runtime import NodeRuntime
 from grange.agent.pod_tunnels import PodTunnels
-from grange.agent.runtime_table import RUNTIMES, NodeRuntime, RuntimeOptions
+from grange.agent.runtime_table import RUNTIMES, RuntimeOptions
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.agent.service_proxy.proxy import ServiceProxy
 from grange.agent.service_proxy.routes import Endpoint
@@ -208,7 +209,10 @@ class _JoinedNode:
         )
         deps = Deps(self._client, informers, clock, self._rng, self._log, self._metrics)
         options = RuntimeOptions(
-            settings.data_dir, isolation=settings.isolation, network=settings.network
+            settings.data_dir,
+            isolation=settings.isolation,
+            network=settings.network,
+            cri_socket=settings.cri_socket,
         )
         make = RUNTIMES[settings.runtime]
         async with make(options, clock=clock, log=self._log, offload=self._offload) as runtime:
@@ -247,7 +251,8 @@ class _JoinedNode:
         async with serve_agent(
             endpoints, self._serving, address, settings.port, clock=clock, log=self._log
         ) as port:
-            agent = NodeAgent(deps, self._config(runtime, address, port, server), runtime)
+            config = self._config(runtime, address, port, server)
+            agent = NodeAgent(deps, config, runtime, images=runtime.images)
             endpoints.pod = agent.pod
             async with Nursery("agent") as nursery:
                 self._start(nursery, "agent", agent.run)
@@ -277,6 +282,7 @@ class _JoinedNode:
             runtime=settings.runtime,
             isolation=runtime.isolation,
             limits=runtime.limits,
+            images=runtime.images is not None,
             name_files=runtime.has_name_files,
             resolver=machine.resolver(),
             agent_port=port,

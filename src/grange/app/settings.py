@@ -68,6 +68,7 @@ class Settings:
         remove_nodes: there may be fewer nodes than the last time.
         disable: roles that are not run here.
         runtime: what runs containers, by its name in ``agent.runtime_table``.
+        cri_socket: of the container runtime; ``none`` for none; empty for one that is found.
         isolation: what is to separate pods from each other and from the machine.
         host_paths: where volumes of type ``hostPath`` may lie; empty for anywhere.
         network: what a program gets that listens on all addresses.
@@ -158,6 +159,16 @@ class Settings:
     runtime: str = field(
         default="process",
         metadata=flag("--runtime", "What runs containers.", metavar="NAME"),
+    )
+    cri_socket: str = field(
+        default="",
+        metadata=flag(
+            "--cri-socket",
+            "Socket of the container runtime for pods with images, or none.",
+            "Such as `/run/containerd/containerd.sock`; see [containers](../how-to/containers.md).",
+            metavar="PATH",
+            shown_default="found by itself",
+        ),
     )
     isolation: str = field(
         default="none",

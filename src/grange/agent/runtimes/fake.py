@@ -43,6 +43,7 @@ from grange.agent.container_streams import (
     StreamOptions,
 )
 from grange.agent.memory_streams import MemoryConnection, MemoryStream, Reply, Responder
+from grange.agent.runtimes.fake_images import FakeImages
 from grange.base.clock import Clock
 
 _FOLLOW_INTERVAL_S = 0.1
@@ -110,6 +111,7 @@ class FakeMachine:
 
     Attributes:
         streams: streams and connections that are open.
+        images: what it has of images; None for a machine without.
     """
 
     def __init__(
@@ -125,9 +127,11 @@ class FakeMachine:
         self.pods: dict[str, _Pod] = {}
         self.addresses = AddressPool(POD_NETWORK)
         self.watchers: dict[object, tuple[str, Callable[[], None]]] = {}
+        self.images: FakeImages | None = None
         self.refusal = ""
         self.starts: list[ContainerID] = []
         self.signals: list[tuple[ContainerID, int]] = []
+        self.programs: list[Program] = []
         self.environments: dict[ContainerID, Mapping[str, str]] = {}
 
     def lose(self, target: ContainerID, now: datetime) -> None:
@@ -226,6 +230,11 @@ class FakeRuntime:
         return "none"
 
     @property
+    def images(self) -> FakeImages | None:
+        """The images of the machine, if it has any."""
+        return self._machine.images
+
+    @property
     def pod_network(self) -> IPv4Network:
         """The range of the pods' addresses."""
         return POD_NETWORK
@@ -265,6 +274,7 @@ class FakeRuntime:
         word = program.command[0]
         script = self._machine.scripts.get(word)
         self._machine.starts.append(target)
+        self._machine.programs.append(program)
         self._machine.environments[target] = program.env
         if script is None:
             shown = program.written or word

@@ -153,6 +153,7 @@ class Container(View, frozen=True):
 
     name: str
     image: str = ""
+    image_pull_policy: str = ""
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     working_dir: str = ""
@@ -295,6 +296,8 @@ class PodSpec(View, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     scheduler_name: str = ""
+    runtime_class_name: str = ""
+    image_pull_secrets: tuple[dict[str, Any], ...] = ()
     scheduling_gates: tuple[dict[str, str], ...] = ()
     readiness_gates: tuple[dict[str, str], ...] = ()
     security_context: dict[str, Any] | None = None

@@ -296,6 +296,10 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         """The range of the pods' addresses."""
         return self._network
 
+    @property
+    def images(self) -> None:
+        """Programs are the machine's: there are no images."""
+
     async def prepare(self, setup: PodSetup) -> Sandbox:
         """Give the pod its address and directories; see ``PodRuntime``."""
         known = self._pods.get(setup.uid)
