@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from grange.api.kinds.node import Node, Taint
 from grange.api.kinds.pod import Pod
+from grange.api.pod_fields import IMAGES_LABEL
 from grange.placement import ports
-from grange.placement.columns import NodeTable, Rows
+from grange.placement.columns import Mask, NodeTable, Rows
 from grange.placement.disks import inline_disks
 from grange.placement.loads import Load
 from grange.placement.ports import UsedPorts
@@ -101,6 +102,12 @@ NAME_AND_LABELS: Attribute[NameAndLabels] = _of_object(
     Action.NODE_LABEL,
     _NAMELESS,
 )
+RUNS_IMAGES: Attribute[bool] = _of_object(
+    lambda node: node.metadata.labels.get(IMAGES_LABEL) == "true",
+    lambda table, rows: (_has_label(table, rows, IMAGES_LABEL, "true"), (False, True)),
+    Action.NODE_LABEL,
+    absent=False,
+)
 UNSCHEDULABLE: Attribute[bool] = _of_object(
     lambda node: node.spec.unschedulable,
     lambda table, rows: (table.unschedulable[rows].view(np.int8), (False, True)),
@@ -130,6 +137,15 @@ EXCLUSIVE_USE: Attribute[UsedPorts] = Attribute(
     ),
 )
 """Host ports and inline disks in use."""
+
+
+def _has_label(table: NodeTable, rows: Rows, key: str, value: str) -> NDArray[np.int8]:
+    column = table.labels(key)
+    number = column.numbers.get(value)
+    if number is None:
+        return np.zeros(len(column.ids[rows]), np.int8)
+    has: Mask = column.ids[rows] == number
+    return has.view(np.int8)
 
 
 def _distinct_loads(table: NodeTable, rows: Rows) -> Values[Load]:

@@ -13,6 +13,7 @@ from tests.unit.scheduler.test_topology_plugins import ClusterGenerator
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
+from grange.api.pod_fields import IMAGES_LABEL
 from grange.base.rng import Stream
 from grange.placement.columns import Rows
 from grange.scheduler import plugins
@@ -74,10 +75,13 @@ class Cluster:
             for key in ("k", "grange.dev/test", "node.kubernetes.io/not-ready")
             if random.integer(0, 3) == 0
         ]
+        labels = {"disk": random.choice(["ssd", "hdd"])} if random.integer(0, 1) else {}
+        if random.integer(0, 1):
+            labels[IMAGES_LABEL] = random.choice(["true", "false"])
         node = builders.node(
             f"n{number}",
             capacity=capacity,
-            labels={"disk": random.choice(["ssd", "hdd"])} if random.integer(0, 1) else {},
+            labels=labels,
             taints=taints,
             unschedulable=random.integer(0, 3) == 0,
         )

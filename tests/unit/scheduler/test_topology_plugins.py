@@ -10,6 +10,7 @@ from tests.support.scheduler_cluster import HOST, PROFILE, ZONE
 
 from grange.api.kinds.node import ContainerImage, Node
 from grange.api.kinds.pod import Pod
+from grange.api.pod_fields import IMAGES_LABEL
 from grange.base.rng import Stream
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import (
@@ -644,6 +645,20 @@ def test_images_count_as_they_are_on_nodes_now() -> None:
         world.cache.update_node(None, node)
         world.decide(pod)
     assert world.decide(pod) == "n0"
+
+
+def test_pods_that_need_an_image_prefer_nodes_that_run_images() -> None:
+    """Though these are fuller; pods with a command of the machine do not care."""
+    world = World()
+    world.cache.add_node(builders.node("full", labels={IMAGES_LABEL: "true"}))
+    world.cache.add_pod(builders.pod("other", nodeName="full", requests={"cpu": "2"}))
+    world.cache.add_node(builders.node("empty", labels={IMAGES_LABEL: "false"}))
+    named = running(builders.pod("p", requests={"cpu": "1"}), "web")
+    assert world.decide(named) == "empty"
+    [container] = named.spec.containers
+    bare = msgspec.structs.replace(container, command=())
+    spec = msgspec.structs.replace(named.spec, containers=(bare,))
+    assert world.decide(msgspec.structs.replace(named, spec=spec)) == "full"
 
 
 # --- what brings a pod back ----------------------------------------------------------------------

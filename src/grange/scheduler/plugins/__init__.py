@@ -9,6 +9,7 @@ from grange.scheduler.plugins import (
     fgd,
     gpushare,
     imagelocality,
+    imageruntime,
     interpodaffinity,
     nodeaffinity,
     nodedeclaredfeatures,
@@ -45,6 +46,7 @@ DEFAULT: tuple[Plugin, ...] = (
     defaultpreemption.PLUGIN,
     balancedallocation.PLUGIN,
     imagelocality.PLUGIN,
+    imageruntime.PLUGIN,
     defaultbinder.PLUGIN,
 )
 

@@ -1,0 +1,31 @@
+"""ImageRuntime: pods whose images name their programs prefer nodes that can run images.
+
+Kubernetes has no such plugin, because there every node can. A node shows it by a label; where no node
+has the label, every node is worth the same.
+"""
+
+from grange.scheduler.node_attributes import RUNS_IMAGES
+from grange.scheduler.node_plugin import NodeScore
+from grange.scheduler.podinfo import PodInfo
+
+
+class ImageRuntime(NodeScore[bool, bool]):
+    """Reads the label that agents set."""
+
+    name = "ImageRuntime"
+    attribute = RUNS_IMAGES
+    weight = 20  # more than all other preferences together: elsewhere the pod would wait
+
+    def demand(self, pod: PodInfo) -> bool:
+        """Whether a container names an image and no command."""
+        spec = pod.pod.spec
+        return bool(pod.images) and any(
+            item.image and not item.command for item in (*spec.init_containers, *spec.containers)
+        )
+
+    def score_value(self, demand: bool, value: bool) -> int:  # noqa: FBT001  the form of scores
+        """All or nothing."""
+        return 100 if demand and value else 0
+
+
+PLUGIN = ImageRuntime().plugin()
