@@ -10,7 +10,7 @@ from tests.support.agent_world import World, world
 from tests.unit.agent.builders import container, document
 
 from grange.agent.image_store import ImageInfo
-from grange.agent.runtimes.fake_images import FakeImages
+from grange.agent.runtimes.fake import FakeImages
 from grange.api.kinds import POD, SECRET
 from grange.base.clock import Clock
 from grange.base.log import Logger
