@@ -118,3 +118,36 @@ async def test_a_provider_that_is_unknown_is_shown(clock: Clock, rng: Stream, lo
         assert (found.status, found.reason) == ("False", "CatalogueUnknown")
         assert "credentials refused" in found.message
         assert world.cloud.launches == 0
+
+
+async def test_packed_pools_grow_for_unschedulable_pods(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Pods that the scheduler finds no node for share machines, and no dedicated pool serves them."""
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool("alone")
+        await world.add_pool("shared", mode="Packed", instanceTypes=["medium"])
+        for number in range(4):
+            await world.add_unschedulable(f"p{number}", cpu="1500m")
+        await world.count(P.AVAILABLE, 2)
+        machines = await world.machines()
+        assert {machine.spec.pool for machine in machines} == {"shared"}
+        assert {machine.status.instance_type for machine in machines} == {"medium"}
+        node = await world.node(machines[0].metadata.name)
+        assert node.spec.taints == ()
+        await world.settle(30.0)
+        assert world.cloud.launches == 2
+        status = (await world.pool("shared")).status
+        assert status.machines == {"Available": 2}
+
+
+async def test_pods_too_large_for_packed_pools_learn_why(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool("shared", mode="Packed")
+        await world.add_unschedulable("huge", cpu="100")
+        await world.settle(15.0)
+        (reason,) = await world.events("NoMachine")
+        assert reason.startswith("no type holds it: cpu 100 where 8 can be had")
+        assert await world.machines() == []

@@ -197,10 +197,10 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
         Permission(MACHINE, ("get",), unseen=_UNANSWERED),
         Permission(MACHINE, ("patch",), "status"),
         Permission(NODE, (*_FOLLOW, "patch", "delete")),
-        Permission(POD, _FOLLOW),
-        Permission(POD, ("get",), unseen=_UNANSWERED),
+        Permission(POD, ("get", *_FOLLOW)),
         Permission(POD, ("create",), "binding"),
-        Permission(NAMESPACE, ("get",)),
+        Permission(NAMESPACE, ("get", *_FOLLOW)),
+        Permission(PODGROUP, _FOLLOW),
         Permission(
             SECRET, ("get", "create", "delete"), namespace=TOKENS, unseen="machines of clouds join"
         ),

@@ -1,13 +1,15 @@
 """What the controller knows: machines, pools, nodes and pods, and what a change of one concerns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from grange.api.kinds import MACHINE, NODE, NODEPOOL, POD
+from grange.api.kinds import MACHINE, NAMESPACE, NODE, NODEPOOL, POD, PODGROUP
 from grange.api.kinds.machine import NODE_POOL_LABEL, Machine
 from grange.api.kinds.node import Node, is_ready
 from grange.api.kinds.nodepool import NodePool
 from grange.api.kinds.pod import Pod, is_active
+from grange.api.kinds.podgroup import PodGroup
 from grange.api.meta import ObjectKey
+from grange.machines.scaling.packing_pods import waits_for_machine
 from grange.reconcile.deps import Deps
 from grange.reconcile.latest_views import LatestViews
 
@@ -24,6 +26,7 @@ class MachineListers:
         deps: informers.
         on_machine: called with the name of a machine that may need something.
         on_pool: called with the name of a pool for which a plan may differ now.
+        on_unschedulable: called when the scheduler finds no node for a pod.
     """
 
     def __init__(
@@ -32,14 +35,18 @@ class MachineListers:
         *,
         on_machine: Callable[[str], None],
         on_pool: Callable[[str], None],
+        on_unschedulable: Callable[[], None],
     ) -> None:
         self._on_machine, self._on_pool = on_machine, on_pool
+        self._on_unschedulable = on_unschedulable
         self._clock = deps.clock
         self._created: dict[str, tuple[Machine, float]] = {}  # that the cache may not have yet
         self._machines = deps.informers.informer(MACHINE)
         self._pools = deps.informers.informer(NODEPOOL)
         self._nodes = deps.informers.informer(NODE)
         self._pods = deps.informers.informer(POD)
+        self._groups = deps.informers.informer(PODGROUP)
+        self._namespaces = deps.informers.informer(NAMESPACE)
         self._machines.store.add_index(_BY_POOL, lambda machine: (machine.spec.pool,))
         self._machines.store.add_index(_BY_UID, lambda machine: (machine.status.bound_pod_uid,))
         self._pods.store.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
@@ -56,7 +63,7 @@ class MachineListers:
 
     async def synced(self) -> None:
         """Wait until every cache has shown a complete state once."""
-        for informer in (self._machines, self._pools, self._nodes, self._pods):
+        for informer in (self._machines, self._pools, self._nodes, self._pods, self._namespaces):
             await informer.synced.wait()
 
     # --- what is asked ---------------------------------------------------------------------------
@@ -92,6 +99,27 @@ class MachineListers:
         found = [self.pool(pool.metadata.name) for pool in self._pools.store.list()]
         return sorted((one for one in found if one is not None), key=lambda one: one.metadata.name)
 
+    def nodes(self) -> Sequence[Node]:
+        """All of them, sorted by name."""
+        return sorted(self._nodes.store.list(), key=lambda node: node.metadata.name)
+
+    def groups(self) -> Sequence[PodGroup]:
+        """All PodGroups."""
+        return self._groups.store.list()
+
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of each namespace."""
+        return {one.metadata.name: one.metadata.labels for one in self._namespaces.store.list()}
+
+    def pods(self) -> Sequence[Pod]:
+        """All of them, sorted by name."""
+        return sorted(self._pods.store.list(), key=_pod_order)
+
+    def pod_named(self, name: str) -> Pod | None:
+        """The pod of a ``namespace/name``."""
+        namespace, _, own = name.partition("/")
+        return self._pods.store.get(ObjectKey(namespace, own))
+
     def node(self, name: str) -> Node | None:
         """A node."""
         return self._nodes.store.get(ObjectKey("", name))
@@ -107,7 +135,7 @@ class MachineListers:
     def pods_for(self, pool: str) -> Sequence[Pod]:
         """Pods that select a pool, sorted by name."""
         found = self._pods.store.by_index(_BY_POOL, pool)
-        return sorted(found, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+        return sorted(found, key=_pod_order)
 
     def _newest(self, machines: Sequence[Machine]) -> Sequence[Machine]:
         found = [self.machine(machine.metadata.name) for machine in machines]
@@ -170,6 +198,8 @@ class MachineListers:
     def _pod_seen(self, pod: Pod) -> None:
         for pool in _pools_of(pod):
             self._on_pool(pool)
+        if waits_for_machine(pod):
+            self._on_unschedulable()
         holders = self._machines.store.by_index(_BY_UID, pod.metadata.uid)
         for name in {pod.spec.node_name, *(machine.metadata.name for machine in holders)}:
             if name in self:
@@ -192,4 +222,15 @@ def _counted(pod: Pod) -> tuple[object, ...]:
     """What of a pod decides about machines."""
     meta, spec = pod.metadata, pod.spec
     gated = bool(spec.scheduling_gates)
-    return (spec.node_name, pod.status.phase, meta.deletion_timestamp, meta.annotations, gated)
+    return (
+        spec.node_name,
+        pod.status.phase,
+        meta.deletion_timestamp,
+        meta.annotations,
+        gated,
+        waits_for_machine(pod),
+    )
+
+
+def _pod_order(pod: Pod) -> tuple[str, str]:
+    return (pod.metadata.namespace, pod.metadata.name)

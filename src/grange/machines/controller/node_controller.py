@@ -1,19 +1,15 @@
 """The node controller: passes over the pools, one task a machine, one watch a provider."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from grange.api import timestamps
-from grange.api.kinds import MACHINE, NAMESPACE, NODEPOOL
-from grange.api.kinds.nodepool import DEDICATED, NodePool
+from grange.api.kinds import MACHINE, NAMESPACE
 from grange.api.machine_phases import MachinePhase
-from grange.api.meta import Document, ObjectKey, preconditions
-from grange.api.status import ApiError, Conflict, NotFound
+from grange.api.meta import Document, ObjectKey
+from grange.api.status import NotFound
 from grange.base.tasks import Nursery, supervise
 from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.machine_boot import Bootstrap, NoBootstrap
@@ -23,25 +19,19 @@ from grange.machines.controller.machine_heartbeats import MachineHeartbeats
 from grange.machines.controller.machine_listers import MachineListers
 from grange.machines.controller.node_controller_config import NodeControllerConfig
 from grange.machines.controller.node_dispenser import NodeDispenser
-from grange.machines.controller.pass_timer import PassTimer
-from grange.machines.controller.pass_window import PassWindow
-from grange.machines.controller.pool_pass import PassResult, PoolPass
-from grange.machines.controller.pool_status import pool_status
+from grange.machines.controller.packed_pass import PackedPass
+from grange.machines.controller.pass_loop import PassLoop
+from grange.machines.controller.pool_pass import PoolPass
 from grange.machines.controller.provider_table import CreateProvider, ProviderTable
 from grange.machines.controller.provider_watch import WatchHooks
 from grange.machines.controller.status_updater import StatusUpdater
 from grange.machines.providers import ProviderTools, create_provider
-from grange.reconcile import finalizers
 from grange.reconcile.controller import Controller, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import Recorder
 
 NAME = "machines"
 
-POOL_FINALIZER = "grange.dev/machines"
-"""Finalizer of pools: a deleted one stays until its machines have ended."""
-
-_SPACING = 4.0  # a pass is followed by a pause of so many times what it took
 _CLUSTER = "kube-system"  # its UID is that of the cluster, and outlives every control plane
 
 
@@ -88,17 +78,24 @@ class NodeController:
             metrics=deps.metrics,
         )
         self._events = MachineEvents(self._recorder)
-        self._windows: dict[str, PassWindow] = {}
-        self._changed = asyncio.Event()
-        self.timer = PassTimer()
-        self._listers = MachineListers(deps, on_machine=self._wake_machine, on_pool=self._wake_pool)
+        self._listers = MachineListers(
+            deps,
+            on_machine=self._wake_machine,
+            on_pool=self._wake_pool,
+            on_unschedulable=self._wake_packed,
+        )
         self._updater = StatusUpdater(deps.client, deps.clock)
         self._context = NodeControllerContext(
             deps.client, self._listers, self._updater, self._events, config, deps.clock, self._log
         )
         self.dispenser = NodeDispenser(self._context)
-        self._passes = PoolPass(self._context, self.dispenser, deps.rng.fork("launches"))
-        self._providers: ProviderTable | None = None
+        rng = deps.rng.fork("launches")
+        self._passes = PassLoop(
+            self._context,
+            PoolPass(self._context, self.dispenser, rng),
+            PackedPass(self._context, rng),
+            self._terminate,
+        )
         self.machines = Controller(
             NAME,
             self._reconcile,
@@ -116,8 +113,8 @@ class NodeController:
         tools = ProviderTools(
             cluster, self._clock, self._deps.rng.fork("providers"), self._log, self._tools.settings
         )
-        hooks = WatchHooks(self._is_recorded, self._wake_machine, self._wake_pools)
-        providers = self._providers = ProviderTable(
+        hooks = WatchHooks(self._is_recorded, self._wake_machine, self._passes.wake_all)
+        providers = ProviderTable(
             tools, self._listers, self._updater, hooks, self._config, self._tools.create
         )
         self._executor = MachineExecutor(
@@ -130,12 +127,10 @@ class NodeController:
         try:
             async with Nursery(NAME) as nursery:
                 providers.begin(nursery)
-                self._windows.clear()
-                self._wake_pools()
                 self.resume_waits()
                 nursery.start(self._recorder.run(), name=f"{NAME} events")
                 nursery.start(self.machines.run(), name=f"{NAME} machines")
-                nursery.start(self._pass_on(), name=f"{NAME} passes")
+                nursery.start(self._passes.run(providers), name=f"{NAME} passes")
                 nursery.start(
                     supervise("heartbeats", heartbeats.beat, clock=self._clock, log=self._log)
                 )
@@ -164,7 +159,7 @@ class NodeController:
 
     def dump(self) -> bytes:
         """The state of the loops as JSON."""
-        timer = self.timer
+        timer = self._passes.timer
         return json.dumps(
             {
                 "start": timestamps.rfc3339(timer.start) if timer.start else None,
@@ -172,7 +167,7 @@ class NodeController:
                 "lastSeconds": timer.last_s,
                 "averageSeconds": timer.average_s,
                 "count": timer.count,
-                "pools": sorted(self._windows),
+                "pools": self._passes.passes,
                 "machines": {
                     machine.metadata.name: machine.phase.value
                     for machine in self._listers.machines()
@@ -188,26 +183,10 @@ class NodeController:
         self.dispenser.wake()
 
     def _wake_pool(self, name: str) -> None:
-        window = self._windows.get(name)
-        if window is None:
-            window = self._windows[name] = self._window(name)
-        window.changed(self._clock.monotonic())
-        self._changed.set()
+        self._passes.wake(name)
 
-    def _wake_pools(self) -> None:
-        for pool in self._listers.pools():
-            self._wake_pool(pool.metadata.name)
-
-    def _window(self, name: str) -> PassWindow:
-        """Where each pod has its own machine, nothing is gained by waiting for more pods."""
-        pool, config = self._listers.pool(name), self._config
-        alone = pool is None or pool.spec.mode == DEDICATED
-        return PassWindow(
-            idle_s=0.0 if alone else config.batch_idle_s,
-            max_s=config.batch_max_s,
-            interval_s=config.pool_interval_s,
-            now=self._clock.monotonic(),
-        )
+    def _wake_packed(self) -> None:
+        self._passes.wake_packed()
 
     async def _is_recorded(self, machine: str) -> bool:
         try:
@@ -219,82 +198,6 @@ class NodeController:
     async def _reconcile(self, key: ObjectKey) -> Result:
         return await self._executor.reconcile(key)
 
-    # --- passes ------------------------------------------------------------------------------------
-
-    async def _pass_on(self) -> None:
-        while True:
-            self._changed.clear()
-            now = self._clock.monotonic()
-            due = [name for name, window in self._windows.items() if window.due <= now]
-            for name in due:
-                await self._pass(name)
-            if due:
-                # What a pass writes wakes the next: between them the other loops have their turn.
-                await self._clock.sleep(_SPACING * (self._clock.monotonic() - now))
-                continue
-            next_due = min((window.due for window in self._windows.values()), default=None)
-            try:
-                async with self._clock.timeout(None if next_due is None else next_due - now):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass  # a pass is due
-
-    async def _pass(self, name: str) -> None:
-        pool, window = self._listers.pool(name), self._windows[name]
-        began = self._clock.monotonic()
-        window.begin(began)
-        if pool is None:
-            del self._windows[name]
-            return
-        start = self._clock.now()
-        try:
-            if pool.metadata.deletion_timestamp is not None:
-                await self._end_pool(pool)
-                return
-            await self._plan(pool)
-        except Conflict:
-            window.changed(self._clock.monotonic())
-        except ApiError as error:
-            self._log.warning("pass failed", pool=name, error=error)
-        self.timer.passed(start, self._clock.now(), self._clock.monotonic() - began)
-
-    async def _plan(self, pool: NodePool) -> None:
-        if self._providers is None:
-            return
-        await self._providers.prune()
-        if not finalizers.has(pool, POOL_FINALIZER):
-            pool = await finalizers.add(self._client, NODEPOOL, pool, POOL_FINALIZER)
-            self._listers.wrote_pool(pool)
-        watch = self._providers.of_pool(pool)
-        if isinstance(watch, str):
-            result = PassResult(reason="Misconfigured", message=watch)
-        else:
-            result = await self._passes.run(pool, watch)
-        catalogue = () if isinstance(watch, str) else tuple(watch.catalogue or ())
-        if result.changed:
-            self._wake_pool(pool.metadata.name)
-        now = self._clock.now()
-        machines = self._listers.machines_of(pool.metadata.name)
-        status = pool_status(pool, machines, catalogue, result, now)
-        before = msgspec.to_builtins(pool.status)
-        if any(_filled(before.get(key)) != _filled(value) for key, value in status.items()):
-            if result.plan is None and result.message:
-                self._events.pool(pool, result.reason, result.message)
-            patch = {"metadata": preconditions(pool.metadata), "status": status}
-            name = pool.metadata.name
-            self._listers.wrote_pool(
-                await self._client.patch(NODEPOOL, name, patch=patch, subresource="status")
-            )
-
-    async def _end_pool(self, pool: NodePool) -> None:
-        """End the machines of a deleted pool, and let it go when the last has ended."""
-        machines = self._listers.machines_of(pool.metadata.name)
-        for machine in machines:
-            if not machine.spec.terminate:
-                await self._terminate(machine.metadata.name)
-        if all(machine.phase is MachinePhase.TERMINATED for machine in machines):
-            await finalizers.remove(self._client, NODEPOOL, pool, POOL_FINALIZER)
-
     async def _terminate(self, name: str) -> bool:
         """Have a machine end; whether it was there."""
         patch: Document = {"spec": {"terminate": True}}
@@ -303,10 +206,3 @@ class NodeController:
         except NotFound:
             return False
         return True
-
-
-def _filled(value: object) -> object:
-    """Without fields that a patch removes."""
-    if isinstance(value, dict):
-        return {key: one for key, one in value.items() if one is not None}
-    return value or None

@@ -7,24 +7,19 @@ decided on a state that has changed meanwhile is refused by the server, and the 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from grange.api import timestamps
-from grange.api.kinds import MACHINE
-from grange.api.kinds.machine import INSTANCE_FINALIZER, NODE_POOL_LABEL, Machine
+from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import DEDICATED, NodePool
 from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import MachineEvent, MachinePhase
 from grange.api.meta import Document
-from grange.api.status import AlreadyExists, Conflict, NotFound
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.launch_choice import launch_choice
+from grange.machines.controller.machine_writes import MachineWrites
 from grange.machines.controller.node_dispenser import NodeDispenser, binding_fields
 from grange.machines.controller.pool_template import (
-    CONFIG_ANNOTATION,
-    config_text,
     template_hash,
 )
 from grange.machines.controller.provider_watch import ProviderWatch
@@ -67,6 +62,7 @@ class PoolPass:
             context.updater,
         )
         self._events, self._clock = context.events, context.clock
+        self._writes = MachineWrites(context)
         self._dispenser, self._rng = dispenser, rng
 
     async def run(self, pool: NodePool, watch: ProviderWatch) -> PassResult:
@@ -148,65 +144,29 @@ class PoolPass:
         if self._dispenser.is_usable(machine) or machine.phase is MachinePhase.CLAIMED:
             return await self._dispenser.give(machine, pod)
         if machine.phase is MachinePhase.STOPPED:
-            return await self._move(
+            return await self._writes.move(
                 machine, MachineEvent.RESUMED, "Resumed", f"for pod {pod.key}", binding_fields(pod)
             )
         if binding.kept:
             return False
-        return await self._update(machine, binding_fields(pod))
+        return await self._writes.update(machine, binding_fields(pod))
 
     async def _unbind(self, machine: Machine) -> bool:
         now = timestamps.rfc3339(self._clock.now())
         nothing: Document = {"boundPodName": None, "boundPodUID": None}
-        return await self._update(machine, {**nothing, "availableTime": now})
+        return await self._writes.update(machine, {**nothing, "availableTime": now})
 
     async def _stop(self, machine: Machine, stop: MachineStop) -> bool:
         if machine.metadata.resource_version != stop.version:
             return True
         event = MachineEvent.PARK if stop.park else MachineEvent.END
-        return await self._move(machine, event, "Surplus", stop.reason)
+        return await self._writes.move(machine, event, "Surplus", stop.reason)
 
     async def _order(self, pool: NodePool, start: MachineStart, waiting: Mapping[str, Pod]) -> bool:
         pod = waiting.get(start.pod_uid)
-        document: Document = {
-            "metadata": {
-                "name": start.name,
-                "labels": {NODE_POOL_LABEL: pool.metadata.name},
-                "annotations": {CONFIG_ANNOTATION: config_text(pool)},
-                "finalizers": [INSTANCE_FINALIZER],
-            },
-            "spec": msgspec.to_builtins(start.spec),
-        }
-        try:
-            machine = await self._client.create(MACHINE, document)
-        except AlreadyExists:
+        machine = await self._writes.order(pool, start)
+        if machine is None:
             return True
-        self._listers.wrote(machine)
         self._events.ordered(pod, machine)
         # What is created has no status. Should it stay so, the next pass binds the machine.
-        return await self._update(machine, binding_fields(pod) if pod is not None else {})
-
-    async def _move(
-        self,
-        machine: Machine,
-        event: MachineEvent,
-        reason: str,
-        message: str,
-        fields: Document | None = None,
-    ) -> bool:
-        try:
-            moved = await self._updater.move(
-                machine, event, reason=reason, message=message, fields=fields
-            )
-        except (Conflict, NotFound):
-            return True
-        self._listers.wrote(moved)
-        self._events.moved(machine, moved, reason, message)
-        return False
-
-    async def _update(self, machine: Machine, fields: Document) -> bool:
-        try:
-            self._listers.wrote(await self._updater.update(machine, fields))
-        except (Conflict, NotFound):
-            return True
-        return False
+        return await self._writes.update(machine, binding_fields(pod) if pod is not None else {})

@@ -1,0 +1,123 @@
+"""One pass over all packed pools: which of them serves a pod is part of the decision.
+
+The scheduler binds the pods; machines are ordered for those that it finds no node for.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from grange.api.kinds.machine import Machine
+from grange.api.kinds.nodepool import NodePool
+from grange.api.machine_phases import MachineEvent
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.machines.controller.controller_context import NodeControllerContext
+from grange.machines.controller.launch_choice import launch_choice
+from grange.machines.controller.machine_writes import MachineWrites
+from grange.machines.controller.pool_pass import PassResult
+from grange.machines.controller.pool_template import template_hash
+from grange.machines.controller.provider_watch import ProviderWatch
+from grange.machines.scaling.packing_hosts import ClusterState
+from grange.machines.scaling.packing_options import PackedPool
+from grange.machines.scaling.packing_scaler import PackingNodeScaler
+from grange.machines.scaling_plan import MachineStart, ScalingPlan
+
+
+class PackedPass:
+    """Plans and writes for the packed pools.
+
+    Args:
+        context: tools.
+        rng: of the choice among too many launches.
+    """
+
+    def __init__(self, context: NodeControllerContext, rng: Stream) -> None:
+        self._listers, self._events, self._clock = context.listers, context.events, context.clock
+        self._writes, self._rng = MachineWrites(context), rng
+
+    async def run(
+        self, pools: Sequence[tuple[NodePool, ProviderWatch]]
+    ) -> Mapping[str, PassResult]:
+        """Plan for the pools and carry the plan out; what it came to, by pool.
+
+        Raises:
+            ApiError: a request failed; to be tried again.
+        """
+        results: dict[str, PassResult] = {}
+        usable: list[PackedPool] = []
+        for pool, watch in pools:
+            refused, packed = self._usable(pool, watch)
+            if packed is None:
+                results[pool.metadata.name] = refused
+            else:
+                usable.append(packed)
+        if not usable:
+            return results
+        # Nodes before pods: a pod that is seen without its node would get another machine.
+        machines = [
+            one for pool, _ in pools for one in self._listers.machines_of(pool.metadata.name)
+        ]
+        plan = self.plan(usable, machines)
+        changed = await self._carry_out(usable, plan, machines)
+        for packed in usable:
+            own = tuple(start for start in plan.start if start.spec.pool == packed.name)
+            part = ScalingPlan(start=own, skip=plan.skip)
+            results[packed.name] = PassResult(part, image=packed.boot_image, changed=changed)
+        return results
+
+    def plan(self, pools: Sequence[PackedPool], machines: Sequence[Machine]) -> ScalingPlan:
+        """What the pools need now; nothing is written."""
+        now = self._clock.now()
+        for pool in pools:
+            pool.capacity.prune(now)
+        state = ClusterState(
+            nodes=self._listers.nodes(),
+            groups=self._listers.groups(),
+            namespaces=self._listers.namespaces(),
+        )
+        return PackingNodeScaler(pools, state).compute(machines, self._listers.pods(), now=now)
+
+    def _usable(self, pool: NodePool, watch: ProviderWatch) -> tuple[PassResult, PackedPool | None]:
+        if watch.catalogue is None:
+            return PassResult(reason="CatalogueUnknown", message=watch.error), None
+        boot = watch.image(pool.spec.boot_image)
+        if boot.image is None:
+            return PassResult(reason="ImageUnknown", message=boot.error), None
+        found = PackedPool(
+            pool,
+            watch.catalogue,
+            watch.memory,
+            boot_image=boot.image,
+            template_hash=template_hash(pool),
+        )
+        return PassResult(), found
+
+    async def _carry_out(
+        self, pools: Sequence[PackedPool], plan: ScalingPlan, machines: Sequence[Machine]
+    ) -> bool:
+        known = {machine.metadata.name: machine for machine in machines}
+        work = [
+            self._writes.move(known[name], MachineEvent.RESUMED, "Resumed", "pods wait for it")
+            for name in plan.resume
+        ]
+        for packed in pools:
+            own = [start for start in plan.start if start.spec.pool == packed.name]
+            limit = packed.pool.spec.max_boot_per_iteration
+            work += [self._order(packed.pool, one) for one in launch_choice(own, limit, self._rng)]
+        async with Nursery("packed pass") as nursery:
+            children = [nursery.start(one) for one in work]
+        waiting = {pod.metadata.uid: pod for pod in self._listers.pods()}
+        skips = {
+            skip.pod_uid: (waiting[skip.pod_uid], skip.reason)
+            for skip in plan.skip
+            if skip.pod_uid in waiting
+        }
+        self._events.skipped(skips)
+        return any(child.result() for child in children)
+
+    async def _order(self, pool: NodePool, start: MachineStart) -> bool:
+        machine = await self._writes.order(pool, start)
+        if machine is None:
+            return True
+        for name in start.pods:
+            self._events.ordered(self._listers.pod_named(name), machine)
+        return False

@@ -1,0 +1,205 @@
+"""When passes are made, over which pools, and what they leave in the status of each."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from grange.api.kinds import NODEPOOL
+from grange.api.kinds.nodepool import DEDICATED, NodePool
+from grange.api.machine_phases import MachinePhase
+from grange.api.meta import preconditions
+from grange.api.status import ApiError, Conflict
+from grange.machines.controller.controller_context import NodeControllerContext
+from grange.machines.controller.packed_pass import PackedPass
+from grange.machines.controller.pass_timer import PassTimer
+from grange.machines.controller.pass_window import PassWindow
+from grange.machines.controller.pool_pass import PassResult, PoolPass
+from grange.machines.controller.pool_status import pool_status
+from grange.machines.controller.provider_table import ProviderTable
+from grange.machines.controller.provider_watch import ProviderWatch
+from grange.reconcile import finalizers
+
+POOL_FINALIZER = "grange.dev/machines"
+"""Finalizer of pools: a deleted one stays until its machines have ended."""
+
+PACKED_POOLS = ""
+"""Stands for all packed pools, which have one pass together; no pool is called so."""
+
+_SPACING = 4.0  # a pass is followed by a pause of so many times what it took
+
+
+class PassLoop:
+    """Makes one pass at a time.
+
+    Args:
+        context: tools.
+        dedicated: the pass over a dedicated pool.
+        packed: the pass over the packed ones.
+        terminate: sets ``spec.terminate`` of a machine.
+
+    Attributes:
+        timer: times of passes.
+    """
+
+    def __init__(
+        self,
+        context: NodeControllerContext,
+        dedicated: PoolPass,
+        packed: PackedPass,
+        terminate: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        self._client, self._listers, self._events = context.client, context.listers, context.events
+        self._config, self._clock, self._log = context.config, context.clock, context.log
+        self._dedicated, self._packed, self._terminate = dedicated, packed, terminate
+        self._windows: dict[str, PassWindow] = {}
+        self._changed = asyncio.Event()
+        self.timer = PassTimer()
+
+    @property
+    def passes(self) -> Sequence[str]:
+        """Names of the pools that have passes, sorted; ``PACKED_POOLS`` for all packed ones."""
+        return sorted(self._windows)
+
+    def wake(self, pool: str) -> None:
+        """A plan for the pool may differ now."""
+        found = self._listers.pool(pool)
+        ends = found is not None and found.metadata.deletion_timestamp is not None
+        packed = found is not None and found.spec.mode != DEDICATED and not ends
+        name = PACKED_POOLS if packed else pool
+        window = self._windows.get(name)
+        if window is None:
+            # Where each pod has its own machine, nothing is gained by waiting for more pods.
+            window = self._windows[name] = PassWindow(
+                idle_s=self._config.batch_idle_s if name == PACKED_POOLS else 0.0,
+                max_s=self._config.batch_max_s,
+                interval_s=self._config.pool_interval_s,
+                now=self._clock.monotonic(),
+            )
+        window.changed(self._clock.monotonic())
+        self._changed.set()
+
+    def wake_packed(self) -> None:
+        """A pod waits that a packed pool may serve."""
+        for pool in self._listers.pools():
+            if pool.spec.mode != DEDICATED and pool.metadata.deletion_timestamp is None:
+                self.wake(pool.metadata.name)
+                return
+
+    def wake_all(self) -> None:
+        """A plan for any pool may differ now."""
+        for pool in self._listers.pools():
+            self.wake(pool.metadata.name)
+
+    async def run(self, providers: ProviderTable) -> None:
+        """Make passes until cancelled."""
+        self._windows.clear()
+        self.wake_all()
+        while True:
+            self._changed.clear()
+            now = self._clock.monotonic()
+            due = [name for name, window in self._windows.items() if window.due <= now]
+            for name in due:
+                await self._pass(name, providers)
+            if due:
+                # What a pass writes wakes the next: between them the other loops have their turn.
+                await self._clock.sleep(_SPACING * (self._clock.monotonic() - now))
+                continue
+            next_due = min((window.due for window in self._windows.values()), default=None)
+            try:
+                async with self._clock.timeout(None if next_due is None else next_due - now):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass  # a pass is due
+
+    async def _pass(self, name: str, providers: ProviderTable) -> None:
+        window, began = self._windows[name], self._clock.monotonic()
+        window.begin(began)
+        start = self._clock.now()
+        try:
+            await providers.prune()
+            if name == PACKED_POOLS:
+                await self._plan_packed(providers)
+            elif (pool := self._listers.pool(name)) is None:
+                del self._windows[name]
+            elif pool.metadata.deletion_timestamp is not None:
+                await self._end(pool)
+            elif pool.spec.mode == DEDICATED:
+                await self._plan(pool, providers)
+            else:
+                del self._windows[name]
+        except Conflict:
+            window.changed(self._clock.monotonic())
+        except ApiError as error:
+            self._log.warning("pass failed", pool=name, error=error)
+        except Exception as error:  # noqa: BLE001  supervision point: a crash costs one pool its pass
+            self._log.error("pass crashed", pool=name, error=error)
+        self.timer.passed(start, self._clock.now(), self._clock.monotonic() - began)
+
+    # --- plans -------------------------------------------------------------------------------------
+
+    async def _plan(self, pool: NodePool, providers: ProviderTable) -> None:
+        pool = await self._held(pool)
+        watch = providers.of_pool(pool)
+        if isinstance(watch, str):
+            result = PassResult(reason="Misconfigured", message=watch)
+        else:
+            result = await self._dedicated.run(pool, watch)
+        await self._finish(pool, watch, result)
+
+    async def _plan_packed(self, providers: ProviderTable) -> None:
+        pools: list[tuple[NodePool, ProviderWatch]] = []
+        for pool in self._listers.pools():
+            if pool.spec.mode == DEDICATED or pool.metadata.deletion_timestamp is not None:
+                continue
+            held, watch = await self._held(pool), providers.of_pool(pool)
+            if isinstance(watch, str):
+                await self._finish(held, watch, PassResult(reason="Misconfigured", message=watch))
+            else:
+                pools.append((held, watch))
+        if not pools:
+            self._windows.pop(PACKED_POOLS, None)
+            return
+        results = await self._packed.run(pools)
+        for pool, watch in pools:
+            await self._finish(pool, watch, results[pool.metadata.name])
+
+    async def _held(self, pool: NodePool) -> NodePool:
+        if not finalizers.has(pool, POOL_FINALIZER):
+            pool = await finalizers.add(self._client, NODEPOOL, pool, POOL_FINALIZER)
+            self._listers.wrote_pool(pool)
+        return pool
+
+    async def _finish(self, pool: NodePool, watch: ProviderWatch | str, result: PassResult) -> None:
+        """Write the status of a pool, if it is another one."""
+        name = pool.metadata.name
+        if result.changed:
+            self.wake(name)
+        catalogue = () if isinstance(watch, str) else tuple(watch.catalogue or ())
+        machines = self._listers.machines_of(name)
+        status = pool_status(pool, machines, catalogue, result, self._clock.now())
+        before = msgspec.to_builtins(pool.status)
+        if all(_filled(before.get(key)) == _filled(value) for key, value in status.items()):
+            return
+        if result.plan is None and result.message:
+            self._events.pool(pool, result.reason, result.message)
+        patch = {"metadata": preconditions(pool.metadata), "status": status}
+        self._listers.wrote_pool(
+            await self._client.patch(NODEPOOL, name, patch=patch, subresource="status")
+        )
+
+    async def _end(self, pool: NodePool) -> None:
+        """End the machines of a deleted pool, and let it go when the last has ended."""
+        machines = self._listers.machines_of(pool.metadata.name)
+        for machine in machines:
+            if not machine.spec.terminate:
+                await self._terminate(machine.metadata.name)
+        if all(machine.phase is MachinePhase.TERMINATED for machine in machines):
+            await finalizers.remove(self._client, NODEPOOL, pool, POOL_FINALIZER)
+
+
+def _filled(value: object) -> object:
+    """Without fields that a patch removes."""
+    if isinstance(value, dict):
+        return {key: one for key, one in value.items() if one is not None}
+    return value or None

@@ -1,0 +1,95 @@
+"""What machines of pools are given to join: a token of their own for one use, and user data that have it."""
+
+from pathlib import Path
+
+import pytest
+
+from grange.api import bootstrap_tokens
+from grange.api.bootstrap_tokens import BootstrapToken
+from grange.api.kinds import MACHINE, SECRET
+from grange.api.kinds.machine import Machine
+from grange.api.kinds.nodepool import NodePoolSpec, PoolTimeouts
+from grange.app.machine_bootstrap import JoinBootstrap, token_ids
+from grange.app.machine_role import local_machines, url_elsewhere
+from grange.app.settings import Settings
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.machines.providers.provider import MisconfiguredError
+from grange.sim.api_fixture import ApiFixture, opened
+
+PIN = f"sha256:{'0' * 64}"
+POOL = NodePoolSpec(provider="local", timeouts=PoolTimeouts(boot_seconds=120))
+
+
+async def ordered(world: ApiFixture, name: str = "m") -> Machine:
+    spec = {"pool": "p", "provider": "local"}
+    return await world.client.create(MACHINE, {"metadata": {"name": name}, "spec": spec})
+
+
+def bootstrap(world: ApiFixture) -> JoinBootstrap:
+    return JoinBootstrap(world.new_client(), "https://10.0.0.1:6443", PIN, world.clock)
+
+
+async def tokens(world: ApiFixture) -> list[BootstrapToken]:
+    found = (await world.client.list(SECRET, bootstrap_tokens.NAMESPACE)).items
+    return [token for token in map(bootstrap_tokens.read, found) if token is not None]
+
+
+async def test_each_machine_has_a_token_for_itself(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with opened(ApiFixture(clock, rng, log)) as world:
+        made = bootstrap(world)
+        for name in ("m", "n"):
+            secrets = await made.prepare(await ordered(world, name), POOL)
+            assert secrets.join_token in secrets.user_data
+            assert "--taint grange.dev/not-initialized=true:NoSchedule" in secrets.user_data
+            assert "grange.dev/node-pool" not in secrets.user_data
+        found = await tokens(world)
+        assert sorted((token.node, token.once) for token in found) == [("m", True), ("n", True)]
+        assert len({token.secret for token in found}) == 2
+        for token in found:
+            assert token.expires is not None
+            assert (token.expires - clock.now()).total_seconds() == pytest.approx(180.0, abs=1.0)
+
+
+async def test_a_repeated_launch_has_the_same_token(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with opened(ApiFixture(clock, rng, log)) as world:
+        machine = await ordered(world)
+        first = await bootstrap(world).prepare(machine, POOL)
+        assert await bootstrap(world).prepare(machine, POOL) == first
+        assert len(await tokens(world)) == 1
+
+
+async def test_a_token_of_another_machine_is_left_alone(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with opened(ApiFixture(clock, rng, log)) as world:
+        machine = await ordered(world)
+        taken = BootstrapToken(token_ids(machine)[0], "s" * 16, node="other")
+        document = bootstrap_tokens.document(taken)
+        await world.client.create(SECRET, document, bootstrap_tokens.NAMESPACE)
+        secrets = await bootstrap(world).prepare(machine, POOL)
+        assert secrets.join_token.startswith(token_ids(machine)[1])
+        await bootstrap(world).finish(machine)
+        assert [token.node for token in await tokens(world)] == ["other"]
+        await bootstrap(world).finish(machine)
+
+
+async def test_malformed_user_data_launch_nothing(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with opened(ApiFixture(clock, rng, log)) as world:
+        pool = NodePoolSpec(provider="local", user_data="#cloud-config\nruncmd: [")
+        with pytest.raises(MisconfiguredError, match=r"spec\.userData: is not YAML"):
+            await bootstrap(world).prepare(await ordered(world), pool)
+
+
+def test_other_machines_reach_the_server_by_its_name(tmp_path: Path) -> None:
+    url = "https://127.0.0.1:7443"
+    assert url_elsewhere(Settings(data_dir=tmp_path), url) == url
+    named = Settings(data_dir=tmp_path, tls_names=("api.lab", "10.0.0.1"))
+    assert url_elsewhere(named, url) == "https://api.lab:7443"
+
+
+def test_commands_of_local_machines_hold_no_token(tmp_path: Path) -> None:
+    found = local_machines(Settings(data_dir=tmp_path), "https://127.0.0.1:1", PIN)
+    assert not [word for word in found["command"] if "token" in word.lower()]
+    assert found["cleanup"] == [*found["command"], "--end-pods"]
