@@ -135,7 +135,11 @@ class World:
 
     def validate(self, decision: DisruptionDecision) -> DisruptionDecision | None:
         return self.disruptor.validate(
-            decision, [*self.machines.values()], [*self.pods.values()], now=self.now
+            decision.reason,
+            decision.names,
+            [*self.machines.values()],
+            [*self.pods.values()],
+            now=self.now,
         )
 
     @property

@@ -14,6 +14,7 @@ from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import ObjectMeta, controller_of
 from grange.api.selectors import Labels, SelectorError
+from grange.machines.disruption.disruption_progress import is_disrupted
 from grange.machines.scaling.packing_pods import is_daemon
 
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
@@ -110,6 +111,8 @@ def candidate_of(
         return "it ends"
     if node is None or not is_ready(node):
         return "its node is not ready"
+    if is_disrupted(machine):
+        return "it is being disrupted"
     if meta.name in nominated:
         return "pods that wait are meant for it"
     for what, each in (("machine", meta), ("node", node.metadata)):

@@ -25,6 +25,7 @@ from grange.machines.disruption.disruption_plan import (
     UNDERUTILIZED,
     DisruptionDecision,
 )
+from grange.machines.disruption.disruption_progress import is_disrupted, replacing
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool
 from grange.machines.scaling.packing_pods import occupies, waits_for_machine
@@ -90,7 +91,7 @@ class DisruptionLook:
         )
         bound = {binding.pod_uid for binding in plan.bind}
         waiting = [pod for pod in pods if pod.metadata.uid in bound and waits_for_machine(pod)]
-        self._collect(pods, {binding.machine for binding in plan.bind})
+        self._collect(pods, {binding.machine for binding in plan.bind} | replacing(machines))
         self._consolidation = Consolidation(
             inputs.scaler,
             machines,
@@ -267,6 +268,7 @@ class DisruptionLook:
             if each.spec.pool == pool
             and not each.spec.terminate
             and each.metadata.deletion_timestamp is None
+            and not is_disrupted(each)
             and self.kept.get(each.metadata.name) != not_ready
         ]
 

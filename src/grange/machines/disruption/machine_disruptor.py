@@ -6,8 +6,10 @@ end, within the budgets of their pool, and only when nothing has changed on them
 replacement must be cheaper by a share keeps decisions from undoing each other.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+
+import msgspec
 
 from grange.api.kinds.machine import Machine
 from grange.api.kinds.pod import Pod
@@ -15,6 +17,7 @@ from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.machines.disruption.disruption_candidates import PodBudgets
 from grange.machines.disruption.disruption_look import DisruptionInputs, DisruptionLook
 from grange.machines.disruption.disruption_plan import DisruptionDecision, DisruptionPlan
+from grange.machines.disruption.disruption_progress import DISRUPTION_ANNOTATION
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool
 from grange.machines.scaling.packing_scaler import PackingNodeScaler
@@ -71,19 +74,36 @@ class MachineDisruptor:
 
     def validate(
         self,
-        decision: DisruptionDecision,
+        reason: str,
+        names: Collection[str],
         machines: Sequence[Machine],
         pods: Sequence[Pod],
         *,
         now: datetime,
     ) -> DisruptionDecision | None:
-        """The decision as it is to be carried out now, some time after it was made; None: not any more."""
-        look = DisruptionLook(self._inputs, machines, pods, now)
-        candidates = [look.candidates.get(name) for name in sorted(decision.names)]
-        chosen = [each for each in candidates if each is not None]
-        if len(chosen) < len(candidates):
+        """A decision as it is to be carried out some time after it was made; None: not any more.
+
+        Args:
+            reason: of the decision.
+            names: of its machines, which are marked as disrupted by now or not.
+            machines: as in ``decide``.
+            pods: all pods.
+            now: wall time.
+        """
+        free = [_unmarked(each) if each.metadata.name in names else each for each in machines]
+        look = DisruptionLook(self._inputs, free, pods, now)
+        chosen = [look.candidates[name] for name in sorted(names) if name in look.candidates]
+        if len(chosen) < len(names):
             return None
-        again = look.decided(decision.reason, chosen)
-        if again is None or len(again.replacements) > len(decision.replacements):
-            return None
-        return again
+        found = look.decided(reason, chosen)
+        return found if found is not None and found.names == frozenset(names) else None
+
+
+def _unmarked(machine: Machine) -> Machine:
+    annotations = {
+        key: value
+        for key, value in machine.metadata.annotations.items()
+        if key != DISRUPTION_ANNOTATION
+    }
+    meta = msgspec.structs.replace(machine.metadata, annotations=annotations)
+    return msgspec.structs.replace(machine, metadata=meta)

@@ -1,0 +1,266 @@
+"""Carries decisions about shared machines out: mark, decide again, replace, drain, end.
+
+Each look does at most one step for each machine, and everything that a later look needs is on the Machine
+and its node. What was decided on a state that has changed meanwhile is refused by the server.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from grange.api import timestamps
+from grange.api.kinds import MACHINE, NODE, POD
+from grange.api.kinds.machine import Machine
+from grange.api.kinds.node import Node
+from grange.api.kinds.nodepool import NodePool
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
+from grange.api.meta import preconditions
+from grange.api.status import Conflict, NotFound, TooManyRequests
+from grange.base.clock import Clock
+from grange.client.client import Client
+from grange.machines.disruption.disruption_plan import DisruptionDecision
+from grange.machines.disruption.disruption_progress import (
+    DISRUPTION_ANNOTATION,
+    DisruptionRecord,
+    DisruptionStep,
+    deadline_of,
+    is_tainted,
+    next_disruption,
+    record_of,
+)
+from grange.machines.disruption.machine_disruptor import MachineDisruptor
+from grange.machines.disruption.node_drain import (
+    DISRUPTED_TAINT,
+    drain_step,
+)
+from grange.machines.scaling.packing_hosts import ClusterState
+from grange.machines.scaling.packing_options import PackedPool
+from grange.machines.scaling.packing_pods import occupies
+from grange.machines.scaling_plan import MachineStart
+
+OrderMachine = Callable[[NodePool, MachineStart], Awaitable[object]]
+"""Records a machine that is ordered."""
+
+_S = DisruptionStep
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionState:
+    """What a look goes by.
+
+    Attributes:
+        pools: packed pools.
+        cluster: nodes, PodGroups, namespaces.
+        machines: of these pools.
+        pods: all pods.
+        budgets: PodDisruptionBudgets.
+    """
+
+    pools: Sequence[PackedPool]
+    cluster: ClusterState
+    machines: Sequence[Machine]
+    pods: Sequence[Pod]
+    budgets: Sequence[PodDisruptionBudget] = ()
+
+
+class DisruptionPass:
+    """Looks at the machines of packed pools every few seconds.
+
+    Args:
+        client: of the API server.
+        clock: time.
+        order: records a replacement.
+
+    Attributes:
+        kept: why machines stay, by name; of the last look that decided anything.
+    """
+
+    def __init__(self, client: Client, clock: Clock, order: OrderMachine) -> None:
+        self._client, self._clock, self._order = client, clock, order
+        self._resume_after = ""
+        self.kept: Mapping[str, str] = {}
+
+    async def run(self, state: DisruptionState) -> None:
+        """Take the next step of each machine that is disrupted, and decide if there is room for more.
+
+        Raises:
+            ApiError: a request failed; the next look tries again.
+        """
+        look = _PassState(state)
+        begins = False
+        for machine in state.machines:
+            record = record_of(machine)
+            if record is not None:
+                begins |= not record.drain_started
+                await self._advance(look, machine, record)
+            elif (node := look.nodes.get(machine.metadata.name)) is not None and is_tainted(node):
+                await self._untaint(node)  # what was decided about it is no more
+        if not begins:
+            await self._decide(look)
+
+    async def _decide(self, look: "_PassState") -> None:
+        state = look.state
+        plan = look.disruptor.decide(
+            state.machines,
+            state.pods,
+            now=self._clock.now(),
+            start_after=self._resume_after,
+        )
+        self.kept, self._resume_after = plan.kept, plan.resume_after
+        decision = plan.decision
+        if decision is None:
+            return
+        now = timestamps.rfc3339(self._clock.now())
+        together = tuple(sorted(decision.names))
+        record = DisruptionRecord(
+            decision.reason, decision.message, now, together, forced=decision.forced
+        )
+        for machine in state.machines:
+            if machine.metadata.name in decision.names:
+                await self._note(machine, record)
+
+    async def _advance(
+        self, look: "_PassState", machine: Machine, record: DisruptionRecord
+    ) -> None:
+        name, now = machine.metadata.name, self._clock.now()
+        node = look.nodes.get(name)
+        replacements = {each: look.machines.get(each) for each in record.replacements}
+        step = next_disruption(record, machine, node, replacements, now).step
+        if step is _S.VALIDATE:
+            await self._validate(look, record)
+        elif step is _S.BEGIN_DRAIN:
+            started = msgspec.structs.replace(record, drain_started=timestamps.rfc3339(now))
+            await self._note(machine, started)
+        elif step is _S.DRAIN:
+            await self._drain(look, machine, record)
+        elif step is _S.END:
+            await self._end(machine)
+        elif step is _S.UNDO:
+            await self._note(machine, None)
+        elif step is _S.TAINT and node is not None:
+            await self._taint(node)
+
+    # --- steps ---------------------------------------------------------------------------------------
+
+    async def _validate(self, look: "_PassState", record: DisruptionRecord) -> None:
+        """Decide again about all machines of a decision at once, and order what replaces them."""
+        key = tuple(record.together)
+        if key in look.validated:
+            return
+        look.validated.add(key)
+        state = look.state
+        marked = [look.machines[name] for name in record.together if name in look.machines]
+        again: DisruptionDecision | None = None
+        if all(self._is_ready_for(each, record) for each in marked):
+            again = look.disruptor.validate(
+                record.reason, record.together, state.machines, state.pods, now=self._clock.now()
+            )
+        following: DisruptionRecord | None = None
+        if again is not None:
+            following = msgspec.structs.replace(
+                record,
+                validated=timestamps.rfc3339(self._clock.now()),
+                replacements=tuple(start.name for start in again.replacements),
+            )
+            # Recorded first: machines of these names belong to the decision, ordered or not.
+            if not all([await self._note(machine, following) for machine in marked]):
+                return
+            for start in again.replacements:
+                await self._order(look.pools[start.spec.pool], start)
+            return
+        for machine in marked:
+            await self._note(machine, following)
+
+    def _is_ready_for(self, machine: Machine, record: DisruptionRecord) -> bool:
+        return record_of(machine) == record
+
+    async def _drain(self, look: "_PassState", machine: Machine, record: DisruptionRecord) -> None:
+        pool = look.pools[machine.spec.pool]
+        step = drain_step(
+            look.pods_of.get(machine.metadata.name, ()),
+            started=timestamps.parse(record.drain_started),
+            deadline=deadline_of(record, pool.spec.disruption),
+            now=self._clock.now(),
+        )
+        if step.done:
+            await self._end(machine)
+            return
+        for pod in step.evict:
+            await self._evict(pod)
+        for removal in step.remove:
+            meta = removal.pod.metadata
+            try:
+                await self._client.delete(
+                    POD, meta.name, meta.namespace, uid=meta.uid, grace_period_s=removal.grace_s
+                )
+            except (NotFound, Conflict):
+                continue  # another pod of its name, or none: the next look shows it
+
+    async def _evict(self, pod: Pod) -> None:
+        meta = pod.metadata
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": meta.name, "namespace": meta.namespace},
+            "deleteOptions": {"preconditions": {"uid": meta.uid}},
+        }
+        try:
+            await self._client.post(POD, meta.name, meta.namespace, "eviction", body)
+        except (TooManyRequests, NotFound, Conflict):
+            return  # a budget does not allow it yet, or it is gone: the next look shows it
+
+    # --- writes --------------------------------------------------------------------------------------
+
+    async def _note(self, machine: Machine, record: DisruptionRecord | None) -> bool:
+        """Write how far a decision is, or that it is no more; whether that was written."""
+        text = None if record is None else record.text()
+        meta = machine.metadata
+        patch = {"metadata": {**preconditions(meta), "annotations": {DISRUPTION_ANNOTATION: text}}}
+        try:
+            await self._client.patch(MACHINE, meta.name, patch=patch)
+        except (Conflict, NotFound):
+            return False
+        return True
+
+    async def _end(self, machine: Machine) -> None:
+        meta = machine.metadata
+        patch = {"metadata": preconditions(meta), "spec": {"terminate": True}}
+        try:
+            await self._client.patch(MACHINE, meta.name, patch=patch)
+        except (Conflict, NotFound):
+            return  # it has changed: the next look decides by what it is now
+
+    async def _taint(self, node: Node) -> None:
+        await self._set_taints(node, (*node.spec.taints, DISRUPTED_TAINT))
+
+    async def _untaint(self, node: Node) -> None:
+        left = [taint for taint in node.spec.taints if taint.key != DISRUPTED_TAINT.key]
+        await self._set_taints(node, left)
+
+    async def _set_taints(self, node: Node, taints: Collection[object]) -> None:
+        patch = {
+            "metadata": preconditions(node.metadata),
+            "spec": {"taints": msgspec.to_builtins(tuple(taints))},
+        }
+        try:
+            await self._client.patch(NODE, node.metadata.name, patch=patch)
+        except (Conflict, NotFound):
+            return  # the node has changed: the next look tries again
+
+
+class _PassState:
+    """The state of a look, sorted out."""
+
+    def __init__(self, state: DisruptionState) -> None:
+        self.state = state
+        self.disruptor = MachineDisruptor(state.pools, state.cluster, state.budgets)
+        self.pools = {pool.name: pool.pool for pool in state.pools}
+        self.nodes = {node.metadata.name: node for node in state.cluster.nodes}
+        self.machines = {machine.metadata.name: machine for machine in state.machines}
+        self.pods_of: dict[str, list[Pod]] = {}
+        for pod in state.pods:
+            if node := occupies(pod):
+                self.pods_of.setdefault(node, []).append(pod)
+        self.validated: set[tuple[str, ...]] = set()

@@ -1,0 +1,183 @@
+"""How far a decision is with each of its machines: kept on the Machine, so that a restart continues it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+
+import msgspec
+
+from grange.api import timestamps
+from grange.api.kinds.machine import Machine
+from grange.api.kinds.node import Node
+from grange.api.kinds.nodepool import PoolDisruption
+from grange.api.machine_phases import MachinePhase
+from grange.machines.disruption.disruption_plan import DRIFTED, EXPIRED
+from grange.machines.disruption.node_drain import DISRUPTED_TAINT, drain_deadline
+
+DISRUPTION_ANNOTATION = "grange.dev/disruption"
+"""Annotation of machines that are disrupted: a ``DisruptionRecord`` as JSON."""
+
+VALIDATE_S = 15.0
+"""A decision is made again after so long, and falls if it would be another one."""
+
+REPLACE_S = 1800.0
+"""A decision whose replacements are not available after so long falls."""
+
+ORDERED_S = 60.0
+"""Records of replacements are there after so long, or the decision falls."""
+
+DRAIN_MAX_S = 3600.0
+"""A drain for the sake of price falls if pods hold it up for so long."""
+
+_P = MachinePhase
+_BOOTS = frozenset({_P.CREATING, _P.CREATED})
+
+
+class DisruptionRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What was decided about a machine, and how far that is.
+
+    Attributes:
+        reason: of ``disruption_plan``.
+        message: for people.
+        decided: RFC 3339, when.
+        together: names of all machines of the decision.
+        forced: budgets of pods do not hold it up.
+        validated: RFC 3339, when it was made again; empty before.
+        replacements: names of machines that were ordered; once validated.
+        drain_started: RFC 3339; empty before.
+    """
+
+    reason: str
+    message: str
+    decided: str
+    together: tuple[str, ...]
+    forced: bool = False
+    validated: str = ""
+    replacements: tuple[str, ...] = ()
+    drain_started: str = ""
+
+    def text(self) -> str:
+        """The annotation."""
+        return msgspec.json.encode(self).decode()
+
+
+class DisruptionStep(Enum):
+    """What is done next.
+
+    Attributes:
+        WAIT: nothing until something changes or the time comes.
+        TAINT: give the node the taint.
+        VALIDATE: make the decision again and order the replacements.
+        BEGIN_DRAIN: record that the drain begins.
+        DRAIN: take the next step of the drain.
+        END: end the machine.
+        UNDO: take off the taint and forget the decision.
+    """
+
+    WAIT = "wait"
+    TAINT = "taint"
+    VALIDATE = "validate"
+    BEGIN_DRAIN = "begin drain"
+    DRAIN = "drain"
+    END = "end"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class NextDisruption:
+    """A step, and why."""
+
+    step: DisruptionStep
+    reason: str = ""
+
+
+def record_of(machine: Machine) -> DisruptionRecord | None:
+    """The record of a machine; None for none, or one that cannot be read."""
+    text = machine.metadata.annotations.get(DISRUPTION_ANNOTATION)
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text, type=DisruptionRecord)
+    except msgspec.DecodeError:
+        return None
+
+
+def is_disrupted(machine: Machine) -> bool:
+    """Whether a decision about the machine is under way."""
+    return DISRUPTION_ANNOTATION in machine.metadata.annotations
+
+
+def replacing(machines: Iterable[Machine]) -> frozenset[str]:
+    """Machines that replace others which have not ended yet: they are empty on purpose."""
+    records = (record_of(machine) for machine in machines)
+    return frozenset(
+        name for record in records if record is not None for name in record.replacements
+    )
+
+
+def is_tainted(node: Node) -> bool:
+    """Whether no more pods come to the node."""
+    return any(taint.key == DISRUPTED_TAINT.key for taint in node.spec.taints)
+
+
+def deadline_of(record: DisruptionRecord, disruption: PoolDisruption) -> datetime | None:
+    """When the drain ends by force; None where nothing sets a time.
+
+    A machine that must end by now has had its grace; one that ends for its price is left alone instead.
+    """
+    if record.reason not in (DRIFTED, EXPIRED) or not record.drain_started:
+        return None
+    started = timestamps.parse(record.drain_started)
+    return drain_deadline(started, disruption.termination_grace_period_seconds)
+
+
+def next_disruption(
+    record: DisruptionRecord,
+    machine: Machine,
+    node: Node | None,
+    replacements: Mapping[str, Machine | None],
+    now: datetime,
+) -> NextDisruption:
+    """What a machine that is disrupted needs next.
+
+    Args:
+        record: of the machine.
+        machine: its record.
+        node: of its name.
+        replacements: the machines that replace it, by name; None for one that is gone.
+        now: wall time.
+    """
+    if machine.phase is not _P.AVAILABLE or machine.spec.terminate:
+        return NextDisruption(DisruptionStep.WAIT, "it ends")
+    if node is None:
+        return NextDisruption(DisruptionStep.END, "it has no node")
+    if not is_tainted(node):
+        return NextDisruption(DisruptionStep.TAINT)
+    if not record.validated:
+        due = timestamps.parse(record.decided) + timedelta(seconds=VALIDATE_S)
+        return NextDisruption(DisruptionStep.VALIDATE if now >= due else DisruptionStep.WAIT)
+    if not record.drain_started:
+        return _replaced(record, replacements, now)
+    started = timestamps.parse(record.drain_started)
+    lasts = now - started >= timedelta(seconds=DRAIN_MAX_S)
+    if lasts and record.reason not in (DRIFTED, EXPIRED):
+        return NextDisruption(DisruptionStep.UNDO, "pods hold its drain up")
+    return NextDisruption(DisruptionStep.DRAIN)
+
+
+def _replaced(
+    record: DisruptionRecord, replacements: Mapping[str, Machine | None], now: datetime
+) -> NextDisruption:
+    since = now - timestamps.parse(record.validated)
+    late = since >= timedelta(seconds=REPLACE_S)
+    for name in record.replacements:
+        machine = replacements.get(name)
+        if machine is None and since < timedelta(seconds=ORDERED_S):
+            return NextDisruption(DisruptionStep.WAIT, f"its replacement {name} is being ordered")
+        if machine is None or (machine.phase not in _BOOTS and machine.phase is not _P.AVAILABLE):
+            return NextDisruption(DisruptionStep.UNDO, f"its replacement {name} has failed")
+        if machine.phase in _BOOTS:
+            step = DisruptionStep.UNDO if late else DisruptionStep.WAIT
+            return NextDisruption(step, f"its replacement {name} boots")
+    return NextDisruption(DisruptionStep.BEGIN_DRAIN)
