@@ -197,6 +197,25 @@ async def test_kubectl_explains_ports_that_are_closed(kubectl: Kubectl) -> None:
     assert b"port 9999: nothing in the pod listens on it; it listens on 8123" in errors
 
 
+def test_verb_copies_directories_both_ways(plane: Plane, tmp_path: Path) -> None:
+    content = os.urandom(1_500_000)
+    (tmp_path / "there" / "inner").mkdir(parents=True)
+    (tmp_path / "there" / "inner" / "blob").write_bytes(content)
+    (tmp_path / "there" / "link").symlink_to("inner/blob")
+    copy = ("-c", "main")
+    plane.grange("cp", str(tmp_path / "there"), "web:made", *copy)
+    plane.grange("cp", str(tmp_path / "there" / "inner" / "blob"), "web:made", *copy)
+    plane.grange("cp", "pod/web:made", str(tmp_path / "back"), *copy)
+    assert (tmp_path / "back" / "inner" / "blob").read_bytes() == content
+    assert (tmp_path / "back" / "blob").read_bytes() == content
+    assert (tmp_path / "back" / "link").readlink() == Path("inner/blob")
+    missing = plane.grange("cp", "web:missing", str(tmp_path / "x"), *copy, code=1)
+    assert "cannot read missing: tar: ./missing: " in missing
+    absent = plane.grange("cp", str(tmp_path / "x"), "web:made", *copy, code=1)
+    assert "x: no such file or directory" in absent
+    assert not (tmp_path / "x").exists()
+
+
 def test_verb_forwards_ports_of_services(plane: Plane) -> None:
     plane.grange("apply", "-f", "-", stdin=json.dumps(SERVICE))
     with forwarding(plane, "svc/web", ":http", ":9999") as (process, ports):

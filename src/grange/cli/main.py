@@ -31,6 +31,8 @@ VERBS: dict[str, Verb] = {
     "exec": Verb(_INSPECT, f"{_VERBS}.exec", "Run a command in a container."),
     "attach": Verb(_INSPECT, f"{_VERBS}.attach", "Follow the output and input of a container."),
     "port-forward": Verb(_INSPECT, f"{_VERBS}.port_forward", "Forward local ports to a pod."),
+    "cp": Verb(_INSPECT, f"{_VERBS}.cp", "Copy files to and from containers."),
+    "top": Verb(_INSPECT, f"{_VERBS}.top", "Show what nodes and pods use."),
     "history": Verb(_INSPECT, f"{_VERBS}.history", "List the changes of a controller's pods."),
     "why": Verb(_DIAGNOSE, f"{_VERBS}.why", "Explain why an object waits or fails."),
     "events": Verb(_DIAGNOSE, f"{_VERBS}.events", "List events, the latest last."),

@@ -19,6 +19,7 @@ WITHOUT_JSON = {
     "test open": "opens a browser; grange test report -o json prints the record",
     "exec": "prints what the command prints",
     "attach": "prints what the container prints",
+    "cp": "prints nothing",
     "agent": "serves until it is stopped",
     "controllers": "serves until it is stopped; --log-json is for its log",
 }
