@@ -69,7 +69,9 @@ def command(  # noqa: PLR0913  the options of the verb
         else:
             rows = pod_rows(items, sort_by, containers=containers, everywhere=not opened.namespace)
         if len(rows) == 1:
-            terminal.echo(f"no usage of such {kind.plural} is known; samples are taken every 15 s", err=True)
+            terminal.echo(
+                f"no usage of such {kind.plural} is known; samples are taken every 15 s", err=True
+            )
             return 1
         terminal.echo("\n".join(table.render(rows)))
         return 0
