@@ -15,7 +15,13 @@ from grange.api.meta import Document, ObjectKey, preconditions
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.backoff import TokenBucket
 from grange.base.tasks import Nursery
-from grange.controllers.nodelifecycle import disruption_target, eviction, node_taints, podgc
+from grange.controllers.nodelifecycle import (
+    disruption_target,
+    eviction,
+    node_taints,
+    pod_readiness,
+    podgc,
+)
 from grange.controllers.nodelifecycle.config import NodeLifecycleConfig
 from grange.controllers.nodelifecycle.node_health import Monitor, NodeHealth
 from grange.placement.taint_toleration import NO_EXECUTE
@@ -62,6 +68,7 @@ class NodeLifecycle:
         )
         self._turns: dict[str, float] = {}  # when an unhealthy node may be tainted NoExecute
         self._tainted: dict[str, tuple[tuple[tuple[str, str], ...], float]] = {}
+        self._withdrawn: set[str] = set()  # unhealthy nodes whose pods are set not Ready
         self._orphans = podgc.Orphans(self._config.orphan_grace_s)
         self._node_lost = asyncio.Event()
         self._nodes = deps.informers.informer(NODE)
@@ -130,6 +137,7 @@ class NodeLifecycle:
         self._monitor.forget(name)
         self._turns.pop(name, None)
         self._tainted.pop(name, None)
+        self._withdrawn.discard(name)
         self._node_lost.set()
 
     def _pod_seen(self, pod: Pod) -> None:
@@ -157,6 +165,8 @@ class NodeLifecycle:
             for node in self._nodes.store.list():
                 if self._needs_judging(node):
                     self.judging.enqueue(node.key)
+                else:
+                    self._withdrawn.discard(node.metadata.name)
             await self._clock.sleep(self._config.period_s)
 
     def _report_disruption(self) -> None:
@@ -188,9 +198,28 @@ class NodeLifecycle:
                     return Done()
                 node = await self._mark_unknown(node)
             wait_s = await self._taint(node, health)
+            if not await self._withdraw_readiness(node, health):
+                wait_s = min(wait_s or _AGAIN_S, _AGAIN_S)
         except NotFound:
             return Done()
         return Done() if wait_s is None else Requeue(wait_s)
+
+    async def _withdraw_readiness(self, node: Node, health: NodeHealth) -> bool:
+        """Set the pods of a node that became unhealthy not Ready, once; whether that is done."""
+        name = node.metadata.name
+        if health not in _UNHEALTHY:
+            self._withdrawn.discard(name)
+            return True
+        if self._monitor.disrupted or name in self._withdrawn:
+            return True
+        is_done = True
+        for pod in self._pods.store.by_index(_BY_NODE, name):
+            if pod_readiness.is_shown_ready(pod):
+                patch = pod_readiness.withdrawal(pod, self._clock.now())
+                is_done = await self._write_mark(pod, patch) is not None and is_done
+        if is_done:
+            self._withdrawn.add(name)
+        return is_done
 
     async def _is_silent(self, node: Node) -> bool:
         """Whether the server has no newer heartbeat of the node either: a cache may lag."""
