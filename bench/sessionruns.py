@@ -21,6 +21,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import TestSession
 from grange.api.meta import Document, ObjectKey
 from grange.api.status import Conflict, NotFound
+from grange.app import gc_tuning
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -69,6 +70,7 @@ class Cluster:
                 document = builders.node_document(f"p{pool}-{number}", labels=labels)
                 await self.client.create(NODE, document)
         await asyncio.sleep(4.0)  # a pool that grows settles before a lease of it is refused
+        gc_tuning.settle()
 
     def running(self) -> int:
         """How many sessions are at work."""
@@ -222,6 +224,7 @@ def until_phase(get: Callable[[], Document], phase: str) -> None:
 
 def measure() -> dict[str, float]:
     """The figures of this scenario; memory first, while the process is new."""
+    gc_tuning.tune()  # as every process of Grange does
     return {**asyncio.run(at_once()), **asyncio.run(pods()), **to_run()}
 
 
