@@ -1,12 +1,14 @@
 """The session controller against a real API server in memory."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
 from tests.support.session_world import SessionWorld, session_world
 
-from grange.api.http import Request
+from grange.api.http import Request, Response
 from grange.api.kinds import CONFIGMAP, NODE, POD, TESTSESSION
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import SessionEvidenceStatus, SessionMetricResult, TestSession
@@ -17,6 +19,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.testsession.controller import SessionService
 from grange.controllers.testsession.evidence_collector import CollectedEvidence
+from grange.sim.api_fixture import Handler
 
 
 @pytest.fixture
@@ -430,3 +433,42 @@ async def test_lease_has_the_time_of_earlier_runs(world: SessionWorld) -> None:
         await world.settle(40)
         await world.finish(f"{name}-driver")
         await world.reaches("Succeeded", name)
+
+
+async def test_driver_that_is_lost_unseen_is_not_run_again(world: SessionWorld) -> None:
+    """It was created and is gone before the cache shows it: that attempt is over."""
+    cut = False
+
+    async def chunks(given: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        async with aclosing(given):
+            async for chunk in given:
+                if cut:
+                    return
+                yield chunk
+
+    async def intercept(request: Request, handle: Handler) -> Response:
+        nonlocal cut
+        if request.path == "/api/v1/pods" and request.method == "GET":
+            cut = False
+            response = await handle(request)
+            if not isinstance(response.chunks, AsyncGenerator):
+                return response
+            return replace(response, chunks=chunks(response.chunks))
+        if request.method != "POST" or b'"qps-driver"' not in (request.body or b""):
+            return await handle(request)
+        if not request.path.endswith("/pods"):
+            return await handle(request)
+        world.intercept, cut = None, True
+        response = await handle(request)
+        await world.client.delete(POD, "qps-driver", "default", grace_period_s=0)
+        await world.store.compact(world.store.revision)
+        return response
+
+    world.intercept = intercept
+    world.serve()
+    await world.add_session(retries={"infrastructure": 0})
+    await world.reaches("Errored")
+    session = await world.session()
+    assert (session.status.reason, session.status.attempt) == ("PodLost", 0)
+    created = [path for method, path in world.requests if method == "POST"]
+    assert len([path for path in created if path.endswith("/default/pods")]) == 3

@@ -75,9 +75,10 @@ class SessionObjects:
         context: SessionContext,
         pods: Sequence[ComponentPod],
         workers: Sequence[WorkerAddress],
-    ) -> dict[str, ApiError]:
-        """Create pods side by side; the errors by the pods' names."""
+    ) -> tuple[set[str], dict[str, ApiError]]:
+        """Create pods side by side; the names of those that were, and the errors by name."""
         session, uid = context.session, context.session.metadata.uid
+        created: set[str] = set()
         errors: dict[str, ApiError] = {}
         self._expectations.expect_creations(uid, [pod.name for pod in pods], kind=PODS)
         left = {pod.name for pod in pods}
@@ -93,13 +94,15 @@ class SessionObjects:
                     raise
                 if not isinstance(error, AlreadyExists):  # the cache shows whose it is
                     errors[pod.name] = error
+            else:
+                created.add(pod.name)
 
         try:
             await _side_by_side(pods, create)
         finally:
             for name in left:  # never sent
                 self._expectations.creation_observed(uid, name, kind=PODS)
-        return errors
+        return created, errors
 
     async def delete_pods(self, session: TestSession, removals: Sequence[PodRemoval]) -> None:
         """Delete pods as they were seen, side by side.

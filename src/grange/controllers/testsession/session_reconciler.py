@@ -88,6 +88,7 @@ class SessionReconciler:
         self._removed: dict[str, set[str]] = {}
         self._refused: dict[str, dict[str, str]] = {}
         self._gone: dict[str, set[tuple[str, str]]] = {}  # attempt and name of pods seen to go
+        self._created: dict[str, set[tuple[str, str]]] = {}  # attempt and name
         self._wrote_at: dict[str, float] = {}
         self._phases: dict[str, str] = {}
 
@@ -101,7 +102,7 @@ class SessionReconciler:
         self._expectations.forget(uid)
         self._written.forget(uid)
         self._wrote_at.pop(uid, None)
-        for known in (self._files, self._removed, self._refused, self._gone):
+        for known in (self._files, self._removed, self._refused, self._gone, self._created):
             known.pop(uid, None)
         self._count_phase(uid, "")
         self._evidence.forget(session)
@@ -149,22 +150,26 @@ class SessionReconciler:
     # --- observe ------------------------------------------------------------------------------
 
     async def _lags_behind(self, session: TestSession, pods: list[Pod]) -> bool:
-        """Whether the server has a pod that the status has and the cache does not.
+        """Whether the server has a pod that the status has, or that was created, and the cache has not.
 
         After a take-over the cache of pods may be behind the one of sessions. A pod that is not
-        there would be taken for lost.
+        there would be taken for lost. One that was created and is gone before the cache shows it
+        is lost: it may have run, and is not created again.
         """
         if session.status.phase not in _AT_WORK:
             return False
         cached, attempt = {pod.metadata.name for pod in pods}, str(session.status.attempt)
-        gone = self._gone.get(session.metadata.uid, set())
-        for item in session.status.components:
-            if item.pod and item.pod not in cached and (attempt, item.pod) not in gone:
-                if await self._writes.has_pod(session, item.pod):
+        uid = session.metadata.uid
+        gone = self._gone.get(uid, set())
+        known = [item.pod for item in session.status.components if item.pod]
+        known += [name for one, name in self._created.get(uid, ()) if one == attempt]
+        for name in known:
+            if name not in cached and (attempt, name) not in gone:
+                if await self._writes.has_pod(session, name):
                     return True
-                gone.add((attempt, item.pod))
+                gone.add((attempt, name))
         if gone:
-            self._gone[session.metadata.uid] = gone
+            self._gone[uid] = gone
         return False
 
     async def _observe(self, session: TestSession, pods: list[Pod]) -> SessionInputs:
@@ -288,7 +293,9 @@ class SessionReconciler:
         missing = {name: document for name, document in files.items() if name not in known}
         await self._writes.add_files(context.session, missing.values())
         known.update(missing)
-        errors = await self._writes.create_pods(context, pods, decision.workers)
+        created, errors = await self._writes.create_pods(context, pods, decision.workers)
+        attempt = str(context.attempt)
+        self._created.setdefault(uid, set()).update((attempt, name) for name in created)
         for name, error in errors.items():
             if not is_namespace_terminating(error):
                 message = f"Error creating {name}: {error.message}"
