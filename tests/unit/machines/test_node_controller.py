@@ -151,3 +151,27 @@ async def test_pods_too_large_for_packed_pools_learn_why(
         (reason,) = await world.events("NoMachine")
         assert reason.startswith("no type holds it: cpu 100 where 8 can be had")
         assert await world.machines() == []
+
+
+async def test_packed_pools_shrink_when_pods_end(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool("shared", mode="Packed", instanceTypes=["medium"])
+        await world.add_unschedulable("p", cpu="1500m")
+        await world.count(P.AVAILABLE, 1)
+        (machine,) = await world.machines()
+        await world.settle(60.0)
+        assert (await world.machine(machine.metadata.name)).phase is P.AVAILABLE
+        await world.delete_pod("p")
+        took_s = await world.empty()
+        assert took_s > 15.0  # it is decided twice
+        assert world.cloud.launches == 1
+
+
+async def test_packed_standby_is_kept(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        standby = [{"instanceType": "medium", "count": 1}]
+        await world.add_pool("shared", mode="Packed", standby=standby)
+        await world.count(P.AVAILABLE, 1)
+        await world.settle(120.0)
+        assert len(await world.machines(P.AVAILABLE)) == 1
+        assert world.cloud.launches == 1

@@ -199,6 +199,9 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
         Permission(NODE, (*_FOLLOW, "patch", "delete")),
         Permission(POD, ("get", *_FOLLOW)),
         Permission(POD, ("create",), "binding"),
+        Permission(POD, ("create",), "eviction", unseen="no shared machine is drained"),
+        Permission(POD, ("delete",), unseen="no drain comes to its end by force"),
+        Permission(PODDISRUPTIONBUDGET, _FOLLOW),
         Permission(NAMESPACE, ("get", *_FOLLOW)),
         Permission(PODGROUP, _FOLLOW),
         Permission(

@@ -2,11 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from grange.api.kinds import MACHINE, NAMESPACE, NODE, NODEPOOL, POD, PODGROUP
+from grange.api.kinds import (
+    MACHINE,
+    NAMESPACE,
+    NODE,
+    NODEPOOL,
+    POD,
+    PODDISRUPTIONBUDGET,
+    PODGROUP,
+)
 from grange.api.kinds.machine import NODE_POOL_LABEL, Machine
 from grange.api.kinds.node import Node, is_ready
 from grange.api.kinds.nodepool import NodePool
 from grange.api.kinds.pod import Pod, is_active
+from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.podgroup import PodGroup
 from grange.api.meta import ObjectKey
 from grange.machines.scaling.packing_pods import waits_for_machine
@@ -46,6 +55,7 @@ class MachineListers:
         self._nodes = deps.informers.informer(NODE)
         self._pods = deps.informers.informer(POD)
         self._groups = deps.informers.informer(PODGROUP)
+        self._budgets = deps.informers.informer(PODDISRUPTIONBUDGET)
         self._namespaces = deps.informers.informer(NAMESPACE)
         self._machines.store.add_index(_BY_POOL, lambda machine: (machine.spec.pool,))
         self._machines.store.add_index(_BY_UID, lambda machine: (machine.status.bound_pod_uid,))
@@ -106,6 +116,10 @@ class MachineListers:
     def groups(self) -> Sequence[PodGroup]:
         """All PodGroups."""
         return self._groups.store.list()
+
+    def budgets(self) -> Sequence[PodDisruptionBudget]:
+        """All PodDisruptionBudgets."""
+        return self._budgets.store.list()
 
     def namespaces(self) -> Mapping[str, Mapping[str, str]]:
         """The labels of each namespace."""

@@ -12,6 +12,7 @@ from grange.api.meta import Document, ObjectKey
 from grange.api.status import NotFound
 from grange.base.tasks import Nursery, supervise
 from grange.machines.controller.controller_context import NodeControllerContext
+from grange.machines.controller.disruption_loop import DisruptionLoop
 from grange.machines.controller.machine_boot import Bootstrap, NoBootstrap
 from grange.machines.controller.machine_events import MachineEvents
 from grange.machines.controller.machine_executor import MachineExecutor
@@ -93,9 +94,10 @@ class NodeController:
         self._passes = PassLoop(
             self._context,
             PoolPass(self._context, self.dispenser, rng),
-            PackedPass(self._context, rng),
+            packed := PackedPass(self._context, rng),
             self._terminate,
         )
+        self._packed = packed
         self.machines = Controller(
             NAME,
             self._reconcile,
@@ -123,6 +125,7 @@ class NodeController:
             providers.of_machine,
             self._deps.rng.fork("pauses"),
         )
+        disruption = DisruptionLoop(self._context, self._packed, providers)
         heartbeats = MachineHeartbeats(self._context, self._terminate, self._wake_machine)
         try:
             async with Nursery(NAME) as nursery:
@@ -135,6 +138,9 @@ class NodeController:
                     supervise("heartbeats", heartbeats.beat, clock=self._clock, log=self._log)
                 )
                 nursery.start(heartbeats.reap(), name=f"{NAME} reaper")
+                nursery.start(
+                    supervise("disruption", disruption.run, clock=self._clock, log=self._log)
+                )
         finally:
             await providers.close()
 

@@ -23,6 +23,7 @@ class NodeControllerConfig:
         call_timeout_s: a call to a provider takes no longer; its outcome is unknown then.
         batch_idle_s: a pass begins when nothing has changed for so long.
         batch_max_s: and no later than so long after the first change.
+        disruption_interval_s: between two looks at what shared machines could do without.
         image_ttl_s: an image that was looked up is used for so long.
         strike_s: two looks that miss something are at least so far apart.
         terminated_ttl_s: records of terminated machines are kept for so long.
@@ -41,6 +42,7 @@ class NodeControllerConfig:
     call_timeout_s: float = 60.0
     batch_idle_s: float = 1.0
     batch_max_s: float = 10.0
+    disruption_interval_s: float = 10.0
     image_ttl_s: float = 300.0
     strike_s: float = 10.0
     terminated_ttl_s: float = 60.0

@@ -12,6 +12,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.launch_choice import launch_choice
+from grange.machines.controller.machine_listers import MachineListers
 from grange.machines.controller.machine_writes import MachineWrites
 from grange.machines.controller.pool_pass import PassResult
 from grange.machines.controller.pool_template import template_hash
@@ -19,7 +20,7 @@ from grange.machines.controller.provider_watch import ProviderWatch
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool
 from grange.machines.scaling.packing_scaler import PackingNodeScaler
-from grange.machines.scaling_plan import MachineStart, ScalingPlan
+from grange.machines.scaling_plan import MachineStart, MachineStop, ScalingPlan
 
 
 class PackedPass:
@@ -45,7 +46,7 @@ class PackedPass:
         results: dict[str, PassResult] = {}
         usable: list[PackedPool] = []
         for pool, watch in pools:
-            refused, packed = self._usable(pool, watch)
+            refused, packed = self.usable(pool, watch)
             if packed is None:
                 results[pool.metadata.name] = refused
             else:
@@ -69,14 +70,11 @@ class PackedPass:
         now = self._clock.now()
         for pool in pools:
             pool.capacity.prune(now)
-        state = ClusterState(
-            nodes=self._listers.nodes(),
-            groups=self._listers.groups(),
-            namespaces=self._listers.namespaces(),
-        )
+        state = cluster_of(self._listers)
         return PackingNodeScaler(pools, state).compute(machines, self._listers.pods(), now=now)
 
-    def _usable(self, pool: NodePool, watch: ProviderWatch) -> tuple[PassResult, PackedPool | None]:
+    def usable(self, pool: NodePool, watch: ProviderWatch) -> tuple[PassResult, PackedPool | None]:
+        """The pool with what is known of its provider, or why nothing can be planned for it."""
         if watch.catalogue is None:
             return PassResult(reason="CatalogueUnknown", message=watch.error), None
         boot = watch.image(pool.spec.boot_image)
@@ -99,6 +97,7 @@ class PackedPass:
             self._writes.move(known[name], MachineEvent.RESUMED, "Resumed", "pods wait for it")
             for name in plan.resume
         ]
+        work += [self._park(known[stop.name], stop) for stop in plan.stop]
         for packed in pools:
             own = [start for start in plan.start if start.spec.pool == packed.name]
             limit = packed.pool.spec.max_boot_per_iteration
@@ -114,6 +113,11 @@ class PackedPass:
         self._events.skipped(skips)
         return any(child.result() for child in children)
 
+    async def _park(self, machine: Machine, stop: MachineStop) -> bool:
+        if machine.metadata.resource_version != stop.version:
+            return True
+        return await self._writes.move(machine, MachineEvent.PARK, "Standby", stop.reason)
+
     async def _order(self, pool: NodePool, start: MachineStart) -> bool:
         machine = await self._writes.order(pool, start)
         if machine is None:
@@ -121,3 +125,10 @@ class PackedPass:
         for name in start.pods:
             self._events.ordered(self._listers.pod_named(name), machine)
         return False
+
+
+def cluster_of(listers: MachineListers) -> ClusterState:
+    """What plans for shared machines take into account, apart from machines and pods."""
+    return ClusterState(
+        nodes=listers.nodes(), groups=listers.groups(), namespaces=listers.namespaces()
+    )

@@ -1,0 +1,64 @@
+"""Looks at the machines of packed pools, again and again."""
+
+from grange.api.kinds.nodepool import DEDICATED
+from grange.api.status import ApiError
+from grange.machines.controller.controller_context import NodeControllerContext
+from grange.machines.controller.disruption_pass import DisruptionPass, DisruptionState
+from grange.machines.controller.machine_writes import MachineWrites
+from grange.machines.controller.packed_pass import PackedPass, cluster_of
+from grange.machines.controller.provider_table import ProviderTable
+from grange.machines.scaling.packing_options import PackedPool
+
+
+class DisruptionLoop:
+    """Disrupts machines of packed pools.
+
+    Args:
+        context: tools.
+        packed: knows which pools can be planned for.
+        providers: of the pools.
+    """
+
+    def __init__(
+        self, context: NodeControllerContext, packed: PackedPass, providers: ProviderTable
+    ) -> None:
+        self._listers, self._clock, self._log = context.listers, context.clock, context.log
+        self._interval_s = context.config.disruption_interval_s
+        self._packed, self._providers = packed, providers
+        self._pass = DisruptionPass(context.client, context.clock, MachineWrites(context).order)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await self._clock.sleep(self._interval_s)
+            state = self._state()
+            if state is None:
+                continue
+            try:
+                await self._pass.run(state)
+            except ApiError as error:
+                self._log.warning("disruption failed", error=error)
+
+    def _state(self) -> DisruptionState | None:
+        """What the caches show; None where nothing can be decided."""
+        pools: list[PackedPool] = []
+        for pool in self._listers.pools():
+            if pool.spec.mode == DEDICATED or pool.metadata.deletion_timestamp is not None:
+                continue
+            watch = self._providers.of_pool(pool)
+            _, usable = (None, None) if isinstance(watch, str) else self._packed.usable(pool, watch)
+            if usable is not None:
+                pools.append(usable)
+        if not pools:
+            return None
+        names = {pool.name for pool in pools}
+        machines = [one for one in self._listers.machines() if one.spec.pool in names]
+        if not machines:
+            return None
+        return DisruptionState(
+            pools,
+            cluster_of(self._listers),
+            machines,
+            self._listers.pods(),
+            self._listers.budgets(),
+        )
