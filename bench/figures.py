@@ -276,6 +276,11 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
         Figure("binding_ms", "CPU to bind 10,000 pods to 10,000 machines", "ms", 300),
         Figure("binding_empty_ms", "CPU to order 10,000 machines, 500 types, 3 zones", "ms"),
     ),
+    "machine_claims": (
+        Figure("claim_p50_ms", "a waiting pod gets a machine that stands by, p50", "ms"),
+        Figure("claim_p99_ms", "the same, p99", "ms", 20),
+        Figure("machine_running_s", "machine from pending pod to Running, provider local", "s", 2),
+    ),
     "packing": (
         Figure(
             "packed_mixed_per_s",

@@ -57,12 +57,16 @@ class PackedPass:
         machines = [
             one for pool, _ in pools for one in self._listers.machines_of(pool.metadata.name)
         ]
+        began = self._clock.monotonic()
         plan = self.plan(usable, machines)
+        plan_s = self._clock.monotonic() - began
         changed = await self._carry_out(usable, plan, machines)
         for packed in usable:
             own = tuple(start for start in plan.start if start.spec.pool == packed.name)
             part = ScalingPlan(start=own, skip=plan.skip)
-            results[packed.name] = PassResult(part, image=packed.boot_image, changed=changed)
+            results[packed.name] = PassResult(
+                part, image=packed.boot_image, plan_s=plan_s, changed=changed
+            )
         return results
 
     def plan(self, pools: Sequence[PackedPool], machines: Sequence[Machine]) -> ScalingPlan:

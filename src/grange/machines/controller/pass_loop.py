@@ -26,7 +26,7 @@ POOL_FINALIZER = "grange.dev/machines"
 PACKED_POOLS = ""
 """Stands for all packed pools, which have one pass together; no pool is called so."""
 
-_SPACING = 4.0  # a pass is followed by a pause of so many times what it took
+_SPACING = 4.0  # a pass is followed by a pause of so many times what its plan took
 
 
 class PassLoop:
@@ -55,6 +55,7 @@ class PassLoop:
         self._windows: dict[str, PassWindow] = {}
         self._changed = asyncio.Event()
         self.timer = PassTimer()
+        self._plan_s = 0.0
 
     @property
     def passes(self) -> Sequence[str]:
@@ -99,11 +100,12 @@ class PassLoop:
             self._changed.clear()
             now = self._clock.monotonic()
             due = [name for name, window in self._windows.items() if window.due <= now]
+            self._plan_s = 0.0
             for name in due:
                 await self._pass(name, providers)
             if due:
                 # What a pass writes wakes the next: between them the other loops have their turn.
-                await self._clock.sleep(_SPACING * (self._clock.monotonic() - now))
+                await self._clock.sleep(_SPACING * self._plan_s)
                 continue
             next_due = min((window.due for window in self._windows.values()), default=None)
             try:
@@ -173,6 +175,7 @@ class PassLoop:
     async def _finish(self, pool: NodePool, watch: ProviderWatch | str, result: PassResult) -> None:
         """Write the status of a pool, if it is another one."""
         name = pool.metadata.name
+        self._plan_s += result.plan_s
         if result.changed:
             self.wake(name)
         catalogue = () if isinstance(watch, str) else tuple(watch.catalogue or ())

@@ -34,6 +34,7 @@ class PassResult(NamedTuple):
         plan: what was decided; None where nothing could be.
         reason, message: why it could not.
         image: that new machines get.
+        plan_s: seconds that the plan took, during which nothing else was done.
         changed: something was refused because it had changed: another pass decides again.
     """
 
@@ -41,6 +42,7 @@ class PassResult(NamedTuple):
     reason: str = ""
     message: str = ""
     image: str = ""
+    plan_s: float = 0.0
     changed: bool = False
 
 
@@ -79,9 +81,11 @@ class PoolPass:
         # Nodes before pods: a pod that is seen without its node would get another machine.
         machines = self._listers.machines_of(pool.metadata.name)
         pods = self._listers.pods_for(pool.metadata.name)
+        began = self._clock.monotonic()
         plan = self.plan(pool, watch, machines, pods, boot.image)
+        plan_s = self._clock.monotonic() - began
         changed = await self._carry_out(pool, plan, machines, pods)
-        return PassResult(plan, image=boot.image, changed=changed)
+        return PassResult(plan, image=boot.image, plan_s=plan_s, changed=changed)
 
     def plan(
         self,

@@ -54,6 +54,7 @@ class ProviderTable:
         self._watches: dict[Key, tuple[ProviderWatch, Child[None]]] = {}
         self._refused: dict[Key, str] = {}
         self._nursery: Nursery | None = None
+        self._prune_due = 0.0
 
     def begin(self, nursery: Nursery) -> None:
         """From now on watches run in this nursery; none of a former one is left."""
@@ -71,7 +72,14 @@ class ProviderTable:
         return found if isinstance(found, ProviderWatch) else None
 
     async def prune(self) -> None:
-        """End the watches that nothing uses any more, and try those that were refused again."""
+        """End the watches that nothing uses any more, and try those that were refused again.
+
+        Returns at once where that was done a short time ago.
+        """
+        now = self._tools.clock.monotonic()
+        if now < self._prune_due:
+            return
+        self._prune_due = now + self._config.instances_interval_s
         used = {(pool.spec.provider, config_text(pool)) for pool in self._listers.pools()}
         used |= {self._key(machine) for machine in self._listers.machines()}
         self._refused.clear()

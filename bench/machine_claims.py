@@ -1,0 +1,162 @@
+"""From a waiting pod to its machine: claims of standby, and machines that are made for a pod.
+
+Claims: API server, controller and a simulated provider in one process, over 50 machines that stand by; from the
+answer to the create of a pod to the event that shows it bound. Machines: ``grange up`` on this computer with the
+provider ``local``, from the apply to the pod in phase Running. Alone: ``python -m bench.machine_claims``.
+"""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grange.api.kinds import MACHINE, NODEPOOL, POD
+from grange.api.kinds.machine import NODE_POOL_LABEL
+from grange.api.kinds.nodepool import DEDICATED
+from grange.base.clock import LoopClock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.machines.controller.node_controller import NodeController, NodeControllerTools
+from grange.machines.providers import ProviderTools
+from grange.machines.providers.provider import Provider
+from grange.machines.providers.simulated.cloud import CloudLatencies, SimulatedCloud
+from grange.machines.providers.simulated.simulated_provider import SimulatedProvider
+from grange.sim import builders
+from grange.sim.api_fixture import ApiFixture, opened
+
+STANDBY, CLAIMS = 50, 200
+_LIMIT_S = 120.0
+
+POOL = """
+apiVersion: grange.dev/v1alpha1
+kind: NodePool
+metadata: {name: batch}
+spec: {provider: local, mode: Dedicated, timeouts: {idleSeconds: 1}}
+"""
+WAITING = """
+apiVersion: v1
+kind: Pod
+metadata: {name: one}
+spec:
+  nodeSelector: {grange.dev/node-pool: batch}
+  terminationGracePeriodSeconds: 1
+  containers:
+    - {name: main, command: [sleep, "1000"], resources: {requests: {cpu: 500m}}}
+"""
+
+
+async def claims() -> list[float]:
+    """Milliseconds of each claim, sorted."""
+    clock, rng, log = LoopClock(), Stream(1), Logger("bench")
+    async with opened(ApiFixture(clock, rng, log)) as world:
+        cloud = SimulatedCloud(clock, latencies=CloudLatencies(call=0.0, boot=0.0))
+
+        def create(name: str, config: Mapping[str, Any], tools: ProviderTools) -> Provider:
+            return SimulatedProvider(cloud, tools.cluster)
+
+        deps = world.new_deps()
+        world.nursery.start(deps.informers.run())
+        world.start(NodeController(deps, NodeControllerTools(create=create)))
+        standby = [{"instanceType": "small", "count": STANDBY}]
+        spec = {"provider": "simulated", "mode": DEDICATED, "standby": standby}
+        pool = {"maxBootPerIteration": STANDBY, **spec}
+        await world.client.create(NODEPOOL, {"metadata": {"name": "p"}, "spec": pool})
+        world.nursery.start(_join(world))
+        bound: dict[str, float] = {}
+        changed = asyncio.Event()
+        world.nursery.start(_watch(world, bound, changed))
+        took = []
+        for number in range(CLAIMS):
+            await world.until(lambda: _enough(world))
+            name = f"p{number}"
+            document = builders.pod_document(
+                name, requests={"cpu": "1"}, nodeSelector={NODE_POOL_LABEL: "p"}
+            )
+            began = time.perf_counter()
+            await world.client.create(POD, document, "default")
+            while name not in bound:
+                changed.clear()
+                await changed.wait()
+            took.append((bound[name] - began) * 1e3)
+            await asyncio.sleep(0.02)
+        return sorted(took)
+
+
+async def _enough(world: ApiFixture) -> bool:
+    found = (await world.client.list(MACHINE)).items
+    return sum(machine.status.phase == "Available" for machine in found) >= STANDBY // 2
+
+
+async def _join(world: ApiFixture) -> None:
+    """Nodes of machines are ready at once."""
+    joined: set[str] = set()
+    while True:
+        for machine in (await world.client.list(MACHINE)).items:
+            name = machine.metadata.name
+            if machine.status.phase == "Created" and name not in joined:
+                joined.add(name)
+                await builders.create_node(world.client, name)
+        await asyncio.sleep(0.1)
+
+
+async def _watch(world: ApiFixture, bound: dict[str, float], changed: asyncio.Event) -> None:
+    version = (await world.client.list(POD)).resource_version
+    async for event in world.client.watch(POD, resource_version=version):
+        pod = event.object
+        if pod is not None and pod.spec.node_name:
+            bound.setdefault(pod.metadata.name, time.perf_counter())
+            changed.set()
+
+
+def running_s() -> float:
+    """Seconds from the apply of a pod to Running on a machine that is made for it."""
+    grange = str(Path(sys.executable).with_name("grange"))
+    home = Path(tempfile.mkdtemp(prefix="grange-bench-"))
+    data, reach = home / "data", ["--kubeconfig", str(home / "data" / "kubeconfig")]
+    words = ["up", "--data-dir", str(data), "--listen", "127.0.0.1:0", "--no-switch"]
+    plane = subprocess.Popen([grange, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    def run(*verb: str, given: str = "") -> str:
+        done = subprocess.run(
+            [grange, *verb, *reach], input=given, capture_output=True, text=True, check=False
+        )
+        return done.stdout
+
+    try:
+        if plane.stdout is None or b"ready" not in plane.stdout.readline():
+            raise RuntimeError("the control plane does not start")
+        run("apply", "-f", "-", given=POOL)
+        time.sleep(2.0)
+        began = time.perf_counter()
+        run("apply", "-f", "-", "--wait", given=WAITING)
+        took_s = time.perf_counter() - began
+        run("delete", "pod", "one")
+        run("delete", "nodepool", "batch", "--no-wait")
+        deadline = time.perf_counter() + _LIMIT_S
+        while "batch" in run("get", "nodepools") and time.perf_counter() < deadline:
+            time.sleep(0.5)
+        return took_s
+    finally:
+        plane.terminate()
+        plane.wait(_LIMIT_S)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def measure() -> dict[str, float]:
+    """Claims in milliseconds, and seconds to a running pod."""
+    took = asyncio.run(claims())
+    return {
+        "claim_p50_ms": took[len(took) // 2],
+        "claim_p99_ms": took[len(took) * 99 // 100],
+        "machine_running_s": running_s(),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(), indent=2))
