@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from tests.support.cloud_server import IMAGE, ZONE, cloud_server
 from tests.support.local_machines import local_machines
+from tests.support.ssh_hosts import ssh_hosts
 
 from grange.api.kinds.machine import MachineOffering
 from grange.base.clock import Clock
@@ -36,7 +37,8 @@ class ProviderCase:
         provider: of a cluster without instances.
         stranger: of another cluster, in the same account; None where there can be none.
         clock: of the waits.
-        offering: that can be had, at least twice.
+        offering: that can be had, at least twice if there is no other one.
+        other: for the second machine.
         image: a spec that an image matches.
         unknown_image: a spec that none matches.
         limit_s: no state takes longer.
@@ -45,6 +47,7 @@ class ProviderCase:
     provider: Provider
     clock: Clock
     offering: MachineOffering
+    other: MachineOffering | None = None
     stranger: Provider | None = None
     image: Mapping[str, str] = field(default_factory=dict)
     unknown_image: Mapping[str, str] = field(default_factory=lambda: {"name": "no-such-image"})
@@ -54,8 +57,10 @@ class ProviderCase:
         """Launch one machine."""
         image = await self.provider.resolve_image(self.image)
         labels = {"grange.dev/node-pool": "p"}
+        second = self.other is not None and token.endswith("-2")
+        offering = self.other if self.other is not None and second else self.offering
         return await self.provider.launch(
-            LaunchRequest(token, (self.offering,), image=image, labels=labels)
+            LaunchRequest(token, (offering,), image=image, labels=labels)
         )
 
     async def listed(self) -> dict[str, Instance]:
@@ -96,13 +101,26 @@ async def local(clock: Clock) -> AsyncIterator[ProviderCase]:
 async def ec2(clock: Clock) -> AsyncIterator[ProviderCase]:
     with cloud_server() as cloud:
         ours, theirs = cloud.provider("ours"), cloud.provider("theirs")
-        yield ProviderCase(ours, clock, MachineOffering("t3.small", ZONE), theirs, IMAGE)
+        yield ProviderCase(
+            ours, clock, MachineOffering("t3.small", ZONE), stranger=theirs, image=IMAGE
+        )
         await ours.close()
         await theirs.close()
 
 
-SOCKETS = {"ec2"}
-CASES: Mapping[str, OpenCase] = {"ec2": ec2, "local": local, "simulated": simulated}
+@asynccontextmanager
+async def ssh(clock: Clock) -> AsyncIterator[ProviderCase]:
+    with TemporaryDirectory() as directory:
+        async with ssh_hosts(Path(directory), clock, "h-1", "h-2") as hosts:
+            ours, theirs = hosts.provider("ours"), hosts.provider("theirs")
+            offering, other = MachineOffering("rack", "h-1"), MachineOffering("rack", "h-2")
+            yield ProviderCase(ours, clock, offering, other, theirs)
+            await ours.close()
+            await theirs.close()
+
+
+SOCKETS = {"ec2", "ssh"}
+CASES: Mapping[str, OpenCase] = {"ec2": ec2, "local": local, "simulated": simulated, "ssh": ssh}
 
 
 @pytest.fixture(

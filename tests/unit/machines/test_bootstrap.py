@@ -12,14 +12,20 @@ import yaml
 
 from grange.api.kinds.nodepool import NodePoolSpec
 from grange.machines.bootstrap.agent_package import AgentPackage, release_tag
-from grange.machines.bootstrap.agent_setup import BootFile, agent_files
-from grange.machines.bootstrap.cloud_config import cloud_config_script, merge_cloud_config
+from grange.machines.bootstrap.agent_setup import agent_files
 from grange.machines.bootstrap.join_facts import JoinFacts
 from grange.machines.bootstrap.user_data import compose_user_data
 from grange.machines.bootstrap.user_data_template import VARIABLES
+from grange.machines.providers.cloud_config import (
+    BootFile,
+    cloud_config_script,
+    merge_cloud_config,
+)
 from grange.machines.providers.provider import MisconfiguredError
 
 TOKEN = "abcdef.0123456789abcdef"  # noqa: S105  of tests
+
+UNIT = ("daemon-reload", "enable grange-agent.service", "restart grange-agent.service")
 
 
 def join(machine: str = "p-1", token: str = TOKEN) -> JoinFacts:
@@ -255,7 +261,7 @@ def test_the_agent_is_installed_once_and_started(*, systemd: bool, tmp_path: Pat
     assert log.read_text().splitlines() == [
         f"python3.14 -m venv {root}/opt/grange",
         "python -m pip install --quiet --disable-pip-version-check grange==1.2.0",
-        *(["systemctl daemon-reload", "systemctl enable --now grange-agent.service"] * 2 * systemd),
+        *([f"systemctl {what}" for what in UNIT] * 2 * systemd),
     ]
     run = (root / "etc/grange/run-agent").read_text()
     assert shlex.split(run, comments=True) == [

@@ -12,7 +12,7 @@ from grange.machines import providers
 from grange.machines.providers import ProviderTools, create_provider
 from grange.machines.providers.provider import MisconfiguredError
 
-LIBRARIES = {"ec2": ("boto3", "botocore")}
+LIBRARIES = {"ec2": ("boto3", "botocore"), "ssh": ("asyncssh",)}
 
 _CHECK = """
 import sys

@@ -1,14 +1,15 @@
 """The files and the command that install the agent on a machine and start it."""
 
 import shlex
-from dataclasses import dataclass, field
 
 from grange.machines.bootstrap.agent_package import AgentPackage
 from grange.machines.bootstrap.join_facts import JoinFacts
+from grange.machines.providers.cloud_config import BootFile
 
 DIRECTORY = "/etc/grange"
 INSTALL = f"{DIRECTORY}/install-agent"
 _RUN, _VARIABLES = f"{DIRECTORY}/run-agent", f"{DIRECTORY}/agent.env"
+_PID = f"{DIRECTORY}/agent.pid"
 _PROGRAMS, _DATA = "/opt/grange", "/var/lib/grange"
 _UNIT = "/etc/systemd/system/grange-agent.service"
 
@@ -31,11 +32,13 @@ if [ ! -x {programs}/bin/grange ]; then
 fi
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload
-  systemctl enable --now grange-agent.service
+  systemctl enable grange-agent.service
+  systemctl restart grange-agent.service
 else
   set -a
   . {variables}
   setsid {run} >> /var/log/grange-agent.log 2>&1 </dev/null &
+  echo "$!" > {pid}
 fi
 """
 
@@ -59,21 +62,6 @@ WantedBy=multi-user.target
 """
 
 
-@dataclass(frozen=True, slots=True)
-class BootFile:
-    """A file that is written at the first start.
-
-    Attributes:
-        path: where.
-        content: what; may hold a token.
-        permissions: of the file, octal.
-    """
-
-    path: str
-    content: str = field(repr=False)
-    permissions: str = "0600"
-
-
 def agent_files(join: JoinFacts, package: AgentPackage) -> tuple[BootFile, ...]:
     """The files, by path.
 
@@ -93,6 +81,7 @@ def agent_files(join: JoinFacts, package: AgentPackage) -> tuple[BootFile, ...]:
         requirement=shlex.quote(package.requirement),
         variables=_VARIABLES,
         run=_RUN,
+        pid=_PID,
     )
     files = (
         # The token is in no command line: other users of the machine could read it there.

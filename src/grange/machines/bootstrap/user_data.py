@@ -3,9 +3,9 @@
 from grange.api.kinds.nodepool import USER_DATA, NodePoolSpec
 from grange.machines.bootstrap.agent_package import AgentPackage
 from grange.machines.bootstrap.agent_setup import INSTALL, agent_files
-from grange.machines.bootstrap.cloud_config import merge_cloud_config
 from grange.machines.bootstrap.join_facts import JoinFacts
 from grange.machines.bootstrap.user_data_template import fill_template
+from grange.machines.providers.cloud_config import merge_cloud_config
 
 
 def compose_user_data(pool: NodePoolSpec, join: JoinFacts, package: AgentPackage) -> str:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from grange.machines.bootstrap.cloud_config import checked_size
+from grange.machines.providers.cloud_config import checked_size
 from grange.machines.providers.provider import MisconfiguredError
 
 VARIABLES: Mapping[str, str] = {

@@ -23,6 +23,7 @@ from grange.machines.controller.node_dispenser import NodeDispenser
 from grange.machines.controller.packed_pass import PackedPass
 from grange.machines.controller.pass_loop import PassLoop
 from grange.machines.controller.pool_pass import PoolPass
+from grange.machines.controller.provider_secrets import secret_reader
 from grange.machines.controller.provider_table import CreateProvider, ProviderTable
 from grange.machines.controller.provider_watch import WatchHooks
 from grange.machines.controller.status_updater import StatusUpdater
@@ -113,7 +114,12 @@ class NodeController:
         await self._listers.synced()
         cluster = (await self._client.get(NAMESPACE, _CLUSTER)).metadata.uid
         tools = ProviderTools(
-            cluster, self._clock, self._deps.rng.fork("providers"), self._log, self._tools.settings
+            cluster,
+            self._clock,
+            self._deps.rng.fork("providers"),
+            self._log,
+            self._tools.settings,
+            secret_reader(self._client),
         )
         hooks = WatchHooks(self._is_recorded, self._wake_machine, self._passes.wake_all)
         providers = ProviderTable(

@@ -5,7 +5,7 @@ pool names it, so that its client library has to be there for its users alone.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +18,24 @@ PROVIDERS: Mapping[str, str] = {
     "ec2": "grange.machines.providers.ec2",
     "local": "grange.machines.providers.local",
     "simulated": "grange.machines.providers.simulated",
+    "ssh": "grange.machines.providers.ssh",
 }
 """Modules by the name that pools give as ``spec.provider``; each has a ``create``."""
 
-EXTRAS: Mapping[str, str] = {"ec2": "aws"}
+EXTRAS: Mapping[str, str] = {"ec2": "aws", "ssh": "ssh"}
 """Extras of the package with the libraries of providers."""
+
+ReadSecret = Callable[[str], Awaitable[Mapping[str, bytes]]]
+"""The content of a Secret of the namespace ``kube-system``, by its name; raises ``ProviderError``."""
+
+
+async def no_secrets(name: str) -> Mapping[str, bytes]:
+    """There are none.
+
+    Raises:
+        MisconfiguredError: always.
+    """
+    raise MisconfiguredError(f"secret {name}: there are no secrets here; use another provider")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,7 @@ class ProviderTools:
         rng: the provider's stream.
         log: where it logs; never user data.
         settings: of the process, by name, e.g. where its data are; for providers that need them.
+        read_secret: reads credentials that a pool names.
     """
 
     cluster: str
@@ -42,6 +56,7 @@ class ProviderTools:
     rng: Stream
     log: Logger
     settings: Mapping[str, Any] = field(default_factory=dict)
+    read_secret: ReadSecret = no_secrets
 
 
 ProviderFactory = Callable[[Mapping[str, Any], ProviderTools], Provider]

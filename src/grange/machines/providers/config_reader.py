@@ -101,22 +101,56 @@ class ConfigReader:
                 raise self.wrong(f"{field}.{key}", "is no string", "use a string")
         return dict(value)
 
+    def flag(self, field: str) -> bool:
+        """True or false, false by default.
+
+        Raises:
+            MisconfiguredError: it is neither.
+        """
+        value = self._given.get(field, False)
+        if not isinstance(value, bool):
+            raise self.wrong(field, "is neither true nor false", "use one of them")
+        return value
+
+    def table(self, field: str) -> dict[str, Mapping[str, Any]]:
+        """An object of objects, empty by default; their fields are not read here.
+
+        Raises:
+            MisconfiguredError: it is none.
+        """
+        value = self._given.get(field, {})
+        if not isinstance(value, Mapping) or not all(
+            isinstance(o, Mapping) for o in value.values()
+        ):
+            raise self.wrong(field, "is no object of objects", "use an object of objects")
+        return dict(value)
+
+    def price(self, field: str) -> Decimal:
+        """An amount per hour, 0 by default.
+
+        Raises:
+            MisconfiguredError: it is no decimal of at least 0.
+        """
+        return self._price(field, self._given.get(field, "0"))
+
     def prices(self, field: str) -> dict[str, Decimal]:
         """An object of amounts per hour, empty by default.
 
         Raises:
             MisconfiguredError: it is none, or an amount is no decimal of at least 0.
         """
-        found = {}
-        for key, text in self.strings(field).items():
-            try:
-                price = Decimal(text)
-            except InvalidOperation:
-                price = Decimal(-1)
-            if not (price.is_finite() and price >= 0):
-                raise self.wrong(f"{field}.{key}", "is no price", 'use a decimal, e.g. "0.05"')
-            found[key] = price
-        return found
+        return {
+            key: self._price(f"{field}.{key}", text) for key, text in self.strings(field).items()
+        }
+
+    def _price(self, path: str, value: object) -> Decimal:
+        try:
+            price = Decimal(str(value))
+        except InvalidOperation:
+            price = Decimal(-1)
+        if not (price.is_finite() and price >= 0):
+            raise self.wrong(path, "is no price", 'use a decimal, e.g. "0.05"')
+        return price
 
     def wrong(self, field: str, what: str, remedy: str) -> MisconfiguredError:
         """The error about a field."""

@@ -1,18 +1,33 @@
-"""Cloud-config of a pool, merged with what the agent needs; and the part of it that is a script."""
+"""Cloud-config of a pool: merged with files and commands, or run where there is no cloud-init."""
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
 from grange.api.validation.nodepools import USER_DATA_MAX
-from grange.machines.bootstrap.agent_setup import BootFile
 from grange.machines.providers.provider import MisconfiguredError
 
 HEADER = "#cloud-config"
 _TEMPLATE_HEADER = "## template:"
 _FIELD = "spec.userData"
+
+
+@dataclass(frozen=True, slots=True)
+class BootFile:
+    """A file that is written at the first start.
+
+    Attributes:
+        path: where.
+        content: what; may hold a token.
+        permissions: of the file, octal.
+    """
+
+    path: str
+    content: str = field(repr=False)
+    permissions: str = "0600"
 
 
 def parse_cloud_config(text: str) -> dict[str, Any]:
