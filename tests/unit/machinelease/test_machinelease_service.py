@@ -191,6 +191,28 @@ async def test_pools_that_are_just_appearing_are_waited_for(
         await there.reaches("a", "Granted")
 
 
+async def test_machines_that_register_late_are_waited_for(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """As after the start of a control plane on a busy machine, whose nodes come later."""
+    async with lease_world(clock, rng, log) as there:
+        await there.add_lease("a", 2)
+        await there.settle(20.0)
+        assert (await there.status("a")).phase == "Queued"
+        await there.add_nodes("n1")
+        await there.settle(0.4)
+        await there.add_nodes("n2")
+        await there.reaches("a", "Granted")
+
+
+async def test_cluster_without_machines_rejects_in_the_end(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with lease_world(clock, rng, log) as there:
+        await there.add_lease("a", 1)
+        assert 59.0 < await there.reaches("a", "Rejected", limit_s=70.0) < 62.0
+
+
 async def test_the_policy_is_followed_when_it_changes(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -9,8 +9,10 @@ class MachineLeaseConfig:
 
     Attributes:
         workers: leases that are looked at at the same time.
-        settle_s: after its own start, and after a pool grew, nothing is rejected for so long: nodes
+        settle_s: after its own start, the first node, and after a pool grew, nothing is rejected for so long: nodes
             that are just starting are missing.
+        first_node_s: nor for so long after its start while there is no node at all: a control plane
+            answers before its machines have registered.
         replace_s: nothing is rejected for so long after a pool lost a machine, which may come back.
         refresh_s: positions and reasons of waiting leases are written no more often than this.
         status_writes: and no more of them at a time than this.
@@ -20,6 +22,7 @@ class MachineLeaseConfig:
 
     workers: int = 8
     settle_s: float = 3.0
+    first_node_s: float = 60.0
     replace_s: float = 60.0
     refresh_s: float = 2.0
     status_writes: int = 200

@@ -49,6 +49,7 @@ class LeaseListers:
         self._on_lease, self._on_orphan, self._on_change = on_lease, on_orphan, on_change
         self._keys: dict[str, ObjectKey] = {}
         self._settled_at: dict[str, float] = {}
+        self._began = 0.0
         self._avoided: dict[str, float] = {}
         self._leases = deps.informers.informer(MACHINELEASE)
         self._policies = deps.informers.informer(LEASEPOLICY)
@@ -78,7 +79,8 @@ class LeaseListers:
         self.claiming.clear()
         self.table.settle_all()
         self._avoided.clear()
-        settled = self._clock.monotonic() + self._config.settle_s
+        self._began = self._clock.monotonic()
+        settled = self._began + self._config.settle_s
         for node in self._nodes.store.list():
             self.observe_node(node.metadata.name)
         for pool in self.queue.pools:
@@ -114,6 +116,8 @@ class LeaseListers:
     def settles_in(self, pool: str) -> float:
         """Seconds until the size of a pool counts, and its absence."""
         due = max(self._settled_at.get("", 0.0), self._settled_at.get(pool, 0.0))
+        if not len(self._nodes.store):
+            due = max(due, self._began + self._config.first_node_s)
         return max(0.0, due - self._clock.monotonic())
 
     def avoids_for(self) -> float | None:
@@ -214,6 +218,9 @@ class LeaseListers:
         self._on_change()
 
     def _node_seen(self, node: Node) -> None:
+        if len(self._nodes.store) == 1:  # the first one: others are about to come
+            settled = self._clock.monotonic() + self._config.settle_s
+            self._settled_at[""] = max(self._settled_at.get("", 0.0), settled)
         self.observe_node(node.metadata.name)
 
     def _node_gone(self, node: Node) -> None:
