@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+import pytest
 from tests.unit.machines.disruption import pool
 from tests.unit.machines.packing import LARGE, MIDDLE, SMALL
 
@@ -19,13 +20,17 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.machines.catalogue import InstanceType
 from grange.machines.controller.disruption_pass import DisruptionPass, DisruptionState
+from grange.machines.disruption.disruption_plan import DisruptionPlan
 from grange.machines.disruption.disruption_progress import is_tainted, record_of
+from grange.machines.disruption.machine_disruptor import MachineDisruptor
 from grange.machines.scaling.capacity_memory import CapacityMemory
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool, option_labels
 from grange.machines.scaling_plan import MachineStart
 from grange.sim import builders
 from grange.sim.api_fixture import ApiFixture, opened
+
+TYPES = (SMALL, MIDDLE, LARGE)
 
 
 class Cluster(ApiFixture):
@@ -83,7 +88,7 @@ class Cluster(ApiFixture):
         await self.clock.sleep(after_s)
         machines = (await self.client.list(MACHINE)).items
         state = DisruptionState(
-            [PackedPool(self.pool, (SMALL, MIDDLE, LARGE), self.memory)],
+            [PackedPool(self.pool, TYPES, self.memory)],
             ClusterState(nodes=(await self.client.list(NODE)).items),
             machines,
             (await self.client.list(POD)).items,
@@ -228,3 +233,28 @@ async def test_lost_mark_frees_the_node(clock: Clock, rng: Stream, log: Logger) 
         await world.client.patch(NODE, "a", patch={"spec": {"taints": taints}})
         await world.look()
         assert not await world.tainted("a")
+
+
+async def test_unchanged_cluster_is_not_packed_again(
+    clock: Clock, rng: Stream, log: Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time alone is no reason for another decision before a minute is over; a new pod is."""
+    looks: list[float] = []
+    decide = MachineDisruptor.decide
+
+    def counted(self: MachineDisruptor, *args: Any, **options: Any) -> DisruptionPlan:
+        looks.append(clock.monotonic())
+        return decide(self, *args, **options)
+
+    monkeypatch.setattr(MachineDisruptor, "decide", counted)
+    async with cluster(clock, rng, log) as world:
+        await world.machine("a", SMALL)
+        await world.pod("p", "a", "1")
+        await world.look(31.0)
+        await world.looks(5)
+        assert len(looks) == 1
+        await world.look()
+        assert len(looks) == 2
+        await world.pod("q", "a", "1")
+        await world.look()
+        assert len(looks) == 3

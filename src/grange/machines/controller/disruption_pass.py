@@ -12,7 +12,7 @@ import msgspec
 from grange.api import timestamps
 from grange.api.kinds import MACHINE, NODE, POD
 from grange.api.kinds.machine import Machine
-from grange.api.kinds.node import Node
+from grange.api.kinds.node import Node, is_ready
 from grange.api.kinds.nodepool import NodePool
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
@@ -37,7 +37,7 @@ from grange.machines.disruption.node_drain import (
 )
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool
-from grange.machines.scaling.packing_pods import occupies
+from grange.machines.scaling.packing_pods import occupies, waits_for_machine
 from grange.machines.scaling_plan import MachineStart
 
 OrderMachine = Callable[[NodePool, MachineStart], Awaitable[object]]
@@ -80,6 +80,7 @@ class DisruptionPass:
     def __init__(self, client: Client, clock: Clock, order: OrderMachine) -> None:
         self._client, self._clock, self._order = client, clock, order
         self._resume_after = ""
+        self._quiet: tuple[object, float] | None = None  # a state in which nothing is to be done
         self.kept: Mapping[str, str] = {}
 
     async def run(self, state: DisruptionState) -> None:
@@ -101,7 +102,10 @@ class DisruptionPass:
             await self._decide(look)
 
     async def _decide(self, look: "_PassState") -> None:
-        state = look.state
+        state, shown = look.state, _shown(look.state)
+        quiet, until = self._quiet or (None, 0.0)
+        if quiet == shown and self._clock.monotonic() < until:
+            return
         plan = look.disruptor.decide(
             state.machines,
             state.pods,
@@ -110,7 +114,10 @@ class DisruptionPass:
         )
         self.kept, self._resume_after = plan.kept, plan.resume_after
         decision = plan.decision
+        self._quiet = None
         if decision is None:
+            if not plan.resume_after:
+                self._quiet = (shown, self._clock.monotonic() + plan.after_s)
             return
         now = timestamps.rfc3339(self._clock.now())
         together = tuple(sorted(decision.names))
@@ -264,3 +271,18 @@ class _PassState:
             if node := occupies(pod):
                 self.pods_of.setdefault(node, []).append(pod)
         self.validated: set[tuple[str, ...]] = set()
+
+
+def _shown(state: DisruptionState) -> object:
+    """What decisions go by, apart from the time; agents' reports of nodes that stay ready do not count."""
+    return (
+        tuple((pool.pool.metadata.uid, pool.pool.metadata.generation) for pool in state.pools),
+        tuple((pool.boot_image, pool.template_hash, id(pool.catalogue)) for pool in state.pools),
+        tuple((each.metadata.uid, each.metadata.resource_version) for each in state.machines),
+        tuple(
+            (each.metadata.uid, is_ready(each), each.spec, each.metadata.annotations)
+            for each in state.cluster.nodes
+        ),
+        tuple((each.metadata.uid, occupies(each), waits_for_machine(each)) for each in state.pods),
+        tuple((each.metadata.uid, each.status.disruptions_allowed) for each in state.budgets),
+    )

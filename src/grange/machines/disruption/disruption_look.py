@@ -33,8 +33,14 @@ from grange.machines.scaling.packing_scaler import PackingNodeScaler
 from grange.machines.scaling.packing_standby import standby_machines
 from grange.machines.scaling_plan import MachineStart, MachineStop
 
-TOGETHER_MAX, SINGLE_MAX = 100, 50
+TOGETHER_MAX, SINGLE_MAX = 100, 20
 """Machines that are considered to go together, and one by one, in a look."""
+
+WORK_MAX = 40_000
+"""Pods that are counted in a look, those of each packing again: so long other work waits."""
+
+LOOK_S = 60.0
+"""Time alone changes decisions no sooner than this, unless a machine is watched for less."""
 
 _BOOTING = frozenset({MachinePhase.CREATING, MachinePhase.CREATED})
 
@@ -70,6 +76,7 @@ class DisruptionLook:
     Attributes:
         candidates: machines that may be disrupted, by name.
         kept: why others may not, and why candidates stay.
+        after_s: seconds after which time alone may change what was decided.
     """
 
     def __init__(
@@ -83,6 +90,8 @@ class DisruptionLook:
         self._machines = machines
         self._now = now
         self.kept: dict[str, str] = {}
+        self.after_s = LOOK_S
+        self._packings = max(3, WORK_MAX // (len(pods) + 1))
         self.candidates: dict[str, DisruptionCandidate] = {}
         plan = inputs.scaler.compute(machines, pods, now=now)
         phases = {machine.metadata.name: machine.phase for machine in machines}
@@ -146,7 +155,8 @@ class DisruptionLook:
         """As many machines as can go for none or for one cheaper machine: two or more."""
         ranked = self._underutilized()
         ranked.sort(key=lambda each: (-float(each.price) / each.cost, each.name))
-        ranked = self._allowed(UNDERUTILIZED, ranked)[:TOGETHER_MAX]
+        ranked = self._allowed(UNDERUTILIZED, ranked)
+        ranked = ranked[: min(TOGETHER_MAX, 2**self._packings)]
         best: DisruptionDecision | None = None
         low, high = 2, len(ranked)
         while low <= high:
@@ -170,11 +180,12 @@ class DisruptionLook:
         names = [each.name for each in queue]
         at = names.index(start_after) + 1 if start_after in names else 0
         queue = [*queue[at:], *queue[:at]]
-        for candidate in queue[:SINGLE_MAX]:
+        most = min(SINGLE_MAX, self._packings)
+        for candidate in queue[:most]:
             found = self.decided(UNDERUTILIZED, [candidate])
             if found is not None:
                 return found, ""
-        return None, queue[SINGLE_MAX - 1].name if len(queue) > SINGLE_MAX else ""
+        return None, queue[most - 1].name if len(queue) > most else ""
 
     # --- one decision --------------------------------------------------------------------------------
 
@@ -294,6 +305,7 @@ class DisruptionLook:
         quiet = quiet_since(candidate, self._now)
         if quiet < rest:
             seconds = (rest - quiet).total_seconds()
+            self.after_s = min(self.after_s, seconds)
             self.kept[candidate.name] = f"it changed lately; looked at again in {seconds:.0f} s"
         return quiet >= rest
 

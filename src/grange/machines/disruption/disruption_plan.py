@@ -43,8 +43,10 @@ class DisruptionPlan:
         decision: what to do; None for nothing.
         kept: why machines stay, by name.
         resume_after: the machine that was looked at last, where not all were; the next look begins after it.
+        after_s: where nothing was decided, seconds after which time alone may change that.
     """
 
     decision: DisruptionDecision | None = None
     kept: Mapping[str, str] = field(default_factory=dict)
     resume_after: str = ""
+    after_s: float = 60.0

@@ -70,7 +70,7 @@ class MachineDisruptor:
             if decision is not None:
                 return DisruptionPlan(decision, look.kept)
         decision, resume_after = look.single(start_after)
-        return DisruptionPlan(decision, look.kept, resume_after)
+        return DisruptionPlan(decision, look.kept, resume_after, look.after_s)
 
     def validate(
         self,

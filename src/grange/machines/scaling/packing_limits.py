@@ -40,15 +40,10 @@ class PoolAllowance:
         self._names = list(limits.resources)
         self._left_machines = limits.machines
         self._price = bool(limits.price_per_hour)
-        self._costs: Integers = np.asarray(
-            [
-                self._cost(row.kind.capacity, row.offering.price)
-                if row.pool is pool and self.limited
-                else [0] * self._width
-                for row in options.rows
-            ],
-            np.int64,
-        ).reshape(len(options.rows), self._width)
+        self._costs: Integers = np.zeros((len(options.rows), self._width), np.int64)
+        for at, row in enumerate(options.rows) if self.limited else ():
+            if row.pool is pool:
+                self._costs[at] = self._cost(row.kind.capacity, row.offering.price)
         self._left: Integers = np.asarray(self._totals(limits), np.int64)
         capacities = {kind.name: kind.capacity for kind in pool.catalogue}
         for machine in machines:

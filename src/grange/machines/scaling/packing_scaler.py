@@ -11,12 +11,13 @@ no restart orders it again.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from grange.api.kinds.machine import Machine, MachineOffering, MachineResources
 from grange.api.kinds.nodepool import SPOT_PREFERRED
 from grange.api.kinds.pod import Pod, condition
 from grange.api.kinds.queue import QUEUE_LABEL
-from grange.api.pod_requests import pod_request
+from grange.api.pod_requests import Resources, pod_request
 from grange.api.quantity import QuantityError
 from grange.api.selectors import SelectorError
 from grange.machines.scaling.instance_selector import CANDIDATES_MAX
@@ -49,7 +50,7 @@ from grange.machines.scaling_plan import MachineStart, PodBinding, PodSkip, Scal
 from grange.placement import podaffinity
 from grange.placement.node_usage import asked_amounts
 from grange.placement.podaffinity import Term
-from grange.placement.ports import NO_PORTS, held, host_ports
+from grange.placement.ports import NO_PORTS, UsedPorts, held, host_ports
 
 _OVER_QUOTA = "over quota of "
 _NAMED_MAX = 3
@@ -70,6 +71,18 @@ class PackingResult:
     skips: Sequence[PodSkip]
 
 
+class _PlacedPod(NamedTuple):
+    """What counts of a pod that has a node."""
+
+    pod: Pod
+    node: str
+    namespace: str
+    labels: tuple[tuple[str, str], ...]
+    request: Resources | None
+    ports: UsedPorts
+    avoided: tuple[Term, ...]
+
+
 class PackingNodeScaler:
     """Decides which machines the packed pools need. Pure: nothing is written or called.
 
@@ -81,6 +94,9 @@ class PackingNodeScaler:
     def __init__(self, pools: Sequence[PackedPool], cluster: ClusterState | None = None) -> None:
         self._pools = pools
         self._cluster = cluster or ClusterState()
+        # Packing is repeated with other pods when machines are taken away in thought.
+        self._options: tuple[object, MachineOptions] | None = None
+        self._facts: dict[int, _PlacedPod] = {}
 
     def compute(
         self, nodes: Sequence[Machine], pods: Sequence[Pod], *, now: datetime
@@ -158,13 +174,7 @@ class PackingNodeScaler:
             for name, _ in asked_amounts(pod.request)
             if "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
         }
-        options = MachineOptions(
-            self._pools,
-            sorted(scalars),
-            overhead=cluster.overhead,
-            seen=seen_rooms(machines, cluster.nodes),
-            now=now,
-        )
+        options = self._options_for(machines, sorted(scalars), now)
         allowances = [PoolAllowance(pool, options, machines) for pool in options.pools]
         hosts = hosts_of(machines, cluster, options)
         bins: PackingBins
@@ -177,26 +187,40 @@ class PackingNodeScaler:
         self._count(bins, placed, units)
         return bins
 
+    def _options_for(
+        self, machines: Sequence[Machine], scalars: Sequence[str], now: datetime
+    ) -> MachineOptions:
+        seen = seen_rooms(machines, self._cluster.nodes)
+        rooms = [
+            (kind, room.cpu_milli, room.memory_bytes, room.pods) for kind, room in seen.items()
+        ]
+        key = (now, tuple(scalars), tuple(rooms))
+        if self._options is None or self._options[0] != key:
+            overhead = self._cluster.overhead
+            made = MachineOptions(self._pools, scalars, overhead=overhead, seen=seen, now=now)
+            self._options = (key, made)
+        return self._options[1]
+
+    def _fact(self, pod: Pod) -> _PlacedPod:
+        found = self._facts.get(id(pod))
+        if found is None:
+            found = self._facts[id(pod)] = _placed_pod(pod)
+        return found
+
     def _count(
         self, bins: PackingBins, placed: Sequence[Pod], units: Sequence[PackingUnit]
     ) -> None:
         """Count the pods that are on nodes already."""
-        terms = [_anti_affinity(pod) for pod in placed]
-        bins.topology.prepare(all_rules(units), (term for each in terms for term in each))
+        facts = [self._fact(pod) for pod in placed]
+        bins.topology.prepare(all_rules(units), (term for each in facts for term in each.avoided))
         bins.topology.expect(pod for unit in units for pod in unit.pods)
         labels = {node.metadata.name: node_domains(node) for node in self._cluster.nodes}
-        for pod, avoided in zip(placed, terms, strict=True):
-            node = occupies(pod)
-            meta = pod.metadata
-            bins.topology.count(meta.namespace, meta.labels, avoided, labels.get(node, {}))
-            row = bins.row_of.get(node)
-            if row is None:
-                continue
-            ports = host_ports(pod.spec)
-            try:
-                bins.occupy(row, pod_request(pod.spec).resources, held(NO_PORTS, ports))
-            except QuantityError:
-                continue  # the API server accepts none of these
+        for each in facts:
+            domains = labels.get(each.node, {})
+            bins.topology.count(each.namespace, each.labels, each.avoided, domains)
+            row = bins.row_of.get(each.node)
+            if row is not None and each.request is not None:
+                bins.occupy(row, each.request, each.ports)
 
     def _honour_planned(self, bins: PackingBins, units: Sequence[PackingUnit]) -> None:
         """Put pods on the machines that were ordered for them, if they still suit."""
@@ -374,6 +398,22 @@ def _why_host(*, booting: bool, stopped: bool) -> str:
     if stopped:
         return "switched on for it"
     return "fits the machine that boots" if booting else "fits the node"
+
+
+def _placed_pod(pod: Pod) -> _PlacedPod:
+    try:
+        request = pod_request(pod.spec).resources
+    except QuantityError:
+        request = None  # the API server accepts none of these
+    return _PlacedPod(
+        pod,
+        occupies(pod),
+        pod.metadata.namespace,
+        tuple(sorted(pod.metadata.labels.items())),
+        request,
+        held(NO_PORTS, host_ports(pod.spec)),
+        _anti_affinity(pod),
+    )
 
 
 def _anti_affinity(pod: Pod) -> tuple[Term, ...]:

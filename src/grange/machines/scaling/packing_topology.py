@@ -181,7 +181,7 @@ class PackingTopology:
     def count(
         self,
         namespace: str,
-        labels: Mapping[str, str],
+        labels: tuple[tuple[str, str], ...],
         terms: Sequence[Term],
         domains: Mapping[str, str],
     ) -> None:
@@ -189,11 +189,11 @@ class PackingTopology:
 
         Args:
             namespace: of the pod.
-            labels: of the pod.
+            labels: of the pod, sorted.
             terms: its anti-affinity.
             domains: labels of its node.
         """
-        selected, _ = self._membership(namespace, tuple(sorted(labels.items())))
+        selected, _ = self._membership(namespace, labels)
         for group in selected:
             group.add(domains.get(group.key), 1)
         for term in terms:
