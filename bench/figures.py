@@ -42,6 +42,19 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
         Figure("idle_rss_mb", "idle resident memory", "MB", 80.0, reference="603 + 120 MB"),
         Figure("idle_cpu_percent", "idle CPU, of one core", "%", 1.0),
     ),
+    "agents": (
+        Figure("join_s", "`grange agent` with a token to a Ready node", "s", 3.0),
+        Figure(
+            "connect_ms", "connection to a pod on another machine and its first byte", "ms", 20.0
+        ),
+        Figure(
+            "stream_gbit",
+            "one connection to a pod on another machine",
+            "Gbit/s",
+            0.5,
+            at_most=False,
+        ),
+    ),
     "cluster": (
         Figure(
             "cluster_ready_s",
