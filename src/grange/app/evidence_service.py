@@ -30,7 +30,7 @@ from grange.base.errors import GrangeError
 from grange.base.offload import Threads
 from grange.controllers.sharded import SHARDED, ShardedController
 from grange.controllers.testsession.artifact_gathering import ArtifactSource
-from grange.controllers.testsession.component_pods import ARTIFACTS_VOLUME
+from grange.controllers.testsession.component_documents import ARTIFACTS_VOLUME
 from grange.controllers.testsession.controller import NAME, SessionService
 from grange.controllers.testsession.log_collector import EvidenceTools, LogCollector
 from grange.controllers.testsession.session_server import ServerTools, SessionServer

@@ -14,7 +14,7 @@ from grange.api.kinds.machinelease import LeasedMachine, MachineLease, MachineLe
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import TestSession, TestSessionStatus
 from grange.api.meta import Document, ObjectMeta
-from grange.controllers.testsession.component_pods import pod_document
+from grange.controllers.testsession.component_documents import pod_document
 from grange.controllers.testsession.health import diagnose
 from grange.controllers.testsession.logic import decide
 from grange.controllers.testsession.session_inputs import (

@@ -12,14 +12,13 @@ from grange.api.kinds.machinelease import LeasedMachine, PoolRequest
 from grange.api.kinds.testsession import TestSession
 from grange.api.meta import Document
 from grange.controllers.testsession import component_pods
-from grange.controllers.testsession.component_pods import (
-    ComponentPod,
+from grange.controllers.testsession.component_documents import (
     SessionContext,
-    WorkerAddress,
     attempt_files,
     driver_files,
     pod_document,
 )
+from grange.controllers.testsession.component_pods import ComponentPod, WorkerAddress
 
 MOUNT = "/var/run/grange-session"
 

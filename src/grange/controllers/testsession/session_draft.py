@@ -12,9 +12,9 @@ from grange.api.kinds.testsession import FINAL_PHASES, SessionEvent, TestSession
 from grange.api.meta import Condition
 from grange.base.statemachine import advance
 from grange.controllers.testsession.attempt_outcome import AttemptOutcome
+from grange.controllers.testsession.component_documents import SessionContext
 from grange.controllers.testsession.component_pods import (
     ComponentPod,
-    SessionContext,
     WorkerAddress,
     assign,
     component_pods,

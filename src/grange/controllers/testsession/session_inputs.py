@@ -8,11 +8,8 @@ from typing import NamedTuple
 from grange.api.kinds.machinelease import MachineLease, MachineLeaseSpec
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import TestSession, TestSessionStatus
-from grange.controllers.testsession.component_pods import (
-    ComponentPod,
-    SessionContext,
-    WorkerAddress,
-)
+from grange.controllers.testsession.component_documents import SessionContext
+from grange.controllers.testsession.component_pods import ComponentPod, WorkerAddress
 from grange.controllers.testsession.evidence_collector import CollectedEvidence
 from grange.controllers.testsession.health import Health, PodDiagnosis
 

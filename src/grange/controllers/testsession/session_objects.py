@@ -19,12 +19,8 @@ from grange.api.scheme import AnyKind
 from grange.api.status import AlreadyExists, ApiError, BadRequest, Conflict, Invalid, NotFound
 from grange.base.tasks import Nursery
 from grange.client.client import Client
-from grange.controllers.testsession.component_pods import (
-    ComponentPod,
-    SessionContext,
-    WorkerAddress,
-    pod_document,
-)
+from grange.controllers.testsession.component_documents import SessionContext, pod_document
+from grange.controllers.testsession.component_pods import ComponentPod, WorkerAddress
 from grange.controllers.testsession.session_inputs import LeaseRequest, PodRemoval
 from grange.reconcile.expectations import Expectations
 from grange.reconcile.owners import is_controlled_by, owner_reference

@@ -17,11 +17,8 @@ from grange.api.kinds.testsession import TestSession, TestSessionStatus
 from grange.api.meta import Document, ObjectKey, Resource, controller_of, preconditions
 from grange.api.status import Conflict, NotFound, is_namespace_terminating
 from grange.controllers.testsession import queueing, session_metrics
-from grange.controllers.testsession.component_pods import (
-    attempt_files,
-    component_pods,
-    driver_files,
-)
+from grange.controllers.testsession.component_documents import attempt_files, driver_files
+from grange.controllers.testsession.component_pods import component_pods
 from grange.controllers.testsession.evidence_tasks import EvidenceTasks
 from grange.controllers.testsession.health import diagnose
 from grange.controllers.testsession.logic import decide

@@ -17,14 +17,13 @@ from grange.api.status import AlreadyExists, ApiError, Conflict, NotFound
 from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.client.requests import LogOptions
-from grange.controllers.testsession.component_pods import (
-    ComponentPod,
+from grange.controllers.testsession.component_documents import (
     SessionContext,
-    WorkerAddress,
     attempt_files,
     driver_files,
     pod_document,
 )
+from grange.controllers.testsession.component_pods import ComponentPod, WorkerAddress
 from grange.controllers.testsession.health import main_container
 from grange.controllers.testsession.session_inputs import PodRemoval
 
