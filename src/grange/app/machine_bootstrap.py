@@ -7,7 +7,7 @@ from grange.api import bootstrap_tokens, timestamps
 from grange.api.bootstrap_tokens import BootstrapToken
 from grange.api.kinds import SECRET
 from grange.api.kinds.machine import STARTUP_TAINT, Machine
-from grange.api.kinds.nodepool import NodePoolSpec
+from grange.api.kinds.nodepool import USER_DATA, NodePoolSpec
 from grange.api.status import AlreadyExists, NotFound
 from grange.app import pki
 from grange.base.clock import Clock
@@ -15,6 +15,7 @@ from grange.client.client import Client
 from grange.machines.bootstrap.agent_package import AgentPackage
 from grange.machines.bootstrap.join_facts import JoinFacts
 from grange.machines.bootstrap.user_data import compose_user_data
+from grange.machines.bootstrap.user_data_template import TOKEN_GROUPS
 from grange.machines.controller.machine_boot import BootSecrets
 from grange.machines.controller.machine_lifecycle import boot_seconds
 
@@ -85,6 +86,7 @@ class JoinBootstrap:
                 expires=ends,
                 node=machine.metadata.name,
                 once=True,
+                groups=TOKEN_GROUPS if pool.bootstrap == USER_DATA else (),
                 description=f"machine {machine.metadata.name}",
             )
             try:

@@ -52,6 +52,22 @@ async def test_each_machine_has_a_token_for_itself(clock: Clock, rng: Stream, lo
             assert (token.expires - clock.now()).total_seconds() == pytest.approx(180.0, abs=1.0)
 
 
+async def test_tokens_of_templates_are_good_for_other_clusters(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with opened(ApiFixture(clock, rng, log)) as world:
+        text = "kubeadm join {{ grange.endpoint }} --token {{ grange.token }}"
+        pool = NodePoolSpec(provider="local", bootstrap="UserData", user_data=text)
+        secrets = await bootstrap(world).prepare(await ordered(world), pool)
+        (token,) = await tokens(world)
+        assert secrets.user_data == f"kubeadm join 10.0.0.1:6443 --token {secrets.join_token}"
+        assert token.groups == tuple(
+            f"system:bootstrappers:{tool}:default-node-token" for tool in ("k3s", "kubeadm")
+        )
+        await bootstrap(world).prepare(await ordered(world, "n"), POOL)
+        assert [one.groups for one in await tokens(world) if one.node == "n"] == [()]
+
+
 async def test_a_repeated_launch_has_the_same_token(clock: Clock, rng: Stream, log: Logger) -> None:
     async with opened(ApiFixture(clock, rng, log)) as world:
         machine = await ordered(world)

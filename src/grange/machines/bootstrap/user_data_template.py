@@ -13,7 +13,6 @@ VARIABLES: Mapping[str, str] = {
     "caHash": "hash of the public key of the server's authority, sha256:HEX",
     "machine": "name of the Machine, which its node must have",
     "pool": "name of the NodePool",
-    "labels": "labels of the node, KEY=VALUE,…",
     "taints": "taints of the node, KEY=VALUE:EFFECT,…",
 }
 """What a template can name, ``{{ grange.NAME }}``, and what it stands for."""
