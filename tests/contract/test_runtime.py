@@ -34,7 +34,6 @@ from grange.agent.runtimes.cri.cri_config import CriConfig
 from grange.agent.runtimes.cri.cri_runtime import CriRuntime
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
-from grange.agent.stream_refusal import StreamRefusal
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Threads
@@ -61,6 +60,7 @@ SCRIPTS = {
     "leaver": Script(duration_s=0.05, files=(("/dev/termination-log", b"all of it"),)),
     "reader": Script(respond=echo),
     "listener": Script(output=((0.0, "up"),), listens=(("127.0.0.1", 8080),)),
+    "echoer": Script(output=((0.0, "up"),), listens=(("127.0.0.1", 8080),)),
 }
 COMMANDS: dict[str, CommandResult | Callable[[Program], CommandResult]] = {
     "greet": lambda program: CommandResult(0, program.env["GREETING"] + "\n"),
@@ -77,6 +77,7 @@ LISTENER = (
 BUSY = "a = bytearray(5_000_000); print('up', flush=True)\nwhile True: pass"
 SHELL = {
     "listener": f'exec {sys.executable} -c "{LISTENER}"',
+    "echoer": f'exec {sys.executable} -c "{LISTENER}"',
     "reader": "exec cat",
     "cat": "cat",
     "forever": "echo up; exec sleep 600",
@@ -102,6 +103,7 @@ IN_CONTAINERS = {
     "listener": "httpd -p 127.0.0.1:18099 && echo up; sleep 600",
     "busy": "echo up; exec awk 'BEGIN { while (length(x) < 9000000) x = x \"0123456789\" x; for (;;) ; }'",
     "leaver": "printf 'all of it' > /dev/termination-log",
+    "echoer": "nc -ll -p 18098 -e cat & sleep 0.3; echo up; wait",
 }
 
 
@@ -235,18 +237,6 @@ async def taken_over(harness: Harness) -> AsyncIterator[Harness]:
     finally:
         async for _ in generator:
             pass
-
-
-STREAMING = pytest.mark.parametrize(
-    "harness",
-    [
-        "fake",
-        pytest.param("none", marks=pytest.mark.e2e),
-        pytest.param("auto", marks=pytest.mark.e2e),
-    ],
-    indirect=True,
-)
-"""The runtimes that have streams."""
 
 
 async def read_all(stream: ContainerStream) -> bytes:
@@ -552,7 +542,6 @@ async def test_usage_of_what_runs_is_known(harness: Harness) -> None:
     assert after.memory_bytes > 4_000_000
 
 
-@STREAMING
 @pytest.mark.parametrize(("name", "code", "output"), [("yes", 0, b"yes\n"), ("no", 4, b"no\n")])
 async def test_exec_streams_output_and_exit_code(
     harness: Harness, name: str, code: int, output: bytes
@@ -565,7 +554,6 @@ async def test_exec_streams_output_and_exit_code(
     await stream.close()
 
 
-@STREAMING
 async def test_exec_gives_input_until_its_end(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("forever")
@@ -582,7 +570,6 @@ async def test_exec_gives_input_until_its_end(harness: Harness) -> None:
     await stream.close()
 
 
-@STREAMING
 async def test_exec_has_the_environment_of_its_container(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("forever", GREETING="hi there")
@@ -591,7 +578,6 @@ async def test_exec_has_the_environment_of_its_container(harness: Harness) -> No
     await stream.close()
 
 
-@STREAMING
 async def test_exec_of_what_is_not_there_is_an_answer(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("forever")
@@ -603,7 +589,6 @@ async def test_exec_of_what_is_not_there_is_an_answer(harness: Harness) -> None:
     await stream.close()
 
 
-@STREAMING
 async def test_exec_and_attach_need_a_running_container(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("well")
@@ -614,7 +599,6 @@ async def test_exec_and_attach_need_a_running_container(harness: Harness) -> Non
         await harness.runtime.attach(run.id, StreamOptions())
 
 
-@STREAMING
 async def test_closing_a_command_ends_its_stream(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("forever")
@@ -627,7 +611,6 @@ async def test_closing_a_command_ends_its_stream(harness: Harness) -> None:
     assert reader.result() is None
 
 
-@STREAMING
 async def test_the_end_of_a_container_ends_its_commands(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("forever")
@@ -637,7 +620,6 @@ async def test_the_end_of_a_container_ends_its_commands(harness: Harness) -> Non
     await stream.close()
 
 
-@STREAMING
 async def test_attach_gives_input_to_the_main_process(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("reader", stdin=True)
@@ -649,7 +631,6 @@ async def test_attach_gives_input_to_the_main_process(harness: Harness) -> None:
     assert harness.run_of(run.id).running
 
 
-@STREAMING
 async def test_attach_ends_with_the_container(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("reader", stdin=True)
@@ -660,7 +641,6 @@ async def test_attach_ends_with_the_container(harness: Harness) -> None:
     await stream.close()
 
 
-@STREAMING
 async def test_attach_works_after_a_take_over(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("reader", stdin=True)
@@ -671,10 +651,9 @@ async def test_attach_works_after_a_take_over(harness: Harness) -> None:
         await stream.close()
 
 
-@STREAMING
 async def test_connect_reaches_a_listener_of_the_pod(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
-    run = await harness.start("listener")
+    run = await harness.start("echoer")
     await harness.until_up(run.id)
     (found,) = await harness.runtime.listeners()
     connection = await harness.runtime.connect(POD.uid, found.port)
@@ -685,7 +664,6 @@ async def test_connect_reaches_a_listener_of_the_pod(harness: Harness) -> None:
     await connection.close()
 
 
-@STREAMING
 async def test_connect_names_what_the_pod_listens_on(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("listener")
@@ -693,13 +671,3 @@ async def test_connect_names_what_the_pod_listens_on(harness: Harness) -> None:
     (found,) = await harness.runtime.listeners()
     with pytest.raises(RuntimeFailedError, match=f"port 1: nothing.* listens on {found.port}$"):
         await harness.runtime.connect(POD.uid, 1)
-
-
-async def test_runtime_without_streams_refuses_them() -> None:
-    target, refusal = ContainerID(POD.uid, "main", 0), StreamRefusal()
-    with pytest.raises(RuntimeFailedError, match="cannot run sh: this runtime has no streams"):
-        await refusal.exec(target, ("sh",), StreamOptions())
-    with pytest.raises(RuntimeFailedError, match="cannot attach: this runtime has no streams"):
-        await refusal.attach(target, StreamOptions())
-    with pytest.raises(RuntimeFailedError, match="cannot connect to port 80: this runtime"):
-        await refusal.connect(POD.uid, 80)

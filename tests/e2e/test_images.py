@@ -106,6 +106,17 @@ def test_a_command_runs_in_its_image(plane: Plane) -> None:
     plane.grange("delete", "pod/job")
 
 
+def test_commands_run_in_a_container(plane: Plane) -> None:
+    main = {"name": "main", "image": BUSYBOX, "command": ["sleep", "600"]}
+    apply(plane, "inside", {"containers": [main]})
+    plane.grange("wait", "pod/inside", "--for", "condition=Ready", "--timeout", "60s")
+    script = "cat; echo $FROM_IMAGE; exit 7"
+    words = ("exec", "-i", "inside", "--kubeconfig", str(plane.kubeconfig), "--", "sh", "-c")
+    done = plane.cli.run(*words, script, stdin="given\n")
+    assert (done.returncode, done.stdout) == (7, "given\nyes\n")
+    plane.grange("delete", "pod/inside")
+
+
 def test_processes_and_containers_share_a_node(plane: Plane) -> None:
     apply(plane, "process", {"containers": [{"name": "main", "command": ["sleep", "600"]}]})
     plane.grange("wait", "pod/process", "--for", "condition=Ready", "--timeout", "60s")

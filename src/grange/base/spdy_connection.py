@@ -123,11 +123,11 @@ class SpdyStream:
         self._wake()
 
     def fail(self) -> None:
-        """It was reset; what was not read is lost, unless it is all."""
+        """It was reset, or the connection is gone; what has arrived can be read.
+
+        Peers reset a stream at once after the last that they write.
+        """
         self._is_reset = True
-        if not self._has_ended:
-            self._pieces.clear()
-            self._held = 0
         self._wake()
 
     async def wait_accepted(self) -> None:

@@ -58,6 +58,17 @@ async def test_data_and_headers_cross(pair: Pair) -> None:
         assert await there.read() == b"pong"
 
 
+async def test_what_came_before_a_reset_can_be_read(pair: Pair) -> None:
+    """Container runtimes reset a stream at once after the last that they write."""
+    there, here = await pair.opened()
+    await here.write(b"last")
+    await here.close()
+    await there.end_output()
+    assert await there.read() == b"last"
+    with pytest.raises(ConnectionResetError):
+        await there.read()
+
+
 async def test_stream_is_forgotten_when_both_sides_end(pair: Pair) -> None:
     there, here = await pair.opened()
     await there.write(b"last")

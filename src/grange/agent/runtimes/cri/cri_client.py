@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from grange.agent.container_runtime import RuntimeFailedError
+from grange.agent.runtimes.cri.cri_config import CriConfig
 from grange.agent.runtimes.cri.grpc_channel import GrpcChannel, GrpcStatusError
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
@@ -15,6 +16,7 @@ from grange.base.protobuf_schema import ProtobufError, Schema
 CALL_LIMIT_S = 120.0
 """For calls without another limit; a runtime under load takes seconds to start a container."""
 
+_OPEN_LIMIT_S = 10.0
 _MESSAGE_MAX = 20 * 1024 * 1024  # the output of a command may be 16 MiB
 _IMAGE_CALLS = frozenset({"ListImages", "ImageStatus", "PullImage", "RemoveImage"})
 
@@ -100,3 +102,29 @@ class GrpcCriClient:
     async def close(self) -> None:
         """Close the connection; calls that wait fail."""
         await self._channel.close()
+
+
+async def identify(client: CriClient, config: CriConfig) -> tuple[str, str]:
+    """Name of the container runtime, and its version with the name.
+
+    Raises:
+        RuntimeFailedError: it does not answer, does not serve CRI v1, or is not ready.
+    """
+    try:
+        answer = await client.call("Version", {}, _OPEN_LIMIT_S)
+        status = await client.call("Status", {}, _OPEN_LIMIT_S)
+    except CriError as error:
+        if error.code == UNIMPLEMENTED:
+            why = "it does not serve CRI v1; enable its CRI plugin, or use another socket"
+        else:
+            why = f"{error.message}; start it, or use another socket"
+        raise RuntimeFailedError(f"container runtime {config.socket}: {why}") from error
+    wanted = {"RuntimeReady"} | ({"NetworkReady"} if config.own_network else set())
+    for condition in (status.get("status") or {}).get("conditions") or ():
+        if condition.get("type") in wanted and not condition.get("status"):
+            raise RuntimeFailedError(
+                f"container runtime {config.socket}: {condition.get('type')} is false: "
+                f"{condition.get('message') or condition.get('reason') or 'no reason given'}"
+            )
+    name = str(answer.get("runtime_name", "cri"))
+    return name, f"{name}://{answer.get('runtime_version', '')}"

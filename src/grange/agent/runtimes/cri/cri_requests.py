@@ -7,6 +7,7 @@ from typing import Any
 
 from grange.agent.attempt_logs import LOG_FILE
 from grange.agent.container_runtime import ContainerID, ContainerLimits, Mount, PodSetup, Program
+from grange.agent.container_streams import StreamOptions
 
 POD_NETWORK, CONTAINER_PID, NODE_NETWORK = 0, 1, 2
 
@@ -119,6 +120,9 @@ def container_config(
             PROGRAM: shown[:_SHOWN_MAX],
             EXPANDED: "true" if program.written else "false",
         },
+        "stdin": program.stdin,
+        "stdin_once": program.stdin_once,
+        "tty": program.tty,
         "log_path": f"{target.container}/{target.attempt}/{LOG_FILE}",
         "linux": {
             "resources": _resources(image.cpu_milli, program.limits),
@@ -167,6 +171,24 @@ def _seccomp(profile: Mapping[str, Any] | None) -> dict[str, Any]:
     number = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": 2}.get(str(kind), 0)
     reference = str((profile or {}).get("localhostProfile") or "") if number == 2 else ""
     return {"profile_type": number, "localhost_ref": reference}
+
+
+def exec_request(
+    container_id: str, command: Iterable[str], options: StreamOptions
+) -> dict[str, Any]:
+    """A command in a container."""
+    return attach_request(container_id, options) | {"cmd": list(command)}
+
+
+def attach_request(container_id: str, options: StreamOptions) -> dict[str, Any]:
+    """The streams of a main process; a terminal has one output."""
+    return {
+        "container_id": container_id,
+        "tty": options.tty,
+        "stdin": options.stdin,
+        "stdout": options.stdout,
+        "stderr": options.stderr and not options.tty,
+    }
 
 
 def mount_of(mount: Mount, source: str) -> dict[str, Any]:

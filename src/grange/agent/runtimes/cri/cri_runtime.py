@@ -12,7 +12,7 @@ from functools import partial
 from ipaddress import IPv4Network
 from typing import Any, Self
 
-from grange.agent import listening_sockets, pod_watchers
+from grange.agent import pod_watchers, port_connection
 from grange.agent.addresses import AddressPool, AddressTakenError, NoAddressLeftError, default_range
 from grange.agent.attempt_logs import FileLogs
 from grange.agent.container_runtime import (
@@ -30,12 +30,14 @@ from grange.agent.container_runtime import (
     RuntimeFailedError,
     Sandbox,
 )
+from grange.agent.container_streams import StreamOptions
 from grange.agent.runtimes.cri import (
     cri_client,
     cri_commands,
     cri_requests,
     cri_sandboxes,
     cri_status,
+    cri_streams,
     process_namespaces,
 )
 from grange.agent.runtimes.cri.container_watch import ContainerWatch
@@ -44,17 +46,16 @@ from grange.agent.runtimes.cri.cri_config import CriConfig
 from grange.agent.runtimes.cri.cri_files import CriFiles
 from grange.agent.runtimes.cri.cri_images import CriImages
 from grange.agent.runtimes.cri.cri_pod import CriAttempt, CriPod
-from grange.agent.stream_refusal import StreamRefusal
+from grange.agent.runtimes.cri.cri_streams import CriStream
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
 from grange.base.tasks import Child, Nursery
 
 _STOP_LIMIT_S = 30 * 86_400  # SIGTERM alone: when it has been long enough is the agent's decision
-_OPEN_LIMIT_S = 10.0
 
 
-class CriRuntime(StreamRefusal, AbstractAsyncContextManager["CriRuntime"]):
+class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
     """Runs containers from images. Entering takes over what an earlier runtime left running.
 
     Leaving ends no container. ``stop_all`` ends them first.
@@ -119,7 +120,7 @@ class CriRuntime(StreamRefusal, AbstractAsyncContextManager["CriRuntime"]):
         self._client = client
         try:
             self._stack.push_async_callback(client.close)
-            await self._connect(client)
+            self._name, self.version = await cri_client.identify(client, self._config)
             await self._take_over(client)
         except CriError as error:
             await self._close()
@@ -135,27 +136,6 @@ class CriRuntime(StreamRefusal, AbstractAsyncContextManager["CriRuntime"]):
 
     async def __aexit__(self, *_: object) -> None:
         await self._close()
-
-    async def _connect(self, client: CriClient) -> None:
-        try:
-            answer = await client.call("Version", {}, _OPEN_LIMIT_S)
-            status = await client.call("Status", {}, _OPEN_LIMIT_S)
-        except CriError as error:
-            if error.code == cri_client.UNIMPLEMENTED:
-                why = "it does not serve CRI v1; enable its CRI plugin, or use another socket"
-            else:
-                why = f"{error.message}; start it, or use another socket"
-            raise RuntimeFailedError(f"container runtime {self._config.socket}: {why}") from error
-        self._name = str(answer.get("runtime_name", self._name))
-        self.version = f"{self._name}://{answer.get('runtime_version', '')}"
-        conditions = (status.get("status") or {}).get("conditions") or ()
-        wanted = {"RuntimeReady"} | ({"NetworkReady"} if self._config.own_network else set())
-        for condition in conditions:
-            if condition.get("type") in wanted and not condition.get("status"):
-                raise RuntimeFailedError(
-                    f"container runtime {self._config.socket}: {condition.get('type')} is false: "
-                    f"{condition.get('message') or condition.get('reason') or 'no reason given'}"
-                )
 
     async def _close(self) -> None:
         self._pods.clear()  # they belong to the next runtime now
@@ -373,12 +353,43 @@ class CriRuntime(StreamRefusal, AbstractAsyncContextManager["CriRuntime"]):
 
         The interface counts whole seconds: a command has one at least.
         """
+        client, limit = self._opened(), self._config.command_output_bytes
+        return await cri_commands.run(client, self._running(target), command, timeout_s, limit)
+
+    async def exec(
+        self, target: ContainerID, command: tuple[str, ...], options: StreamOptions
+    ) -> CriStream:
+        """Begin a command in a running container; see ``PodRuntime``."""
+        asked = cri_requests.exec_request(self._running(target).container_id, command, options)
+        return await self._stream("Exec", asked, options, command[0])
+
+    async def attach(self, target: ContainerID, options: StreamOptions) -> CriStream:
+        """The streams of a main process; see ``PodRuntime``."""
+        asked = cri_requests.attach_request(self._running(target).container_id, options)
+        return await self._stream("Attach", asked, options, "")
+
+    async def connect(self, pod_uid: str, port: int) -> port_connection.SocketConnection:
+        """Connect to a port of a pod; see ``PodRuntime``."""
+        pod = self._pods.get(pod_uid)
+        if pod is None:
+            raise RuntimeFailedError(f"pod {pod_uid} does not run here")
+        own = [item for item in await self.listeners() if item.pod_uid == pod_uid]
+        return await port_connection.connect(pod.sandbox.address, port, own, self._clock)
+
+    async def _stream(
+        self, call: str, request: dict[str, Any], options: StreamOptions, program: str
+    ) -> CriStream:
         client = self._opened()
-        pod, limit = self._pods.get(target.pod_uid), self._config.command_output_bytes
+        return await cri_streams.opened(
+            client, call, request, CriStream(options, program), self._nursery, self._clock
+        )
+
+    def _running(self, target: ContainerID) -> CriAttempt:
+        pod = self._pods.get(target.pod_uid)
         attempt = pod.attempt(target) if pod is not None else None
         if attempt is None or not attempt.is_running:
             raise RuntimeFailedError(f"{target} is not running")
-        return await cri_commands.run(client, attempt, command, timeout_s, limit)
+        return attempt
 
     async def remove(self, pod_uid: str) -> None:
         """Kill what is left of the pod and delete it; see ``PodRuntime``."""
@@ -429,20 +440,8 @@ class CriRuntime(StreamRefusal, AbstractAsyncContextManager["CriRuntime"]):
 
         Of containers that share the machine's network: others have ports to themselves.
         """
-        client = self._opened()
-        owners: dict[str, tuple[str, str]] = {}
-        for pod in self._pods.values():
-            for attempt in pod.all_attempts():
-                if pod.host_network and attempt.is_running:
-                    namespace = await process_namespaces.of_container(client, attempt.container_id)
-                    owners[namespace] = attempt.target[:2]
-        owners.pop("", None)
-        if not owners:
-            return []
-        return await self._offload.run(
-            lambda: listening_sockets.find(
-                lambda pid: owners.get(process_namespaces.of_process(pid))
-            )
+        return await process_namespaces.listeners(
+            self._opened(), self._pods.values(), self._offload
         )
 
     async def read_file(self, pod_uid: str, name: str, limit: int) -> bytes | None:

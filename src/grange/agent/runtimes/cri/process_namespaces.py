@@ -2,8 +2,13 @@
 
 import json
 import os
+from collections.abc import Iterable
 
+from grange.agent import listening_sockets
+from grange.agent.container_runtime import ListeningSocket
 from grange.agent.runtimes.cri.cri_client import CriClient, CriError
+from grange.agent.runtimes.cri.cri_pod import CriPod
+from grange.base.offload import Offload
 
 
 async def of_container(client: CriClient, container_id: str) -> str:
@@ -23,3 +28,27 @@ def of_process(pid: int) -> str:
         return os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:
         return ""
+
+
+async def listeners(
+    client: CriClient, pods: Iterable[CriPod], offload: Offload
+) -> list[ListeningSocket]:
+    """The TCP ports that containers listen on which share the machine's network.
+
+    Args:
+        client: to the container runtime.
+        pods: all there are.
+        offload: for reading processes and sockets.
+    """
+    owners: dict[str, tuple[str, str]] = {}
+    for pod in pods:
+        for attempt in pod.all_attempts():
+            if pod.host_network and attempt.is_running:
+                namespace = await of_container(client, attempt.container_id)
+                owners[namespace] = attempt.target[:2]
+    owners.pop("", None)
+    if not owners:
+        return []
+    return await offload.run(
+        lambda: listening_sockets.find(lambda pid: owners.get(of_process(pid)))
+    )

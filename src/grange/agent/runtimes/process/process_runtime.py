@@ -16,7 +16,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self
 
-from grange.agent import memory_streams, pod_watchers
+from grange.agent import memory_streams, pod_watchers, port_connection
 from grange.agent.addresses import (
     AddressPool,
     AddressTakenError,
@@ -47,7 +47,6 @@ from grange.agent.runtimes.process import (
     container_usage,
     data_lock,
     listeners,
-    port_connection,
     prepared_pod,
     programs,
     shim_connection,
