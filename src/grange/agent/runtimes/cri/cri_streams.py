@@ -1,6 +1,6 @@
 """Commands and main processes of containers by the streaming server of a container runtime.
 
-The runtime answers with the URL of a server of its own on loopback, for one use. It speaks Kubernetes'
+The runtime answers with the URL of its streaming server on loopback, for one use. It speaks Kubernetes'
 remote command protocol ``v4.channel.k8s.io`` over SPDY/3.1: a stream each for errors, input, output and
 the size of the terminal.
 """
