@@ -40,6 +40,8 @@ NODES, CPUS = 4, "4"
 JOBS = ("a", "b", "c", "d")
 TROUBLE_S = 120.0
 BACKOFF_S = 5.0
+# 10 s, and what two roles, one after the other, take themselves: back-off, programs, their grace.
+SETTLED_S = 10.0 + BACKOFF_S + 2 * (2.0 + 5.0)
 CONFIG = GangJobConfig(replacement=Exponential(initial_s=0.5, cap_s=BACKOFF_S))
 RESTARTABLE = (130, 137, 143)
 
@@ -310,7 +312,7 @@ async def test_jobs_survive_an_unlucky_week(seed: int, log: Logger, records: Rec
             with suppress(Invalid):  # it has ended
                 await world.client.patch(GANGJOB, job.metadata.name, "default", patch=patch)
         await clock.sleep(members.late_s)
-        await settled(world, 400 + troubles[0].deaf_s)
+        await settled(world, SETTLED_S + troubles[0].deaf_s)
         await clock.sleep(120 + troubles[0].deaf_s)
         assert await unfinished(world) == []
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
