@@ -208,6 +208,14 @@ async def test_pod_budget_holds_a_drain_up(clock: Clock, rng: Stream, log: Logge
         await world.looks(4)
         assert not await world.is_deleted("p")
         assert not (await world.get("a")).spec.terminate
+        await world.machine("c")
+        await world.look(31.0)
+        other = record_of(await world.get("c"))  # a drain that is held up holds up no other
+        assert other is not None
+        assert other is not None
+        assert other.reason == "Empty"
+        # The place that its pod will have is not given up meanwhile.
+        assert record_of(await world.get("b")) is None
         await world.client.delete(PODDISRUPTIONBUDGET, "pdb", "default")
         await world.look()
         assert await world.is_deleted("p")

@@ -164,6 +164,7 @@ async def test_packed_pools_shrink_when_pods_end(clock: Clock, rng: Stream, log:
         await world.delete_pod("p")
         took_s = await world.empty()
         assert took_s > 15.0  # it is decided twice
+        assert await world.events("Disrupted") == ["Terminating: Empty: no pods"]
         assert world.cloud.launches == 1
 
 

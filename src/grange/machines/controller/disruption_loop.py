@@ -9,6 +9,8 @@ from grange.machines.controller.packed_pass import PackedPass, cluster_of
 from grange.machines.controller.provider_table import ProviderTable
 from grange.machines.scaling.packing_options import PackedPool
 
+_SOON_S = 2.0  # between looks while machines are disrupted, as each look takes one step
+
 
 class DisruptionLoop:
     """Disrupts machines of packed pools.
@@ -29,13 +31,15 @@ class DisruptionLoop:
 
     async def run(self) -> None:
         """Look until cancelled."""
+        busy = False
         while True:
-            await self._clock.sleep(self._interval_s)
+            await self._clock.sleep(_SOON_S if busy else self._interval_s)
+            busy = False
             state = self._state()
             if state is None:
                 continue
             try:
-                await self._pass.run(state)
+                busy = await self._pass.run(state)
             except ApiError as error:
                 self._log.warning("disruption failed", error=error)
 

@@ -83,29 +83,34 @@ class DisruptionPass:
         self._quiet: tuple[object, float] | None = None  # a state in which nothing is to be done
         self.kept: Mapping[str, str] = {}
 
-    async def run(self, state: DisruptionState) -> None:
+    async def run(self, state: DisruptionState) -> bool:
         """Take the next step of each machine that is disrupted, and decide if there is room for more.
+
+        Returns:
+            Whether any machine is disrupted, so that the next look should be soon.
 
         Raises:
             ApiError: a request failed; the next look tries again.
         """
         look = _PassState(state)
-        begins = False
+        begins = busy = False
         for machine in state.machines:
             record = record_of(machine)
             if record is not None:
                 begins |= not record.drain_started
+                busy |= not machine.spec.terminate
                 await self._advance(look, machine, record)
             elif (node := look.nodes.get(machine.metadata.name)) is not None and is_tainted(node):
                 await self._untaint(node)  # what was decided about it is no more
-        if not begins:
-            await self._decide(look)
+        decided = not begins and await self._decide(look)
+        return busy or decided
 
-    async def _decide(self, look: "_PassState") -> None:
+    async def _decide(self, look: "_PassState") -> bool:
+        """Decide about further machines; whether any is disrupted now."""
         state, shown = look.state, _shown(look.state)
         quiet, until = self._quiet or (None, 0.0)
         if quiet == shown and self._clock.monotonic() < until:
-            return
+            return False
         plan = look.disruptor.decide(
             state.machines,
             state.pods,
@@ -118,7 +123,7 @@ class DisruptionPass:
         if decision is None:
             if not plan.resume_after:
                 self._quiet = (shown, self._clock.monotonic() + plan.after_s)
-            return
+            return False
         now = timestamps.rfc3339(self._clock.now())
         together = tuple(sorted(decision.names))
         record = DisruptionRecord(
@@ -127,6 +132,7 @@ class DisruptionPass:
         for machine in state.machines:
             if machine.metadata.name in decision.names:
                 await self._note(machine, record)
+        return True
 
     async def _advance(
         self, look: "_PassState", machine: Machine, record: DisruptionRecord

@@ -15,6 +15,7 @@ from grange.api.kinds.machine import NODE_POOL_LABEL, Machine
 from grange.api.kinds.node import Node, is_ready
 from grange.api.kinds.nodepool import WIPE, NodePoolSpec, PoolTimeouts
 from grange.api.machine_phases import MachineEvent, MachinePhase
+from grange.machines.disruption.disruption_progress import record_of
 from grange.machines.providers.provider import Instance, InstanceState
 
 LAUNCHING, BOOTING, JOINING = "Launching", "Booting", "Joining"
@@ -117,6 +118,8 @@ def next_step(known: MachineInputs, now: datetime) -> NextStep:
         if machine.metadata.deletion_timestamp is not None:
             return _move(_E.END, "Deleted", "its record was deleted")
         if machine.spec.terminate:
+            if (record := record_of(machine)) is not None:
+                return _move(_E.END, "Disrupted", record.message)
             return _move(_E.END, "Terminate", "spec.terminate is set")
     return _BY_PHASE[phase](known, now)
 

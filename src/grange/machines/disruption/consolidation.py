@@ -41,6 +41,7 @@ class Consolidation:
         machines: of these pools.
         pods: all pods.
         waiting: pods that wait for the scheduler and fit what is there: they keep their place.
+        leaving: pods on machines that are disrupted already: they need a place, too.
         empty: names of machines without pods.
         now: wall time.
     """
@@ -52,6 +53,7 @@ class Consolidation:
         pods: Sequence[Pod],
         waiting: Sequence[Pod],
         *,
+        leaving: Sequence[Pod],
         empty: Collection[str],
         now: datetime,
     ) -> None:
@@ -59,8 +61,9 @@ class Consolidation:
         self._machines = [
             _ending(each) if each.metadata.name in empty else each for each in machines
         ]
-        self._pods = pods
-        self._waiting = waiting
+        self._waiting = [*waiting, *leaving]
+        left = {pod.metadata.uid for pod in leaving}
+        self._pods = [pod for pod in pods if pod.metadata.uid not in left]
         self._now = now
 
     def relocate(self, candidates: Sequence[DisruptionCandidate]) -> Relocation:

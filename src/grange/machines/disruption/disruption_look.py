@@ -16,6 +16,7 @@ from grange.machines.disruption.disruption_candidates import (
     PodBudgets,
     blocking_pod,
     candidate_of,
+    moving_pods,
     quiet_since,
 )
 from grange.machines.disruption.disruption_plan import (
@@ -91,6 +92,7 @@ class DisruptionLook:
         self._now = now
         self.kept: dict[str, str] = {}
         self.after_s = LOOK_S
+        self._leaving: list[Pod] = []
         self._packings = max(3, WORK_MAX // (len(pods) + 1))
         self.candidates: dict[str, DisruptionCandidate] = {}
         plan = inputs.scaler.compute(machines, pods, now=now)
@@ -106,6 +108,7 @@ class DisruptionLook:
             machines,
             pods,
             waiting,
+            leaving=self._leaving,
             empty={name for name, each in self.candidates.items() if not each.pods},
             now=now,
         )
@@ -121,6 +124,8 @@ class DisruptionLook:
             if pool is None:
                 continue
             name = machine.metadata.name
+            if is_disrupted(machine) or machine.spec.terminate:
+                self._leaving += moving_pods(of_node.get(name, ()))
             found = candidate_of(
                 machine,
                 nodes.get(name),
