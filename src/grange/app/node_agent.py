@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,6 +52,7 @@ from grange.client.transports.http_transport import HTTP
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import InformerFactory
 
+_ADDRESS_RETRY_S = 2.0
 _KEPT = ("PATH", "LANG", "LC_ALL", "TZ")
 
 
@@ -226,7 +227,12 @@ class _JoinedNode:
         settings, clock = self._settings, self._clock
         url = urlsplit(settings.server)
         server = url.hostname or "", url.port or 443
-        address = settings.address or await self._offload.run(lambda: _local_address(*server))
+        address = settings.address or await address_towards(
+            functools.partial(self._offload.run, lambda: _local_address(*server)),
+            stop,
+            clock,
+            self._log,
+        )
         tunnels = PodTunnels(AgentStreams(runtime), runtime, clock)
         connections = NodeConnections(lambda: self._client, lambda: self._context, clock)
         proxy = ServiceProxy(
@@ -289,15 +295,34 @@ class _JoinedNode:
         )
 
 
+async def address_towards(
+    find: Callable[[], Awaitable[str]], stop: asyncio.Event, clock: Clock, logger: log.Logger
+) -> str:
+    """The address of this machine by which others reach it, once its network is there.
+
+    Args:
+        find: finds it, or raises ``OSError``.
+        stop: ends the wait; the address is that of loopback then.
+        clock: time.
+        logger: where the wait is logged.
+    """
+    while not stop.is_set():
+        try:
+            return await find()
+        except OSError as error:
+            logger.warning("no way to the server", error=error, retry_s=_ADDRESS_RETRY_S)
+            with contextlib.suppress(TimeoutError):
+                async with clock.timeout(_ADDRESS_RETRY_S):
+                    await stop.wait()
+    return "127.0.0.1"
+
+
 def _local_address(host: str, port: int) -> str:
     """The address of this machine from which a server is reached; nothing is sent."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(address)
-            return str(probe.getsockname()[0])
-    except OSError:
-        return "127.0.0.1"  # the network is away, and the Node is registered later
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])
 
 
 @contextlib.contextmanager
