@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ spec:
   provider: local
   mode: Dedicated
   timeouts:
-    idleSeconds: 1
+    idleSeconds: 20
 """
 
 
@@ -94,6 +95,24 @@ def test_a_pod_gets_a_machine_and_gives_it_back(plane: Plane) -> None:
         lambda: all(n["metadata"]["name"] != name for n in plane.get("nodes")["items"]),
         "its node is gone",
     )
+
+
+def test_a_wiped_machine_runs_the_next_pod(plane: Plane) -> None:
+    plane.grange("apply", "-f", "-", stdin=POOL.format(name="wiped") + "  cleaning: Wipe\n")
+    for name in ("first", "second"):
+        waiting = pod(
+            name,
+            *("sleep", "1000"),
+            nodeSelector={"grange.dev/node-pool": "wiped"},
+            container={"resources": {"requests": {"cpu": "200m"}}},
+        )
+        plane.grange("apply", "-f", "-", stdin=waiting)
+        eventually(partial(runs, plane, name), "the pod runs")
+        if name == "first":
+            plane.grange("delete", "pod", "first")
+            eventually(lambda: phases(plane, "wiped") == ["Available"], "the machine is clean")
+    assert len(machines(plane, "wiped")) == 1
+    plane.grange("delete", "pod", "second")
 
 
 def test_machines_outlive_the_control_plane(tmp_path: Path) -> None:

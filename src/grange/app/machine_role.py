@@ -67,5 +67,6 @@ def local_machines(settings: Settings, url: str, pin: str) -> Mapping[str, Any]:
         "directory": str(settings.data_dir / "machines"),
         "command": command,
         "cleanup": [*command, "--end-pods"],
+        "kept": ["pki"],  # its certificate: tokens are for one use
         "environment": dict(settings.environment),
     }

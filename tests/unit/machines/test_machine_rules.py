@@ -11,13 +11,18 @@ from tests.support.machine_world import MachineWorld, machine_world
 from grange.api import conditions
 from grange.api.kinds import MACHINE, NODE
 from grange.api.kinds.machine import Machine
-from grange.api.machine_phases import MachinePhase
-from grange.api.status import AlreadyExists
+from grange.api.kinds.pod import Pod
+from grange.api.machine_phases import MachineEvent, MachinePhase
+from grange.api.status import AlreadyExists, Conflict, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.machines.catalogue import InstanceType
 from grange.machines.controller.machine_health import MachineHealth
 from grange.machines.controller.pass_timer import PassTimer
+from grange.machines.controller.status_updater import StatusUpdater
+from grange.machines.providers.simulated.cloud import IMAGES
 from grange.machines.providers.simulated.cloud_faults import CloudFault
 from grange.machines.scaling_plan import PodBinding, PodSkip, ScalingPlan
 
@@ -273,7 +278,7 @@ async def test_f58_a_machine_of_another_pod_is_not_given(
         assert (reply.node, reply.no_binding) == ("", True)
 
 
-async def planned(world: MachineWorld, phase: str) -> tuple[Machine, "object"]:
+async def planned(world: MachineWorld, phase: str) -> tuple[Machine, Pod]:
     machine = await world_with_machine(world, phase)
     pod = await world.add_pod("a", "none")
     binding = PodBinding("default/a", pod.metadata.uid, "m")
@@ -516,3 +521,99 @@ async def test_a_node_that_registers_again_gets_its_marks(
         assert [taint.key for taint in node.spec.taints] == ["grange.dev/dedicated-machine"]
         assert node.metadata.labels["grange.dev/node-pool"] == "p"
         assert msgspec.to_builtins(node.spec.taints)[0]["effect"] == "NoSchedule"
+
+
+async def test_f48_a_machine_that_joins_is_available(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=STANDBY)
+        await world.count(P.CREATED, 1)
+        (machine,) = await world.machines()
+        assert machine.status.stage in {"Booting", "Joining"}
+        await world.count(P.AVAILABLE, 1)
+        assert (await world.machine(machine.metadata.name)).status.stage == ""
+
+
+async def test_f52_a_pool_that_cannot_be_planned_stops_no_other(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A plan that crashes starts nothing; the other pools have theirs."""
+    async with machine_world(clock, rng, log, runs=False) as world:
+        world.cloud.types["odd"] = InstanceType("odd", {"cpu": "no quantity", "memory": "1Gi"})
+        world.begin()
+        await world.add_pool("bad", instanceTypes=["odd"])
+        await world.add_pool("good", instanceTypes=["medium"])
+        await world.add_pod("a", "bad")
+        await world.add_pod("b", "good")
+        await world.bound("b")
+        await world.settle(20.0)
+        assert {machine.spec.pool for machine in await world.machines()} == {"good"}
+
+
+async def test_f72_another_image_is_for_new_machines(
+    clock: Clock, rng: Stream, log: Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=STANDBY)
+        await world.count(P.AVAILABLE, 1)
+        monkeypatch.setitem(IMAGES, "default", "image-3")
+        await world.settle(320.0)
+        await world.add_pod("a")
+        await world.bound("a")
+        await world.count(P.AVAILABLE, 1)
+        images = {one.phase: one.spec.boot_image for one in await world.machines()}
+        assert images == {P.CLAIMED: "image-2", P.AVAILABLE: "image-3"}
+
+
+async def test_a_stop_that_was_decided_before_a_claim_is_refused(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        machine, pod = await planned(world, "Available")
+        updater = StatusUpdater(world.client, clock)
+        assert (await world.controller.dispenser.request_node(pod)).node == "m"
+        with pytest.raises(Conflict):
+            await updater.move(machine, MachineEvent.END, reason="Surplus")
+        assert (await world.machine("m")).phase is P.CLAIMED
+
+
+async def test_two_requests_at_once_get_one_machine(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        _, pod = await planned(world, "Available")
+        async with Nursery() as nursery:
+            asked = [nursery.start(world.controller.dispenser.request_node(pod)) for _ in range(5)]
+        replies = {child.result().node for child in asked}
+        assert "m" in replies
+        assert replies <= {"m", ""}
+        assert [entry.phase for entry in (await world.machine("m")).status.history].count(
+            "Claimed"
+        ) == 1
+
+
+async def test_a_cancelled_request_leaves_no_claim_behind(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        pod = await world.add_pod("a")
+        async with Nursery() as nursery:
+            nursery.start(world.controller.dispenser.request_node(pod, wait_s=60.0))
+            await world.settle(1.0)
+            nursery.cancel()
+        await world.delete_pod("a")
+        await world.empty()
+
+
+async def test_an_api_server_that_is_down_for_a_while(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.settle(1.0)
+        world.gate = lambda request: ServiceUnavailable("down")
+        await world.settle(60.0)
+        world.gate = lambda request: None
+        await world.bound("a", limit_s=60.0)
+        assert world.cloud.launches == 1

@@ -15,7 +15,11 @@ from typing import Any
 from grange.api.quantity import QuantityError, parse
 from grange.machines.catalogue import InstanceType, Offering
 from grange.machines.providers import ProviderTools
-from grange.machines.providers.local.local_provider import LocalProvider, computer_capacity
+from grange.machines.providers.local.local_provider import (
+    LocalProvider,
+    MachineCommands,
+    computer_capacity,
+)
 from grange.machines.providers.provider import MisconfiguredError
 
 TYPES: Mapping[str, Mapping[str, str]] = {
@@ -46,10 +50,12 @@ def create(config: Mapping[str, Any], tools: ProviderTools) -> LocalProvider:
         {**computer_capacity(), **_mapping(config.get("capacity", {}), "capacity")}, "capacity"
     )
     environment = dict(tools.settings.get("environment", {}))
-    cleanup = list(tools.settings.get("cleanup", ()))
-    return LocalProvider(
-        Path(directory), tools.cluster, list(command), cleanup, kinds, capacity, environment
+    commands = MachineCommands(
+        list(command),
+        list(tools.settings.get("cleanup", ())),
+        frozenset(tools.settings.get("kept", ())),
     )
+    return LocalProvider(Path(directory), tools.cluster, commands, kinds, capacity, environment)
 
 
 def _kind(name: str, entry: Mapping[str, Any]) -> InstanceType:

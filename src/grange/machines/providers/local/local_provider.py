@@ -4,7 +4,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,17 +40,31 @@ def computer_capacity() -> dict[str, str]:
     return {"cpu": str(os.cpu_count() or 1), "memory": str(memory)}
 
 
+@dataclass(frozen=True, slots=True)
+class MachineCommands:
+    """What machines run.
+
+    ``{machine}``, ``{data}``, ``{user_data}`` (a file), ``{labels}`` and ``{capacity}`` are replaced.
+
+    Attributes:
+        run: the machine; it finds its join token in ``$GRANGE_JOIN_TOKEN``.
+        cleanup: ends the programs that a machine left running, where its process did not end when it
+            was asked to. Empty: nothing is left.
+        kept: names in the data directory that stay when a machine is wiped, e.g. its identity.
+    """
+
+    run: Sequence[str]
+    cleanup: Sequence[str] = ()
+    kept: Collection[str] = ()
+
+
 class LocalProvider:
     """Machines as processes.
 
     Args:
         directory: of all machines; each has its own below the name of the cluster.
         cluster: whose machines.
-        command: what a machine runs; ``{machine}``, ``{data}``, ``{user_data}`` (a file),
-            ``{labels}`` and ``{capacity}`` are replaced. It finds the join token in
-            ``$GRANGE_JOIN_TOKEN``.
-        cleanup: what ends the programs that a machine left running, where its process did not end
-            when it was asked to; replaced in the same way. Empty: nothing is left.
+        commands: what machines run.
         types: what can be launched, by name.
         capacity: what all running machines may have together.
         environment: variables of the command; it has no others but ``PATH``.
@@ -59,8 +74,7 @@ class LocalProvider:
         self,
         directory: Path,
         cluster: str,
-        command: Sequence[str],
-        cleanup: Sequence[str],
+        commands: MachineCommands,
         types: Mapping[str, InstanceType],
         capacity: Mapping[str, str],
         environment: Mapping[str, str],
@@ -68,7 +82,7 @@ class LocalProvider:
         if not _NAME.fullmatch(cluster):
             raise MisconfiguredError(f"cluster {cluster!r}: no name for a directory; use another")
         self._root = directory / cluster
-        self._command, self._cleanup, self._types = list(command), list(cleanup), types
+        self._commands, self._types = commands, types
         self._capacity = {name: parse(value) for name, value in capacity.items()}
         self._environment = environment
         self._lane = Threads("local-machines")
@@ -216,10 +230,10 @@ class LocalProvider:
     def _wipe(self, instance_id: str) -> None:
         home, record = self._there(instance_id)
         if record["wanted"] != "running":
-            _remove(home / "data")
+            _remove(home / "data", self._commands.kept)
             return
         self._end(home, record)
-        _remove(home / "data")
+        _remove(home / "data", self._commands.kept)
         self._begin_again(home, record)
 
     def _begin_again(self, home: Path, record: dict[str, Any]) -> None:
@@ -232,7 +246,7 @@ class LocalProvider:
         data.mkdir(exist_ok=True, mode=0o700)
         with open(os.open(user_data, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
             out.write(record["userData"])
-        command, variables = self._filled(self._command, home, record)
+        command, variables = self._filled(self._commands.run, home, record)
         self._process(home, record).spawn(command, variables, home / "output.log")
 
     def _filled(
@@ -258,11 +272,11 @@ class LocalProvider:
         outcome = self._process(home, record).end(_GRACE_S)
         if outcome is EndOutcome.ALIVE:
             raise ProviderError(f"machine {home.name}: its process does not end; try again")
-        if outcome is EndOutcome.UNCLEAN and self._cleanup and (home / "data").exists():
+        if outcome is EndOutcome.UNCLEAN and self._commands.cleanup and (home / "data").exists():
             self._clean_up(home, record)
 
     def _clean_up(self, home: Path, record: Mapping[str, Any]) -> None:
-        command, variables = self._filled(self._cleanup, home, record)
+        command, variables = self._filled(self._commands.cleanup, home, record)
         run = MachineProcess(home / f"cleanup-{record['run']}")
         shutil.rmtree(home / f"cleanup-{record['run']}", ignore_errors=True)
         (home / f"cleanup-{record['run']}.ended").unlink(missing_ok=True)
@@ -329,9 +343,20 @@ class LocalProvider:
 _USING = {InstanceState.PENDING, InstanceState.RUNNING, InstanceState.ENDING}
 
 
-def _remove(data: Path) -> None:
-    if data.exists():
+def _remove(data: Path, kept: Collection[str] = ()) -> None:
+    """Remove a directory, or what it has under other names than these."""
+    if not data.exists():
+        return
+    if not kept:
         shutil.rmtree(data)
+        return
+    for path in data.iterdir():
+        if path.name in kept:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _pairs(values: Mapping[str, str]) -> str:
