@@ -129,6 +129,13 @@ class MachineWorld(ApiFixture):
         document = builders.pod_document(name, requests={"cpu": cpu}, nodeSelector=selector, **spec)
         return await self.client.create(POD, document, "default")
 
+    async def add_daemon(self, name: str, node: str) -> None:
+        """A pod that every node has."""
+        document = builders.pod_document(name, nodeName=node)
+        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u-d"}
+        document["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        await self.client.create(POD, document, "default")
+
     async def add_unschedulable(self, name: str, cpu: str) -> None:
         """A pod for which the scheduler has found no node."""
         document = builders.pod_document(name, requests={"cpu": cpu})

@@ -617,3 +617,17 @@ async def test_an_api_server_that_is_down_for_a_while(
         world.gate = lambda request: None
         await world.bound("a", limit_s=60.0)
         assert world.cloud.launches == 1
+
+
+async def test_pods_of_daemons_do_not_keep_a_machine(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(cleaning="Wipe", timeouts={"idleSeconds": 600})
+        await world.add_pod("a")
+        await world.bound("a")
+        name = (await world.pod("a")).spec.node_name
+        await world.add_daemon("log", name)
+        await world.end_pod("a")
+        await world.count(P.AVAILABLE, 1)
+        assert world.cloud.instances[name].wiped == 1

@@ -17,7 +17,7 @@ from grange.api.kinds.nodepool import NodePool
 from grange.api.kinds.pod import Pod, is_active
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.podgroup import PodGroup
-from grange.api.meta import ObjectKey
+from grange.api.meta import ObjectKey, controller_of
 from grange.machines.scaling.packing_pods import waits_for_machine
 from grange.reconcile.deps import Deps
 from grange.reconcile.latest_views import LatestViews
@@ -25,6 +25,7 @@ from grange.reconcile.latest_views import LatestViews
 _BY_NODE = "machines/node"  # pods by the node that they are bound to
 _BY_POOL = "machines/pool"  # pods by the pool that they select; machines by their pool
 _BY_UID = "machines/uid"  # pods by UID; machines by the pod that they are meant for
+_MIRROR = "kubernetes.io/config.mirror"
 _UNSEEN_S = 60.0  # one that the cache does not show for so long was deleted meanwhile
 
 
@@ -143,8 +144,9 @@ class MachineListers:
         return next(iter(self._pods.store.by_index(_BY_UID, uid)), None) if uid else None
 
     def pods_on(self, node: str) -> Sequence[Pod]:
-        """Pods on a node that have not ended."""
-        return [pod for pod in self._pods.store.by_index(_BY_NODE, node) if is_active(pod)]
+        """Pods on a node that have not ended, other than those that every node has."""
+        found = self._pods.store.by_index(_BY_NODE, node)
+        return [pod for pod in found if is_active(pod) and not _is_of_daemon(pod)]
 
     def pods_for(self, pool: str) -> Sequence[Pod]:
         """Pods that select a pool, sorted by name."""
@@ -225,6 +227,12 @@ class MachineListers:
 
     def __contains__(self, machine: str) -> bool:
         return ObjectKey("", machine) in self._machines.store
+
+
+def _is_of_daemon(pod: Pod) -> bool:
+    """Whether it comes with the node: of a DaemonSet, or of the kubelet itself."""
+    owner = controller_of(pod.metadata)
+    return (owner is not None and owner.kind == "DaemonSet") or _MIRROR in pod.metadata.annotations
 
 
 def _pools_of(pod: Pod) -> tuple[str, ...]:
