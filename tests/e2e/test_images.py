@@ -4,12 +4,16 @@ Collected where there is one: on a Debian system as root (see ``conftest``).
 """
 
 import json
+import os
+import pty
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.kubectl import find
 from tests.e2e.planes import Plane, eventually
 from tests.support import containerd
 from tests.support.containerd import BUSYBOX, Containerd
@@ -115,6 +119,38 @@ def test_commands_run_in_a_container(plane: Plane) -> None:
     done = plane.cli.run(*words, script, stdin="given\n")
     assert (done.returncode, done.stdout) == (7, "given\nyes\n")
     plane.grange("delete", "pod/inside")
+
+
+def test_containers_can_be_looked_into(plane: Plane) -> None:
+    main = {"name": "main", "image": WEB}
+    apply(plane, "seen", {"containers": [main]})
+    plane.grange("wait", "pod/seen", "--for", "condition=Ready", "--timeout", "60s")
+    begin = [str(find()), "--kubeconfig", str(plane.kubeconfig), "exec", "seen"]
+    ours, theirs = pty.openpty()
+    on_terminal = 'test -t 0 && read line && echo "read $line" && exit 5'
+    with subprocess.Popen(
+        [*begin, "-it", "--", "sh", "-c", on_terminal], stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        os.write(ours, b"typed\n")
+        assert process.wait(30) == 5
+    assert b"read typed" in os.read(ours, 4096)
+    os.close(ours)
+    os.close(theirs)
+    piped = [*begin, "-i", "--", "wc", "-c"]
+    done = subprocess.run(piped, input=bytes(300_000), capture_output=True, check=True)
+    assert done.stdout == b"300000\n"
+    forward = subprocess.Popen(
+        [*begin[:-2], "port-forward", "seen", f":{PORT}"], stdout=subprocess.PIPE, text=True
+    )
+    assert forward.stdout is not None
+    try:
+        local = int(forward.stdout.readline().split("127.0.0.1:")[1].split()[0])
+        with urllib.request.urlopen(f"http://127.0.0.1:{local}/hosts", timeout=10) as answer:
+            assert b"localhost" in answer.read()
+    finally:
+        forward.terminate()
+        forward.communicate()
+    plane.grange("delete", "pod/seen")
 
 
 def test_processes_and_containers_share_a_node(plane: Plane) -> None:
