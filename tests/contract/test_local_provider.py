@@ -18,11 +18,11 @@ from grange.machines.providers.provider import (
     MisconfiguredError,
 )
 
-SECRET = "join me"
+USER_DATA = "join me"
 
 
 def order(token: str, kind: str = "small") -> LaunchRequest:
-    return LaunchRequest(token, (MachineOffering(kind),), user_data=SECRET)
+    return LaunchRequest(token, (MachineOffering(kind),), user_data=USER_DATA)
 
 
 def pid_of(directory: Path, run: str) -> int:
@@ -99,12 +99,12 @@ async def test_user_data_are_secret_and_end_with_it(tmp_path: Path) -> None:
     async with local_machines(tmp_path, "ours") as provider:
         made = await provider.launch(order("p-1"))
         home = tmp_path / "ours" / "p-1"
-        assert (home / "user-data").read_text() == SECRET
+        assert (home / "user-data").read_text() == USER_DATA
         for name in ("user-data", "machine.json"):
             assert (home / name).stat().st_mode & 0o077 == 0
         await provider.terminate(made.id)
         assert not (home / "user-data").exists()
-        assert SECRET not in (home / "machine.json").read_text()
+        assert USER_DATA not in (home / "machine.json").read_text()
 
 
 @pytest.mark.parametrize(
