@@ -1,8 +1,8 @@
 """Prices on demand and shares of processors that are known without asking.
 
-Prices are those that the vendor publishes for Linux in us-east-1, as of January 2024, in dollars an hour; the
-API that serves instances does not give them. Elsewhere they are estimates, good enough to rank types. A pool's
-``prices`` replace them. Baselines are from the vendor's pages on burstable instances of the same date.
+The API that serves instances does not give prices. These are approximate ones of January 2024, for Linux in
+us-east-1, in dollars an hour: they rank types, and were not compared with the vendor's list. A pool's
+``prices`` replace them. Baselines of burstable instances are of the same date.
 """
 
 from collections.abc import Mapping
