@@ -117,15 +117,19 @@ class WatchedObject:
 async def watched(
     session: ApiSession, kind: AnyKind, namespace: str, query: Mapping[str, str]
 ) -> AsyncGenerator[dict[str, Document], None]:
-    """The objects by name: as they are now, then after every change.
+    """The objects: as they are now, then after every change.
+
+    They are by name; those of all namespaces, of a kind that has one, by ``namespace/name``.
 
     Raises:
         Expired, ServiceUnavailable: the stream broke; start again.
     """
     path = kind.path(namespace)
     body = decode_document((await session.fetch(Request("GET", path, query=dict(query)))).body)
+    everywhere = kind.namespaced and not namespace
     found = {
-        item["metadata"]["name"]: {"kind": kind.kind, **item} for item in body.get("items") or []
+        _key(item, everywhere=everywhere): {"kind": kind.kind, **item}
+        for item in body.get("items") or []
     }
     yield found
     version = {"watch": "true", "resourceVersion": body["metadata"]["resourceVersion"]}
@@ -134,9 +138,14 @@ async def watched(
         async for event in events:
             if event.type == "BOOKMARK":
                 continue
-            name = event.object["metadata"]["name"]
+            key = _key(event.object, everywhere=everywhere)
             if event.type == "DELETED":
-                found.pop(name, None)
+                found.pop(key, None)
             else:
-                found[name] = {"kind": kind.kind, **event.object}
+                found[key] = {"kind": kind.kind, **event.object}
             yield found
+
+
+def _key(document: Document, *, everywhere: bool) -> str:
+    meta = document["metadata"]
+    return f"{meta['namespace']}/{meta['name']}" if everywhere else str(meta["name"])

@@ -1,0 +1,185 @@
+"""``grange machines``: machines as rows, pools, and the live table."""
+
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+
+import pytest
+from tests.support.controller_world import World, world
+from tests.unit.cli.sessions import session
+
+from grange.api.kinds import MACHINE, POD
+from grange.api.meta import Document
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.cli import machine_board
+from grange.cli.machine_board import MachineSight
+from grange.cli.verbs.machines import show
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def machine(name: str, phase: str = "", *, pool: str = "batch", **status: object) -> Document:
+    history = [{"time": "2026-03-01T11:59:00Z", "phase": phase, "reason": f"Is{phase}"}]
+    shown = {"phase": phase, "history": history} if phase else {}
+    return {
+        "metadata": {"name": name, "creationTimestamp": "2026-03-01T11:50:00Z"},
+        "spec": {
+            "pool": pool,
+            "provider": "local",
+            "instanceType": "small",
+            "candidates": [{"instanceType": "small", "zone": "a", "pricePerHour": "0.05"}],
+        },
+        "status": {**shown, **status},
+    }
+
+
+def node(name: str, *, ready: bool = True, cordoned: bool = False) -> Document:
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    return {
+        "metadata": {"name": name},
+        "spec": {"unschedulable": cordoned},
+        "status": {"conditions": conditions},
+    }
+
+
+def pod(name: str, on: str, phase: str = "Running") -> Document:
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": on},
+        "status": {"phase": phase},
+    }
+
+
+def only(sight: MachineSight, *, wide: bool = False) -> dict[str, str]:
+    (row,) = machine_board.rows(sight, NOW, wide=wide)
+    heads = [*machine_board.HEAD, "MARKET", "INSTANCE", "ADDRESS", "POD", "MESSAGE"]
+    return dict(zip(heads, row, strict=False))
+
+
+def test_machine_that_boots_has_stage_and_last_error() -> None:
+    found = only(
+        MachineSight([machine("m", "Created", stage="Joining", lastError="no quota")], {}, [])
+    )
+    assert (found["PHASE"], found["FOR"]) == ("Created (Joining)", "60s")
+    assert (found["REASON"], found["PRICE/H"], found["NODE"]) == ("no quota", "0.05", "")
+
+
+def test_machine_counts_the_pods_that_have_not_ended() -> None:
+    pods = [pod("a", "m"), pod("b", "m", "Succeeded"), pod("c", "other"), pod("d", "m")]
+    found = only(MachineSight([machine("m", "Available")], {"m": node("m")}, pods))
+    assert (found["PODS"], found["NODE"], found["REASON"]) == ("2", "Ready", "IsAvailable")
+
+
+def test_last_error_of_a_boot_that_succeeded_is_not_shown() -> None:
+    one = machine("m", "Available", lastError="no quota", stage="Joining")
+    found = only(MachineSight([one], {}, []))
+    assert (found["PHASE"], found["REASON"]) == ("Available", "IsAvailable")
+
+
+def test_cordoned_and_silent_nodes_are_marked() -> None:
+    nodes = {"m": node("m", ready=False, cordoned=True)}
+    assert only(MachineSight([machine("m", "Available")], nodes, []))["NODE"] == (
+        "NotReady,SchedulingDisabled"
+    )
+
+
+def test_what_the_user_may_not_list_is_unknown() -> None:
+    found = only(MachineSight([machine("m")], None, None))
+    assert (found["NODE"], found["PODS"]) == ("<unknown>", "<unknown>")
+    assert (found["PHASE"], found["FOR"], found["REASON"]) == ("Creating", "10m", "")
+
+
+def test_wide_rows_show_what_the_instance_is() -> None:
+    one = machine(
+        "m",
+        "Claimed",
+        instanceID="i-1",
+        spot=True,
+        boundPodName="default/job",
+        addresses=[{"type": "InternalIP", "address": "10.0.0.7"}],
+    )
+    found = only(MachineSight([one], {}, []), wide=True)
+    assert [found[head] for head in ("MARKET", "INSTANCE", "ADDRESS", "POD")] == [
+        "spot",
+        "i-1",
+        "10.0.0.7",
+        "default/job",
+    ]
+
+
+def test_total_leaves_terminated_machines_out() -> None:
+    machines = [
+        machine("a", "Available", pricePerHour="0.10"),
+        machine("b", "Created"),
+        machine("c", "Terminated", pricePerHour="7"),
+    ]
+    assert machine_board.total(machines) == "2 machines, 0.15 per hour"
+    machines[1]["spec"]["candidates"] = []
+    expected = "2 machines, 0.10 per hour; the price of 1 is not known"
+    assert machine_board.total(machines) == expected
+
+
+def test_machines_are_listed_by_pool() -> None:
+    machines = [machine("b"), machine("z", pool="api"), machine("a")]
+    rows = machine_board.rows(MachineSight(machines, {}, []), NOW)
+    assert [row[0] for row in rows] == ["z", "a", "b"]
+
+
+def test_pools_show_machines_by_phase_and_faults() -> None:
+    condition = {"type": "Launching", "status": "False", "reason": "NoMachine", "message": "no m5"}
+    status = {
+        "machines": {"Creating": 1, "Created": 2, "Available": 3, "Cleaning": 1, "Terminated": 9},
+        "pricePerHour": "0.42",
+        "conditions": [condition, {"type": "Ready", "status": "True", "reason": "ProviderReady"}],
+    }
+    one = {"metadata": {"name": "batch"}, "spec": {"provider": "local"}, "status": status}
+    head, row, *faults = machine_board.pool_lines([one])
+    assert head.split()[:2] == ["POOL", "PROVIDER"]
+    assert row.split() == ["batch", "local", "Packed", "3", "3", "0", "1", "0.42"]
+    assert faults == ["", "batch: NoMachine: no m5"]
+
+
+# --- with a server ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def there(clock: Clock, rng: Stream, log: Logger) -> AsyncGenerator[World, None]:
+    async with world(clock, rng, log) as made:
+        yield made
+
+
+async def test_watch_prints_each_state_once(
+    there: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await there.client.create(MACHINE, {"metadata": {"name": "m-1"}, **_spec("batch")})
+    await there.client.create(MACHINE, {"metadata": {"name": "x-1"}, **_spec("other")})
+    async with Nursery("test") as nursery:
+        nursery.start(show.follow(session(there), "batch"))
+        await there.clock.sleep(5)
+        first = capsys.readouterr().out
+        assert first.count("m-1") == 1
+        assert "x-1" not in first
+        status = {"status": {"phase": "Created", "stage": "Booting"}}
+        await there.client.patch(MACHINE, "m-1", patch=status, subresource="status")
+        await there.clock.sleep(5)
+        second = capsys.readouterr().out
+        assert "Created (Booting)" in second
+        for namespace in ("default", "kube-system"):  # of one name: both count
+            await there.client.create(
+                POD,
+                {
+                    "metadata": {"name": "twin", "namespace": namespace},
+                    "spec": {"nodeName": "m-1", "containers": [{"name": "c", "image": "i"}]},
+                },
+            )
+        await there.clock.sleep(5)
+        last = capsys.readouterr().out.splitlines()
+        rows = [line.split() for line in last if line.startswith("m-1")]
+        assert rows[-1][-1] == "2"
+        nursery.cancel()
+
+
+def _spec(pool: str) -> Document:
+    return {"spec": {"pool": pool, "provider": "local", "instanceType": "small"}}
