@@ -24,9 +24,7 @@ VERBS: dict[str, Verb] = {
     "job": Verb(_DEPLOY, f"{_VERBS}.job.group", "Work with jobs of every kind."),
     "rc": Verb(_DEPLOY, f"{_VERBS}.rc.group", "Work with ReplicationControllers."),
     "lease": Verb(_DEPLOY, f"{_VERBS}.lease.group", "Lease whole machines of pools."),
-    "machines": Verb(
-        _DEPLOY, f"{_VERBS}.machines.group", "Show machines of node pools, and their prices."
-    ),
+    "machines": Verb(_DEPLOY, f"{_VERBS}.machines.group", "Work with machines of node pools."),
     "test": Verb(_DEPLOY, f"{_VERBS}.test.group", "Run and inspect test sessions."),
     "get": Verb(_INSPECT, f"{_VERBS}.get", "List objects, or show some."),
     "describe": Verb(_INSPECT, f"{_VERBS}.describe", "Show an object with conditions and events."),

@@ -136,8 +136,11 @@ def plan(
     of: NodePool | None = None,
     capacity: CapacityMemory | None = None,
     catalogue: Sequence[InstanceType] = (A, B),
+    cordoned: Sequence[str] = (),
 ) -> ScalingPlan:
-    scaler = BindingNodeScaler(of or pool(), catalogue, capacity or CapacityMemory())
+    scaler = BindingNodeScaler(
+        of or pool(), catalogue, capacity or CapacityMemory(), cordoned=cordoned
+    )
     return scaler.compute(nodes, pods, now=NOW)
 
 

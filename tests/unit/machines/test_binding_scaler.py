@@ -353,6 +353,24 @@ def test_a_booting_machine_goes_to_another_pod() -> None:
     assert (found.start, found.stop, bound(found)) == ((), (), {"q": "n"})
 
 
+def test_a_cordoned_machine_serves_nothing_and_stays() -> None:
+    found = plan([pod("p")], [machine("n")], cordoned=["n"])
+    assert (bound(found), stopped(found), found.unbind) == ({"p": "new"}, [], ())
+    found = plan([pod("p")], [machine("n", bound="p")], cordoned=["n"])
+    assert (bound(found), stopped(found), found.unbind) == ({"p": "new"}, [], ("n",))
+
+
+def test_a_cordoned_machine_keeps_its_holder() -> None:
+    found = plan([pod("p")], [machine("n", phase="Claimed", bound="p")], cordoned=["n"])
+    assert (bound(found), found.start) == ({"p": "n"}, ())
+
+
+def test_standby_that_is_cordoned_is_replaced() -> None:
+    of = pool([StandbyNodeSpec("A", 1)])
+    found = plan([], [machine("n")], of=of, cordoned=["n"])
+    assert (started(found), found.stop) == ([("A", False)], ())
+
+
 def test_the_pod_with_a_zone_goes_first() -> None:
     found = plan([pod("q", created=-9), pod("p", zone="z1")], [machine("n", zone="z1")])
     assert bound(found) == {"p": "n", "q": "new"}

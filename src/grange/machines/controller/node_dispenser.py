@@ -171,9 +171,11 @@ class NodeDispenser:
         return ""
 
     def is_usable(self, machine: Machine) -> bool:
-        """Whether a pod can be given the machine now: it is available and its node ready."""
+        """Whether a pod can be given the machine now: available, its node ready and not cordoned."""
         node = self._listers.node(machine.metadata.name)
-        return machine.phase is _P.AVAILABLE and node is not None and is_ready(node)
+        if node is None or node.spec.unschedulable:
+            return False
+        return machine.phase is _P.AVAILABLE and is_ready(node)
 
     async def return_node(self, name: str, *, unused: bool) -> bool:
         """Take a machine back.

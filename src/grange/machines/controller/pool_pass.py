@@ -105,8 +105,13 @@ class PoolPass:
             watch.memory,
             boot_image=image,
             template_hash=template_hash(pool),
+            cordoned={each.metadata.name for each in machines if self._is_cordoned(each)},
         )
         return scaler.compute(machines, pods, now=now)
+
+    def _is_cordoned(self, machine: Machine) -> bool:
+        node = self._listers.node(machine.metadata.name)
+        return node is not None and node.spec.unschedulable
 
     # --- what is written -------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ machine, equal standby entries add up, idle machines get some grace, and everyth
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from grange.api import timestamps
@@ -52,6 +52,7 @@ class BindingNodeScaler:
         capacity: what could not be had lately; only launches go by it, never matches.
         boot_image: of new machines.
         template_hash: of the pool's present template, for new machines.
+        cordoned: names of machines that no more pods come to; unless they are claimed they are left alone.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class BindingNodeScaler:
         *,
         boot_image: str = "",
         template_hash: str = "",
+        cordoned: Collection[str] = (),
     ) -> None:
         self._pool = pool
+        self._cordoned = cordoned
         self._spec = pool.spec
         self._selector = InstanceSelector(catalogue, pool.spec)
         self._capacity = capacity
@@ -105,7 +108,7 @@ class BindingNodeScaler:
         standby, refused, kept_free, park = self._standby(free, orders, now)
         taken = {binding.machine for binding in bind}
         if not self._spec.timeouts.idle_seconds:
-            unbind = []  # they end at once
+            unbind = [name for name in unbind if name in self._cordoned]  # the others end at once
         return ScalingPlan(
             start=(*start, *standby),
             stop=(*park, *self._surplus(free, kept_free | {*unbind}, now)),
@@ -149,12 +152,15 @@ class BindingNodeScaler:
                 if need is not None:
                     kept[uid] = self._keep(machine, need, "claimed by it")
                 continue
-            if need is not None and uid not in kept and self._matches(need, machine):
+            cordoned = machine.metadata.name in self._cordoned
+            usable = need is not None and uid not in kept and not cordoned
+            if need is not None and usable and self._matches(need, machine):
                 kept[uid] = self._keep(machine, need, "bound to it")
                 continue
             if uid:
                 unbind.append(machine.metadata.name)
-            free[machine.metadata.name] = machine
+            if not cordoned:
+                free[machine.metadata.name] = machine
         return list(kept.values()), unbind, free
 
     def _keep(self, machine: Machine, need: PodNeed, reason: str) -> PodBinding:
