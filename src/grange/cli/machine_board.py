@@ -129,7 +129,7 @@ def _row(
         status.instance_type or machine.spec.instance_type,
         status.zone or machine.spec.placement.zone,
         f"{machine.phase.value}{stage}",
-        cells.age_of(_phase_since(machine), now.timestamp()),
+        cells.age_of(phase_since(machine), now.timestamp()),
         cells.UNKNOWN if nodes is None else _node_state(nodes.get(name)),
         "" if price is None else f"{price}",
         cells.UNKNOWN if counts is None else str(counts.get(name, 0)),
@@ -150,7 +150,7 @@ def _wide(machine: Machine) -> list[str]:
     ]
 
 
-def _phase_since(machine: Machine) -> str | None:
+def phase_since(machine: Machine) -> str | None:
     """When it came into its phase; its history has no entry of what was created just now."""
     for entry in reversed(machine.status.history):
         if entry.phase == machine.phase.value:

@@ -11,7 +11,7 @@ from grange.api.status import Forbidden, MethodNotAllowed, NotFound, ServiceUnav
 from grange.cli import failures, readiness
 from grange.cli.printers import explanation_text as printer
 from grange.cli.session import ApiSession
-from grange.cli.why import generic
+from grange.cli.why import generic, machine_attempts
 from grange.cli.why.answer import WhyAnswer
 
 # A server of Kubernetes does not serve the path, and refuses it to most users for that reason.
@@ -27,14 +27,17 @@ async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
     except _NO_SCHEDULER as error:
         fallback = await generic.ask(opened, kind, name)
         text = await _describe(opened, document, now)
+        machines = await machine_attempts.lines(opened, document)
         note = f"(No scheduler answers: {error.message})"
         return WhyAnswer(
-            document, [f"{kind.singular}/{name}: {text}", *fallback.lines[1:], "", note]
+            document,
+            [f"{kind.singular}/{name}: {text}", *fallback.lines[1:], *machines, "", note],
         )
     lines = printer.render(f"pod/{name}", found, now=now)
     is_failed = found.state is SchedulingState.FINISHED and not readiness.ready(document).done
     if found.state is SchedulingState.PLACED or is_failed:
         lines += await _programs(opened, document, now)
+    lines += await machine_attempts.lines(opened, document)
     return WhyAnswer(http.document(found), lines)
 
 

@@ -1,0 +1,99 @@
+"""The machines that a waiting pod was meant to get: which, how far they are, and the last error of a boot."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from grange.api.fields import lookup
+from grange.api.kinds import EVENT, MACHINE, NODEPOOL
+from grange.api.kinds.machine import NODE_POOL_LABEL
+from grange.api.machine_phases import MachinePhase
+from grange.api.meta import Document
+from grange.api.printing import cells
+from grange.api.status import Forbidden, MethodNotAllowed, NotFound
+from grange.cli import machine_board
+from grange.cli.printers import events as printer
+from grange.cli.session import ApiSession
+
+PLANNED_PODS_ANNOTATION = "grange.dev/planned-pods"
+_NO_MACHINE, _FAILED = "NoMachine", "MachineLaunchFailed"
+_NOT_SERVED = (NotFound, MethodNotAllowed, Forbidden)
+
+
+async def lines(opened: ApiSession, pod: Document) -> list[str]:
+    """Lines about the machines of a pod; none for a pod with a node, or that no pool serves."""
+    if lookup(pod, "spec.nodeName"):
+        return []
+    try:
+        pools, machines = await opened.listed(NODEPOOL, ""), await opened.listed(MACHINE, "")
+    except _NOT_SERVED:
+        return []  # a server without node pools, or a user who may not see them
+    meta = pod["metadata"]
+    fields = f"involvedObject.uid={meta.get('uid', '')}"
+    events = await opened.listed(EVENT, meta.get("namespace") or "default", fields=fields)
+    return render(pod, pools, machines, events, opened.env.clock.now())
+
+
+def render(
+    pod: Document,
+    pools: Sequence[Document],
+    machines: Sequence[Document],
+    events: Sequence[Document],
+    now: datetime,
+) -> list[str]:
+    """The pool that it names, each machine that is meant for it, and why it has none."""
+    attempts = [item for item in machines if is_meant_for(item, pod)]
+    last = {str(item.get("reason")): item for item in printer.in_order(events)}
+    named = str((lookup(pod, "spec.nodeSelector") or {}).get(NODE_POOL_LABEL) or "")
+    found = _pool(named, pools) if named else []
+    for attempt in attempts:
+        found += _attempt(attempt, now)
+    if _FAILED in last:
+        found.append(f"  last failed attempt: {_text(last[_FAILED], now)}")
+    under_way = any(machine_board.view(item).phase is not _ENDED for item in attempts)
+    if _NO_MACHINE in last and not under_way:
+        found.append(f"  no machine: {_text(last[_NO_MACHINE], now)}")
+    return ["", "Its machine:", *found] if found else []
+
+
+_ENDED = MachinePhase.TERMINATED
+
+
+def is_meant_for(machine: Document, pod: Document) -> bool:
+    """Whether a machine is bound to a pod, or was ordered for it and others."""
+    uid = pod["metadata"].get("uid")
+    planned = (machine["metadata"].get("annotations") or {}).get(PLANNED_PODS_ANNOTATION, "")
+    return bool(uid) and (lookup(machine, "status.boundPodUID") == uid or uid in planned.split(","))
+
+
+def _pool(name: str, pools: Sequence[Document]) -> list[str]:
+    """The pool that a pod names, and its conditions that are not as they should be."""
+    found = [item for item in pools if item["metadata"]["name"] == name]
+    if not found:
+        known = ", ".join(sorted(str(item["metadata"]["name"]) for item in pools)) or "none"
+        return [f"  pool {name} does not exist; there are: {known}"]
+    wrong = [
+        f"    {item.get('type')} is False ({item.get('reason')}): {item.get('message')}"
+        for item in lookup(found[0], "status.conditions") or []
+        if item.get("status") == "False"
+    ]
+    return [f"  from pool {name} (provider {lookup(found[0], 'spec.provider')})", *wrong]
+
+
+def _attempt(document: Document, now: datetime) -> list[str]:
+    machine = machine_board.view(document)
+    status = machine.status
+    stage = f" ({status.stage})" if status.stage else ""
+    since = cells.age_of(machine_board.phase_since(machine), now.timestamp())
+    kind = status.instance_type or machine.spec.instance_type
+    text = f"  machine {machine.metadata.name} ({kind}): {machine.phase.value}{stage} for {since}"
+    if status.last_error:
+        return [text, f"    last error of its boot: {status.last_error}"]
+    if machine.phase in (MachinePhase.TERMINATING, _ENDED) and status.history:
+        return [text, f"    {status.history[-1].reason}: {status.history[-1].message}"]
+    return [text]
+
+
+def _text(event: Document, now: datetime) -> str:
+    seen = printer.last_seen(event)
+    ago = f" ({cells.age_of(seen.isoformat(), now.timestamp())} ago)" if seen else ""
+    return f"{event.get('message')}{ago}"

@@ -1,0 +1,111 @@
+"""``grange why`` of pods that wait for a machine."""
+
+from datetime import UTC, datetime
+
+from tests.support.machine_world import machine_world
+from tests.unit.cli.sessions import opened
+
+from grange.api.kinds import POD
+from grange.api.meta import Document
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.cli.why import machine_attempts, pods
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def waiting(pool: str = "batch") -> Document:
+    selector = {"grange.dev/node-pool": pool} if pool else {}
+    return {
+        "metadata": {"name": "a", "namespace": "default", "uid": "u-a"},
+        "spec": {"nodeSelector": selector},
+    }
+
+
+def pool(name: str = "batch", **condition: str) -> Document:
+    return {
+        "metadata": {"name": name},
+        "spec": {"provider": "local"},
+        "status": {"conditions": [condition] if condition else []},
+    }
+
+
+def machine(name: str, phase: str, **status: object) -> Document:
+    history = [{"time": "2026-03-01T11:59:48Z", "phase": phase, "reason": "R", "message": "why"}]
+    return {
+        "metadata": {"name": name},
+        "spec": {"pool": "batch", "provider": "local", "instanceType": "small"},
+        "status": {"phase": phase, "history": history, **status},
+    }
+
+
+def event(reason: str, message: str) -> Document:
+    return {"reason": reason, "message": message, "lastTimestamp": "2026-03-01T11:58:00Z"}
+
+
+def test_boot_is_shown_with_its_last_error() -> None:
+    machines = [
+        machine("m-1", "Terminated", boundPodUID="u-a"),
+        machine("m-2", "Created", boundPodUID="u-a", stage="Joining", lastError="no route"),
+        machine("m-3", "Created", boundPodUID="u-b"),
+    ]
+    assert machine_attempts.render(waiting(), [pool()], machines, [], NOW) == [
+        "",
+        "Its machine:",
+        "  from pool batch (provider local)",
+        "  machine m-1 (small): Terminated for 12s",
+        "    R: why",
+        "  machine m-2 (small): Created (Joining) for 12s",
+        "    last error of its boot: no route",
+    ]
+
+
+def test_pool_that_cannot_be_served_is_shown() -> None:
+    wrong = {"type": "Ready", "status": "False", "reason": "Misconfigured", "message": "bad"}
+    events = [event("NoMachine", "no type holds it"), event("MachineLaunchFailed", "m-0: quota")]
+    assert machine_attempts.render(waiting(), [pool(**wrong)], [], events, NOW)[2:] == [
+        "  from pool batch (provider local)",
+        "    Ready is False (Misconfigured): bad",
+        "  last failed attempt: m-0: quota (2m ago)",
+        "  no machine: no type holds it (2m ago)",
+    ]
+
+
+def test_refusal_before_a_machine_was_ordered_is_old() -> None:
+    found = machine_attempts.render(
+        waiting(),
+        [pool()],
+        [machine("m", "Creating", boundPodUID="u-a")],
+        [event("NoMachine", "no type holds it")],
+        NOW,
+    )
+    assert not [line for line in found if "no machine" in line]
+
+
+def test_unknown_pool_is_named() -> None:
+    found = machine_attempts.render(waiting("typo"), [pool()], [], [], NOW)
+    assert found[2:] == ["  pool typo does not exist; there are: batch"]
+
+
+def test_shared_machine_is_found_by_its_planned_pods() -> None:
+    one = machine("m", "Creating")
+    one["metadata"]["annotations"] = {"grange.dev/planned-pods": "u-x,u-a"}
+    found = machine_attempts.render(waiting(""), [pool()], [one], [], NOW)
+    assert found[2:] == ["  machine m (small): Creating for 12s"]
+    one["metadata"]["annotations"] = {"grange.dev/planned-pods": "u-x,u-ab"}
+    assert machine_attempts.render(waiting(""), [pool()], [one], [], NOW) == []
+
+
+async def test_why_names_the_failed_launch(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        world.joins = lambda name: False
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.settle(20.0)
+        there = opened(world.client, clock=world.clock, rng=world.rng, log=world.log)
+        shown = (await pods.ask(there, POD, "a")).lines
+        (name,) = [one.metadata.name for one in await world.machines()]
+        at = shown.index("Its machine:")
+        assert shown[at + 1] == "  from pool p (provider simulated)"
+        assert shown[at + 2].startswith(f"  machine {name} (small): Created (Joining) for ")
