@@ -66,10 +66,16 @@ def test_pool_that_cannot_be_served_is_shown() -> None:
     events = [event("NoMachine", "no type holds it"), event("MachineLaunchFailed", "m-0: quota")]
     assert machine_attempts.render(waiting(), [pool(**wrong)], [], events, NOW)[2:] == [
         "  from pool batch (provider local)",
-        "    Ready is False (Misconfigured): bad",
+        "    it is not ready: Misconfigured: bad",
         "  last failed attempt: m-0: quota (2m ago)",
         "  no machine: no type holds it (2m ago)",
     ]
+
+
+def test_what_the_pool_refuses_other_pods_is_left_out() -> None:
+    other = {"type": "Launching", "status": "False", "reason": "NoMachine", "message": "too big"}
+    found = machine_attempts.render(waiting(), [pool(**other)], [], [], NOW)
+    assert found[2:] == ["  from pool batch (provider local)"]
 
 
 def test_refusal_before_a_machine_was_ordered_is_old() -> None:

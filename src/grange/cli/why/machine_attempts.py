@@ -66,15 +66,15 @@ def is_meant_for(machine: Document, pod: Document) -> bool:
 
 
 def _pool(name: str, pools: Sequence[Document]) -> list[str]:
-    """The pool that a pod names, and its conditions that are not as they should be."""
+    """The pool that a pod names, and why it is not ready; its other conditions are about any pod."""
     found = [item for item in pools if item["metadata"]["name"] == name]
     if not found:
         known = ", ".join(sorted(str(item["metadata"]["name"]) for item in pools)) or "none"
         return [f"  pool {name} does not exist; there are: {known}"]
     wrong = [
-        f"    {item.get('type')} is False ({item.get('reason')}): {item.get('message')}"
+        f"    it is not ready: {item.get('reason')}: {item.get('message')}"
         for item in lookup(found[0], "status.conditions") or []
-        if item.get("status") == "False"
+        if item.get("type") == "Ready" and item.get("status") == "False"
     ]
     return [f"  from pool {name} (provider {lookup(found[0], 'spec.provider')})", *wrong]
 
