@@ -73,10 +73,10 @@ async def set_unschedulable(opened: session.ApiSession, name: str, *, value: boo
     try:
         node = await opened.client.get(NODE, name)
     except NotFound:
-        raise click.ClickException(
-            f"{label(name)}: it is {machine.phase.value} and has no node; "
-            "grange machines list --watch shows when it has one"
-        ) from None
+        text = f"{label(name)}: it is {machine.phase.value} and has no node"
+        if machine.phase in (MachinePhase.CREATING, MachinePhase.CREATED):
+            text += "; grange machines list --watch shows when it has one"
+        raise click.ClickException(text) from None
     if node.spec.unschedulable == value:
         return False
     patch = {"metadata": {"uid": node.metadata.uid}, "spec": {"unschedulable": value or None}}
