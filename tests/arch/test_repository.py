@@ -46,6 +46,13 @@ def test_the_documents_of_the_house_exist() -> None:
     assert not missing, listed(missing)
 
 
+def test_nothing_large_or_built_is_kept() -> None:
+    """A wheel of another project lay in the repository for a day."""
+    kept = [path for path in tree() if path.suffix in {".whl", ".so", ".egg", ".zip"}]
+    large = [path for path in tree() if path.stat().st_size > 300_000]
+    assert not kept + large, listed(kept + large)
+
+
 def test_links_between_documents_resolve() -> None:
     broken = []
     for document in documents():
