@@ -22,7 +22,7 @@ from tests.unit.machines.packing import (
 )
 from tests.unit.machines.scaling import NOW
 
-from grange.api.kinds.machine import CAPACITY_TYPE_LABEL, NODE_POOL_LABEL
+from grange.api.kinds.machine import CAPACITY_TYPE_LABEL, NODE_POOL_LABEL, PLANNED_PODS_ANNOTATION
 from grange.api.kinds.node import Taint
 from grange.api.kinds.nodepool import NodeTemplate, PoolLimits, StandbyNodeSpec
 from grange.api.kinds.pod import (
@@ -42,7 +42,6 @@ from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.meta import Condition
 from grange.machines.scaling.capacity_memory import CapacityMemory
 from grange.machines.scaling.instance_selector import INSTANCE_TYPE_LABEL, ZONE_LABEL
-from grange.machines.scaling.packing_hosts import PLANNED_PODS_ANNOTATION
 from grange.placement.spread import HOSTNAME
 
 

@@ -29,6 +29,13 @@ DEDICATED_TAINT = "grange.dev/dedicated-machine"
 STARTUP_TAINT = "grange.dev/not-initialized"
 """Taint (``NoSchedule``) of a node whose machine is not available yet."""
 
+PLANNED_PODS_ANNOTATION = "grange.dev/planned-pods"
+"""Annotation of machines of packed pools: UIDs of the pods that they were ordered for, with commas.
+
+While such pods wait they count on their machine first, so that a machine that boots is never ordered
+a second time, restarts included.
+"""
+
 INSTANCE_FINALIZER = "grange.dev/machine-instance"
 """Finalizer of machines: a deleted one stays until its provider has no instance of it."""
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from grange.api.fields import lookup
 from grange.api.kinds import EVENT, MACHINE, NODEPOOL
-from grange.api.kinds.machine import NODE_POOL_LABEL
+from grange.api.kinds.machine import NODE_POOL_LABEL, PLANNED_PODS_ANNOTATION
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
 from grange.api.printing import cells
@@ -14,8 +14,8 @@ from grange.cli import machine_board
 from grange.cli.printers import events as printer
 from grange.cli.session import ApiSession
 
-PLANNED_PODS_ANNOTATION = "grange.dev/planned-pods"
 _NO_MACHINE, _FAILED = "NoMachine", "MachineLaunchFailed"
+_ENDED = MachinePhase.TERMINATED
 _NOT_SERVED = (NotFound, MethodNotAllowed, Forbidden)
 
 
@@ -53,9 +53,6 @@ def render(
     if _NO_MACHINE in last and not under_way:
         found.append(f"  no machine: {_text(last[_NO_MACHINE], now)}")
     return ["", "Its machine:", *found] if found else []
-
-
-_ENDED = MachinePhase.TERMINATED
 
 
 def is_meant_for(machine: Document, pod: Document) -> bool:

@@ -5,7 +5,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from grange.api.kinds.machine import DEDICATED_TAINT, STARTUP_TAINT, Machine
+from grange.api.kinds.machine import (
+    DEDICATED_TAINT,
+    PLANNED_PODS_ANNOTATION,
+    STARTUP_TAINT,
+    Machine,
+)
 from grange.api.kinds.node import Node, Taint, is_ready
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.podgroup import PodGroup
@@ -19,13 +24,6 @@ from grange.placement import node_rules, taint_toleration
 from grange.placement.node_usage import amount_of
 from grange.placement.podaffinity import Namespaces
 from grange.placement.spread import HOSTNAME
-
-PLANNED_PODS_ANNOTATION = "grange.dev/planned-pods"
-"""Annotation of machines of packed pools: UIDs of the pods that they were ordered for, with commas.
-
-While such pods wait they count on their machine first, so that a machine that boots is never ordered
-a second time, restarts included.
-"""
 
 _P = MachinePhase
 _BOOTING = frozenset({_P.CREATING, _P.CREATED, _P.STOPPED})

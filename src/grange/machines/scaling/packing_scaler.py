@@ -13,7 +13,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from grange.api.kinds.machine import Machine, MachineOffering, MachineResources
+from grange.api.kinds.machine import (
+    PLANNED_PODS_ANNOTATION,
+    Machine,
+    MachineOffering,
+    MachineResources,
+)
 from grange.api.kinds.nodepool import SPOT_PREFERRED
 from grange.api.kinds.pod import Pod, condition
 from grange.api.kinds.queue import QUEUE_LABEL
@@ -24,7 +29,6 @@ from grange.machines.scaling.instance_selector import CANDIDATES_MAX
 from grange.machines.scaling.machine_specs import machine_name, machine_spec
 from grange.machines.scaling.packing_bins import PackingBins, PlannedMachine
 from grange.machines.scaling.packing_hosts import (
-    PLANNED_PODS_ANNOTATION,
     ClusterState,
     hosts_of,
     node_domains,
