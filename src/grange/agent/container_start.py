@@ -87,7 +87,7 @@ class ContainerStarter:
         """
         image: ImageInfo | None = None
         try:
-            if self._puller is not None and image_program.uses_images(pod):
+            if self._puller is not None and self._is_from_images(pod):
                 image = await self._puller.ensure(pod, container.spec)
             else:
                 container_env.check_program(container.spec)
@@ -112,6 +112,11 @@ class ContainerStarter:
         except ApiError as error:
             raise NotCreatableError(f"the API cannot be asked: {error}", CREATE_ERROR) from error
         return sandbox, run
+
+    def _is_from_images(self, pod: Pod) -> bool:
+        """A pod that is prepared stays what it is, whatever the node has learned meanwhile."""
+        known = self._runtime.pods(pod.metadata.uid)
+        return known[0].setup.from_images if known else image_program.uses_images(pod)
 
     async def _prepare(self, pod: Pod, found: Sources, *, from_images: bool) -> Sandbox:
         meta, config = pod.metadata, self._config

@@ -156,6 +156,20 @@ async def test_the_runtime_class_process_ignores_images(there: World) -> None:
     assert images_of(there).pulls == []
 
 
+async def test_a_process_stays_one_when_images_come(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log) as there:
+        await there.create(of_image(HERE, command=["badly"]))
+        await there.clock.sleep(2.0)
+        there.crash_agent()
+        images = there.machine.images = FakeImages(clock)
+        images.here[HERE] = ImageInfo("sha256:1")
+        there.start_agent()
+        before = len(there.machine.programs)
+        await there.clock.sleep(60.0)
+        assert len(there.machine.programs) > before
+        assert all(program.image is None for program in there.machine.programs)
+
+
 @pytest.mark.parametrize(
     ("context", "runs"),
     [({"runAsNonRoot": True}, True), ({"runAsNonRoot": True, "runAsUser": 0}, False), ({}, True)],

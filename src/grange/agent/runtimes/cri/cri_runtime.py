@@ -186,6 +186,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
             str(meta.get("namespace", "")),
             str(meta.get("name", "")),
             str(notes.get(cri_requests.NODE, "")),
+            from_images=True,
         )
         sandbox = await self._offload.run(lambda: self._files.found(uid, address))
         number = int(meta.get("attempt", 0))
