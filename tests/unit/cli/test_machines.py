@@ -1,5 +1,6 @@
 """``grange machines``: machines as rows, pools, and the live table."""
 
+import json
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 
@@ -139,6 +140,12 @@ def test_pools_show_machines_by_phase_and_faults() -> None:
     assert head.split()[:2] == ["POOL", "PROVIDER"]
     assert row.split() == ["batch", "local", "Packed", "3", "3", "0", "1", "0.42"]
     assert faults == ["", "batch: NoMachine: no m5"]
+
+
+def test_one_machine_is_printed_as_a_list(capsys: pytest.CaptureFixture[str]) -> None:
+    show.print_objects("json", MACHINE, [machine("m")])
+    found = json.loads(capsys.readouterr().out)
+    assert [item["metadata"]["name"] for item in found["items"]] == ["m"]
 
 
 # --- with a server ------------------------------------------------------------------------------------

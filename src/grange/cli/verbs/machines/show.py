@@ -1,7 +1,7 @@
 """``grange machines list`` and ``grange machines pools``."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 
 import click
@@ -16,7 +16,6 @@ from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.machine_board import MachineSight
 from grange.cli.printers import documents
-from grange.cli.results import Results
 
 _REFRESH_S = 1.0
 _RETRY_S = 0.5
@@ -48,10 +47,7 @@ def list_(
             await follow(opened, pool, wide=output == "wide")
         machines = of_pool(await opened.listed(MACHINE, ""), pool)
         if documents.is_document_format(output):
-            results = Results(output)
-            for document in machines:
-                results.add(MACHINE, document, "")
-            results.end()
+            print_objects(output, MACHINE, machines)
             return 0
         nodes, pods = await _allowed(opened, NODE), await _allowed(opened, POD)
         sight = MachineSight(machines, None if nodes is None else _by_name(nodes), pods)
@@ -60,6 +56,12 @@ def list_(
         return 0
 
     session.run(env, target, verb)
+
+
+def print_objects(output: str, kind: AnyKind, found: Sequence[Document]) -> None:
+    """Print objects in a format: a List, also of a single one, so that programs can rely on it."""
+    pairs = [(kind, item) for item in found]
+    terminal.write(documents.render(output, pairs, single=False))
 
 
 def of_pool(machines: list[Document], pool: str) -> list[Document]:
@@ -160,10 +162,7 @@ def pools(env: Environment, target: session.ClusterTarget, output: str) -> None:
     async def verb(opened: session.ApiSession) -> int:
         found = await opened.listed(NODEPOOL, "")
         if output:
-            results = Results(output)
-            for document in found:
-                results.add(NODEPOOL, document, "")
-            results.end()
+            print_objects(output, NODEPOOL, found)
             return 0
         shown = machine_board.pool_lines(found)
         none = "No node pools; grange apply -f FILE creates one from a manifest."
