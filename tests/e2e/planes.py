@@ -39,6 +39,8 @@ class Plane:
             with (self.directory.parent / "up.stderr").open("a") as errors:
                 self.process = self.cli.start(
                     *("up", "--data-dir", str(self.directory), "--listen", "127.0.0.1:0"),
+                    # Whatever this machine has: programs of tests are not in its images.
+                    *("--cri-socket", "none"),
                     *("--nodes", str(self.nodes), "--no-switch", *self.words),
                     stdout=writing,
                     stderr=errors.fileno(),
