@@ -183,6 +183,7 @@ def test_an_image_that_cannot_be_pulled_says_why(plane: Plane) -> None:
 
 
 def test_a_node_shows_that_it_has_images(plane: Plane) -> None:
+    eventually(lambda: bool(plane.get("nodes")["items"]), "the node is registered")
     [node] = plane.get("nodes")["items"]
     assert node["metadata"]["labels"]["grange.dev/images"] == "true"
 
