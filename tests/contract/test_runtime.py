@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support import containerd
 from tests.support.containerd import BUSYBOX, Containerd
+from tests.support.own_port import own_port
 
 from grange.agent.container_runtime import (
     CommandResult,
@@ -100,10 +101,10 @@ SHELL = {
 IN_CONTAINERS = {
     **SHELL,
     "forever": "trap 'exit 143' TERM; echo up; sleep 600 & wait",
-    "listener": "httpd -p 127.0.0.1:18099 && echo up; sleep 600",
+    "listener": f"httpd -p 127.0.0.1:{own_port(2)} && echo up; sleep 600",
     "busy": "echo up; exec awk 'BEGIN { while (length(x) < 9000000) x = x \"0123456789\" x; for (;;) ; }'",
     "leaver": "printf 'all of it' > /dev/termination-log",
-    "echoer": "nc -ll -p 18098 -e cat & sleep 0.3; echo up; wait",
+    "echoer": f"nc -ll -p {own_port(3)} -e cat & sleep 0.3; echo up; wait",
 }
 
 

@@ -17,11 +17,12 @@ from tests.e2e.kubectl import find
 from tests.e2e.planes import Plane, eventually
 from tests.support import containerd
 from tests.support.containerd import BUSYBOX, Containerd
+from tests.support.own_port import own_port
 
 pytestmark = pytest.mark.e2e
 
 WEB = "grange.test/web:1"
-PORT = 18931
+PORT = own_port(1)
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,12 @@ import pytest
 from tests.e2e.kubectl import Kubectl, find
 from tests.e2e.planes import Plane, eventually, pod, processes_with
 from tests.e2e.test_cluster import run_client
+from tests.support.own_port import own_port
 
 pytestmark = pytest.mark.e2e
 LIMIT_S = 30.0
-PROBE = "import socket; socket.create_connection(('127.0.0.1', 8123)).close()"
+PORT = own_port(0)
+PROBE = f"import socket; socket.create_connection(('127.0.0.1', {PORT})).close()"
 
 ON_TERMINAL = """
 until stty size | grep -q '^33 111'; do sleep 0.02; done; echo first size
@@ -31,7 +33,7 @@ read line; echo read $line
 while :; do sleep 0.02; done
 """
 
-PORTS = [{"name": "http", "port": 80, "targetPort": 8123}, {"name": "none", "port": 9999}]
+PORTS = [{"name": "http", "port": 80, "targetPort": PORT}, {"name": "none", "port": 9999}]
 SERVICE = {
     "apiVersion": "v1",
     "kind": "Service",
@@ -47,7 +49,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     ticks = "while :; do echo tick; sleep 0.1; done"
     echo = {"name": "echo", "stdin": True, "stdinOnce": True, "command": ["cat"]}
     idle = {"name": "main", "command": ["sh", "-c", ticks]}
-    serve = [sys.executable, "-m", "http.server", "8123", "--bind", "127.0.0.1"]
+    serve = [sys.executable, "-m", "http.server", str(PORT), "--bind", "127.0.0.1"]
     probe = {"exec": {"command": [sys.executable, "-c", PROBE]}}
     server = {"name": "server", "command": serve, "readinessProbe": probe}
     manifest = pod("web", "sleep", "600", containers=[idle, echo, server], restartPolicy="Never")
@@ -168,7 +170,7 @@ async def test_kubectl_forwards_ports(kubectl: Kubectl) -> None:
     await kubectl.ok(
         "exec", "web", "-c", "server", "--", "sh", "-c", "head -c 3000000 /dev/zero > big"
     )
-    process = await kubectl.start("port-forward", "pod/web", ":8123")
+    process = await kubectl.start("port-forward", "pod/web", f":{PORT}")
     assert process.stdout is not None
     async with asyncio.timeout(LIMIT_S):
         first = (await process.stdout.readline()).decode()
@@ -194,7 +196,7 @@ async def test_kubectl_explains_ports_that_are_closed(kubectl: Kubectl) -> None:
     writer.close()
     async with asyncio.timeout(LIMIT_S):
         _, errors = await process.communicate()
-    assert b"port 9999: nothing in the pod listens on it; it listens on 8123" in errors
+    assert b"port 9999: nothing in the pod listens on it; it listens on %d" % PORT in errors
 
 
 def test_verb_copies_directories_both_ways(plane: Plane, tmp_path: Path) -> None:
@@ -226,7 +228,7 @@ def test_verb_forwards_ports_of_services(plane: Plane) -> None:
             pass
         assert process.stderr is not None
         assert "port 9999: nothing in the pod listens on it" in process.stderr.readline()
-        refused = plane.grange("port-forward", "web", f"{ports[0]}:8123", code=1)
+        refused = plane.grange("port-forward", "web", f"{ports[0]}:{PORT}", code=1)
         assert f"cannot listen on 127.0.0.1 port {ports[0]}: " in refused
     assert "no port other; it has 80, http, 9999" in plane.grange(
         "port-forward", "svc/web", ":other", code=1
