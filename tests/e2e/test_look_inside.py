@@ -254,7 +254,8 @@ def forwarding(plane: Plane, *words: str) -> Iterator[tuple[subprocess.Popen[str
 
 
 def test_official_client_looks_inside(plane: Plane) -> None:
-    assert run_client("official_stream.py", str(plane.kubeconfig), "web", "main") == "ok\n"
+    words = (str(plane.kubeconfig), "web", "main", str(PORT))
+    assert run_client("official_stream.py", *words) == "ok\n"
 
 
 def _read_until(terminal: int, ending: str) -> str:

@@ -7,7 +7,7 @@ import kubernetes
 from kubernetes.stream import portforward, stream
 
 
-def main(kubeconfig: str, pod: str, container: str) -> None:
+def main(kubeconfig: str, pod: str, container: str, port: str) -> None:
     kubernetes.config.load_kube_config(kubeconfig)
     with kubernetes.client.ApiClient() as api:
         core = kubernetes.client.CoreV1Api(api)
@@ -37,9 +37,9 @@ def main(kubeconfig: str, pod: str, container: str) -> None:
         else:
             raise AssertionError("a command ran in no pod")
         forward = portforward(
-            core.connect_get_namespaced_pod_portforward, pod, "default", ports="8123"
+            core.connect_get_namespaced_pod_portforward, pod, "default", ports=port
         )
-        with closing(forward.socket(8123)) as connection:
+        with closing(forward.socket(int(port))) as connection:
             connection.setblocking(True)
             connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
             assert connection.recv(1024).startswith(b"HTTP/1.0 200")
