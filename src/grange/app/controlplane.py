@@ -235,6 +235,9 @@ class ControlPlane:
                 keys.token,
                 home=str(self.settings.data_dir.resolve()),
             )
+            await nodes.remove_former(
+                self.client("nodes")
+            )  # who lists nodes then has the right ones
             async with Nursery("control plane") as nursery:
                 compactor = Compactor(store, clock=self._clock, log=self._log)
                 self._supervise(nursery, Runnable("compactor", compactor.run))

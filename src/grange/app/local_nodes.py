@@ -137,7 +137,6 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         yield Runnable("service proxy", proxy.run)
         if self.usage is not None:
             yield Runnable("usage sampler", self.usage.run)
-        yield Runnable("former nodes", lambda: self._clean_up(deps("nodes").client))
         names = ServiceNames(deps("names").informers) if self._runtime.has_name_files else None
         variables = service_account.api_variables(*self.api) if self.api is not None else {}
         for share, pool in zip(self._shares, self._pools, strict=True):
@@ -165,8 +164,10 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
             )
             yield Runnable(f"agent {share.name}", agent.run)
 
-    async def _clean_up(self, client: Client) -> None:
+    async def remove_former(self, client: Client) -> None:
         """Remove nodes and labels that only earlier settings ask for, then remember the pools."""
+        if self._runtime is None:
+            return
         await self._delete_former_nodes(client)
         await self._remove_former_pools(client)
         # Not before: what is not removed yet is removed after the next start.
