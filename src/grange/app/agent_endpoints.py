@@ -5,7 +5,7 @@ the API server may ask for everything, those of other nodes for the connections 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -46,6 +46,18 @@ _POD = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/([a-z]+)")
 _SUBRESOURCES = OPERATIONS | {"log"}
 _TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def pod_request(
+    pod: Document,
+    operation: str,
+    query: Mapping[str, str],
+    headers: Mapping[str, str] | None = None,
+) -> Request:
+    """A request to the agent of the pod's node, for this pod and no other of its name."""
+    meta = pod["metadata"]
+    path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/{operation}"
+    return Request("GET", path, {UID: str(meta["uid"]), **query}, headers or {})
 
 
 class AgentEndpoints:

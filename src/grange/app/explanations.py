@@ -57,22 +57,22 @@ class Explanations:
                 "no scheduler runs in this control plane, so the pod cannot be explained; start it with "
                 "`grange up` without `--disable scheduler`"
             )
+        found = await self._answer(pod)
+        if found is not None:
+            return found
+        return _unseen(pod, sorted({name for item in self._answerers for name in item.names}))
+
+    async def _answer(self, pod: Pod) -> Explanation | None:
         until = self._clock.monotonic() + _STARTS_WITHIN_S
         while True:
             try:
                 answers = (answerer.explain(pod) for answerer in self._answerers)
-                found = next((answer for answer in answers if answer is not None), None)
-            except NotAtWork as error:
-                if self._clock.monotonic() < until:
-                    await self._clock.sleep(_LOOK_S)
-                    continue
-                raise ServiceUnavailable(f"the scheduler cannot answer now: {error}") from error
+                return next((answer for answer in answers if answer is not None), None)
             except GrangeError as error:
-                raise ServiceUnavailable(f"the scheduler cannot answer now: {error}") from error
-            break
-        if found is not None:
-            return found
-        return _unseen(pod, sorted({name for item in self._answerers for name in item.names}))
+                starts = isinstance(error, NotAtWork) and self._clock.monotonic() < until
+                if not starts:
+                    raise ServiceUnavailable(f"the scheduler cannot answer now: {error}") from error
+            await self._clock.sleep(_LOOK_S)
 
 
 def _unseen(pod: Pod, names: list[str]) -> Explanation:

@@ -2,10 +2,9 @@
 
 from collections.abc import AsyncGenerator, Callable, Collection
 
-from grange.api.http import Request
 from grange.api.meta import Document
 from grange.apiserver.pod_logs import LogSource, PodLogOptions
-from grange.app.agent_endpoints import UID
+from grange.app.agent_endpoints import pod_request
 from grange.app.node_connections import NodeConnections
 
 
@@ -48,11 +47,8 @@ class NodeLogs:
     async def _remote(
         self, node: str, pod: Document, options: PodLogOptions
     ) -> AsyncGenerator[bytes, None]:
-        meta = pod["metadata"]
-        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log"
-        query = {UID: str(meta["uid"]), **log_query(options)}
         async with self._connections.open(node) as agent:
-            answer = await agent.send(Request("GET", path, query))
+            answer = await agent.send(pod_request(pod, "log", log_query(options)))
             yield b""
             if answer.chunks is None:
                 yield answer.body

@@ -4,12 +4,12 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from grange.api.http import SUBPROTOCOL, WEBSOCKET, Request, Response
+from grange.api.http import SUBPROTOCOL, WEBSOCKET, Response
 from grange.api.meta import Document
 from grange.api.status import ServiceUnavailable
 from grange.api.stream_requests import StreamRequest
 from grange.apiserver.pod_streams import PodStreams
-from grange.app.agent_endpoints import STREAM, UID
+from grange.app.agent_endpoints import STREAM, pod_request
 from grange.app.node_connections import NodeConnections
 from grange.base.message_socket import MessageSocket
 
@@ -42,11 +42,9 @@ class NodeStreams:
         node = str(pod["spec"]["nodeName"])
         if self._local is not None and node in self._local_nodes():
             return await self._local.open(pod, request)
-        meta = pod["metadata"]
-        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/{request.operation}"
-        query = {UID: str(meta["uid"]), STREAM: msgspec.json.encode(request).decode()}
+        query = {STREAM: msgspec.json.encode(request).decode()}
         async with self._connections.open(node) as agent:
-            answer = await agent.send(Request("GET", path, query))
+            answer = await agent.send(pod_request(pod, request.operation, query))
         protocol = answer.headers.get(SUBPROTOCOL, "")
         if protocol not in request.protocols:
             raise ServiceUnavailable(f"the agent of node {node} chose no protocol of the client's")
@@ -55,7 +53,7 @@ class NodeStreams:
         async def serve(socket: MessageSocket) -> None:
             try:
                 async with self._connections.open(node) as agent:
-                    opened = await agent.send(Request("GET", path, query, upgrade))
+                    opened = await agent.send(pod_request(pod, request.operation, query, upgrade))
                     if opened.upgrade is not None:
                         await opened.upgrade(socket)
             finally:

@@ -14,7 +14,7 @@ from grange.cli.main import group
 
 MODULE = "example_greet"
 FILE = '''
-"""``grange greet``: greet somebody."""
+"""``grange greet``: greet a user."""
 
 import click
 
@@ -40,14 +40,14 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> click.Command:
     (tmp_path / f"{MODULE}.py").write_text(FILE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
-    return group({"greet": Verb(Section.INSPECT, MODULE, "Greet somebody.")}, "0")
+    return group({"greet": Verb(Section.INSPECT, MODULE, "Greet a user.")}, "0")
 
 
 def test_new_verb_is_one_file_and_one_line(program: click.Command) -> None:
     """What docs/explanation/architecture.md promises for a verb."""
     run = CliRunner().invoke
     shown = run(program, ["--help"], prog_name="grange").output
-    assert re.search(r"\n  greet +Greet somebody\.\n", shown.partition("Inspect:")[2])
+    assert re.search(r"\n  greet +Greet a user\.\n", shown.partition("Inspect:")[2])
     assert "Examples:\n  grange greet Ada\n" in run(program, ["greet", "--help"]).output
     assert run(program, ["greet", "Ada"]).output == "Hello, Ada.\n"
     assert run(program, ["greet", "Ada", "-o", "jsonpath={.greeted}"]).output == "Ada"
