@@ -13,7 +13,7 @@ from grange.api import timestamps
 from grange.api.http import User
 from grange.api.kinds import EVENT, LEASEPOLICY, MACHINELEASE, NODE, POD, TESTSESSION
 from grange.api.kinds.event import Event
-from grange.api.kinds.machinelease import MACHINE_LEASE, MachineLease
+from grange.api.kinds.machinelease import MACHINE_LEASE, RELEASE_FINALIZER, MachineLease
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import TestSession, TestSessionStatus
 from grange.api.meta import Document
@@ -23,6 +23,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.testsession.controller import SessionService
 from grange.controllers.testsession.evidence_collector import EvidenceCollector
+from grange.reconcile import finalizers
 from grange.sim.api_fixture import ApiFixture, opened
 
 MANAGER = User("grange:admin", ("system:masters", "system:authenticated"))
@@ -147,6 +148,7 @@ class SessionWorld(ApiFixture):
                 for name, pod in (await self.pods()).items():
                     with suppress(NotFound, Conflict):
                         await self._move(name, pod)
+                await self._release()
                 if not self.held:
                     await self._grant()
             await self.clock.sleep(0.05)
@@ -165,6 +167,11 @@ class SessionWorld(ApiFixture):
             self.addresses += 1
             running = {"running": {"startedAt": timestamps.rfc3339(self.clock.now())}}
             await self._patch_status(name, "Running", running, podIP=f"10.0.0.{self.addresses}")
+
+    async def _release(self) -> None:
+        for lease in (await self.leases()).values():
+            if lease.metadata.deletion_timestamp:
+                await finalizers.remove(self.client, MACHINELEASE, lease, RELEASE_FINALIZER)
 
     async def _grant(self) -> None:
         leases = await self.leases()

@@ -90,6 +90,21 @@ async def test_machines_are_not_lent_while_pods_are_left(
         assert "n1" not in await there.marks()
 
 
+async def test_release_writes_each_machine_once(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with lease_world(clock, rng, log) as there:
+        await there.add_nodes("n1", "n2", "n3")
+        await there.add_lease("a", 3)
+        await there.reaches("a", "Granted")
+        await there.settle()
+        there.requests.clear()
+        await there.delete("a")
+        await there.gone("a")
+        await there.settle()
+        written = [path.rpartition("/")[2] for _, path in there.requests]
+        assert sorted(written) == ["a", "events", "n1", "n2", "n3"]
+        assert await there.marks() == {}
+
+
 async def test_machines_that_are_cleaned_by_hand_stay_dirty(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

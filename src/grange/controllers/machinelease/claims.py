@@ -13,12 +13,12 @@ from grange.api.meta import Document, preconditions
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
-from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.controllers.machinelease import logic, node_marks
 from grange.controllers.machinelease.lease_listers import LeaseListers
 from grange.placement.machine_pools import is_usable
 from grange.placement.machine_table import lease_of
+from grange.reconcile.side_by_side import side_by_side
 
 _ATTEMPTS = 4  # a node or lease that others write to meanwhile is read again so often
 Machines = Mapping[str, Collection[str]]
@@ -83,20 +83,15 @@ class LeaseClaims:
         """
         names = [node for nodes in machines.values() for node in nodes]
         done: dict[str, bool] = {}
-        errors: list[ApiError] = []
 
         async def one(name: str) -> None:
             try:
                 done[name] = await self._mark(name, lease) and await self._is_alone(name, lease)
-            except ApiError as error:
+            except ApiError:
                 self._listers.avoid(name)
-                errors.append(error)
+                raise
 
-        async with Nursery("claims") as nursery:
-            for name in names:
-                nursery.start(one(name))
-        if errors:
-            raise errors[0]
+        await side_by_side(names, one)
         for name in names:
             if not done[name]:
                 self._log.info("machine not claimed", node=name, lease=lease.key)
@@ -178,9 +173,9 @@ class LeaseClaims:
         verdict = "True", "MachinesClaimed", "; ".join(by_pool)
         for _ in range(_ATTEMPTS):
             generation = lease.metadata.generation
-            found = conditions.judged(
-                lease.status.conditions, "Granted", verdict, generation=generation, now=now
-            )
+            found = lease.status.conditions
+            for kind, why in (("Granted", verdict), ("MachinesReady", logic.MACHINES_READY)):
+                found = conditions.judged(found, kind, why, generation=generation, now=now)
             status = {
                 "observedGeneration": generation,
                 "phase": GRANTED,

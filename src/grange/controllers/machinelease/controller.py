@@ -138,11 +138,12 @@ class MachineLeaseController:
 
     async def _end(self, lease: MachineLease) -> None:
         held = bool(self._listers.table.of(lease.metadata.uid))
-        if held and lease.status.phase in {"", QUEUED, GRANTED}:
-            lease = await self._write(lease, {"phase": RELEASING, "position": 0})
         if not finalizers.has(lease, RELEASE_FINALIZER):
             return
-        if await self._releases.release(lease) and held:
+        if not await self._releases.release(lease):
+            if lease.status.phase in {"", QUEUED, GRANTED}:
+                await self._write(lease, {"phase": RELEASING, "position": 0})
+        elif held:
             self._metrics.outcomes.labels("released").inc()
             self._recorder.event(
                 lease, NORMAL, "MachinesReleased", "Its machines are free", kind=MACHINELEASE
@@ -160,12 +161,7 @@ class MachineLeaseController:
         table = self._listers.table
         nodes = [machine.node for machine in lease.status.machines]
         found = {name: machine for name in nodes if (machine := table.get(name)) is not None}
-        lost, unusable = logic.lost_machines(lease, found)
-        verdict = "True", "MachinesReady", "all machines are there"
-        if lost:
-            verdict = "False", "MachineLost", f"lost: {', '.join(lost)}"
-        elif unusable:
-            verdict = "False", "MachineNotReady", f"not ready or cordoned: {', '.join(unusable)}"
+        verdict = logic.machines_verdict(lease, found)
         after = conditions.judged(
             lease.status.conditions,
             "MachinesReady",
@@ -174,9 +170,10 @@ class MachineLeaseController:
             now=self._clock.now(),
         )
         if after != lease.status.conditions:
-            if lost:
-                text = f"Machines are lost: {', '.join(lost)}"
-                self._recorder.event(lease, WARNING, "MachineLost", text, kind=MACHINELEASE)
+            _, reason, message = verdict
+            if reason == "MachineLost":
+                text = f"Machines are {message}"
+                self._recorder.event(lease, WARNING, reason, text, kind=MACHINELEASE)
             await self._write(lease, {"conditions": msgspec.to_builtins(after)})
 
     # --- the queue ----------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from grange.placement.lease_model import GrantedLease, WaitingLease
 from grange.placement.lease_outlook import LeaseOutlook
 from grange.placement.machine_table import PoolMachine
 
+MACHINES_READY = "True", "MachinesReady", "all machines are there"
 _MIRROR = "kubernetes.io/config.mirror"
 _NOTABLE_SHARE = 10  # a place that changed by less than a tenth of itself is not worth a write
 
@@ -137,6 +138,18 @@ def lost_machines(
         elif not found.usable:
             unusable.append(machine.node)
     return lost, unusable
+
+
+def machines_verdict(
+    lease: MachineLease, machines: Mapping[str, PoolMachine]
+) -> tuple[str, str, str]:
+    """Status, reason and message of the condition MachinesReady of a granted lease."""
+    lost, unusable = lost_machines(lease, machines)
+    if lost:
+        return "False", "MachineLost", f"lost: {', '.join(lost)}"
+    if unusable:
+        return "False", "MachineNotReady", f"not ready or cordoned: {', '.join(unusable)}"
+    return MACHINES_READY
 
 
 def is_worth_writing(lease: MachineLease, outlook: LeaseOutlook) -> bool:

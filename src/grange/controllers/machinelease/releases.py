@@ -1,5 +1,7 @@
 """Taking machines back: each node is free when no pod of its lease is left on it and it is clean."""
 
+from collections.abc import Collection
+
 from grange.api.kinds import MACHINELEASE, POD
 from grange.api.kinds.machinelease import (
     EXPIRED,
@@ -15,6 +17,7 @@ from grange.controllers.machinelease.claims import LeaseClaims
 from grange.controllers.machinelease.lease_listers import LeaseListers
 from grange.placement.machine_table import PoolMachine
 from grange.reconcile import control, finalizers
+from grange.reconcile.side_by_side import side_by_side
 
 
 class LeaseReleases:
@@ -39,8 +42,13 @@ class LeaseReleases:
         if lease.status.phase == EXPIRED:
             for pod in self._listers.pods_of(uid):
                 await control.delete_object(self._client, POD, pod)
-        for machine in self._listers.table.of(uid):
-            await self._release(machine, lease)
+        if machines := self._listers.table.of(uid):
+            occupied = await self._occupied(uid)
+
+            async def release(machine: PoolMachine) -> None:
+                await self._release(machine, lease, is_empty=machine.node not in occupied)
+
+            await side_by_side(machines, release)
         if self._listers.table.of(uid):
             return False
         if lease.metadata.deletion_timestamp:
@@ -57,10 +65,12 @@ class LeaseReleases:
         Raises:
             ApiError: a request failed; to be tried again.
         """
-        granted = {machine.node for machine in lease.status.machines}
-        for machine in self._listers.table.of(lease.metadata.uid):
-            if machine.node not in granted and await self._is_empty(machine):
-                await self._claims.unmark(machine.node, lease.metadata.uid)
+        uid, granted = lease.metadata.uid, {machine.node for machine in lease.status.machines}
+        surplus = [one.node for one in self._listers.table.of(uid) if one.node not in granted]
+        occupied = await self._occupied(uid) if surplus else frozenset()
+        for node in surplus:
+            if node not in occupied:
+                await self._claims.unmark(node, uid)
 
     async def release_orphan(self, name: str) -> None:
         """Free a machine whose lease is gone, where no pod of it is left.
@@ -77,24 +87,19 @@ class LeaseReleases:
         live = await self._client.list(MACHINELEASE)
         if any(lease.metadata.uid == machine.lease for lease in live.items):
             return
-        if await self._is_empty(machine):
+        if name not in await self._occupied(machine.lease):
             await self._claims.unmark(name, machine.lease)
 
-    async def _release(self, machine: PoolMachine, lease: MachineLease) -> None:
+    async def _release(self, machine: PoolMachine, lease: MachineLease, *, is_empty: bool) -> None:
         clean = logic.is_clean(machine, lease)
-        empty = await self._is_empty(machine)
-        if empty and clean:
+        if is_empty and clean:
             await self._claims.unmark(machine.node, machine.lease)
-        elif machine.state == LEASED and (clean is None or not empty):
+        elif machine.state == LEASED and (clean is None or not is_empty):
             node = self._listers.node(machine.node)
             if node is not None:
                 await self._claims.write(node, node_marks.dirty(node))
 
-    async def _is_empty(self, machine: PoolMachine) -> bool:
-        """Whether no pod of the lease is left on a machine, in the cache and at the server."""
-        on_it = (pod.spec.node_name == machine.node for pod in self._listers.pods_of(machine.lease))
-        if any(on_it):
-            return False
-        fields = f"spec.nodeName={machine.node}"
-        labels = f"{MACHINE_LEASE}={machine.lease}"
-        return not (await self._client.list(POD, fields=fields, labels=labels)).items
+    async def _occupied(self, lease: str) -> Collection[str]:
+        """The nodes on which pods of a lease are left, in the cache or at the server."""
+        listed = await self._client.list(POD, labels=f"{MACHINE_LEASE}={lease}")
+        return {pod.spec.node_name for pod in (*self._listers.pods_of(lease), *listed.items)}

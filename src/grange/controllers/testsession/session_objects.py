@@ -4,34 +4,28 @@ A deletion carries the UID of what was seen; a creation has a name that is the s
 late write of a former owner is refused by that, or harmless: see docs/explanation/sessions.md.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
 
 import msgspec
 
 from grange.api.kinds import CONFIGMAP, MACHINELEASE, POD, TESTSESSION
-from grange.api.kinds.machinelease import MachineLease
+from grange.api.kinds.machinelease import RELEASE_FINALIZER, MachineLease
 from grange.api.kinds.testsession import SESSION_LABEL, SESSION_UID_LABEL, TestSession
 from grange.api.meta import Document, preconditions
 from grange.api.scheme import AnyKind
 from grange.api.status import AlreadyExists, ApiError, BadRequest, Conflict, Invalid, NotFound
-from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.controllers.testsession.component_documents import SessionContext, pod_document
 from grange.controllers.testsession.component_pods import ComponentPod, WorkerAddress
 from grange.controllers.testsession.session_inputs import LeaseRequest, PodRemoval
 from grange.reconcile.expectations import Expectations
 from grange.reconcile.owners import is_controlled_by, owner_reference
+from grange.reconcile.side_by_side import side_by_side
 
 PODS, LEASES = "pods", "machineleases"
 TRACKED_KINDS: Mapping[str, AnyKind] = {PODS: POD, LEASES: MACHINELEASE}
 """What expectations of sessions are about."""
-
-T = TypeVar("T")
-
-_AT_ONCE = 32  # requests of one session that are under way
 
 
 class SessionObjects:
@@ -94,7 +88,7 @@ class SessionObjects:
                 created.add(pod.name)
 
         try:
-            await _side_by_side(pods, create)
+            await side_by_side(pods, create)
         finally:
             for name in left:  # never sent
                 self._expectations.creation_observed(uid, name, kind=PODS)
@@ -109,7 +103,7 @@ class SessionObjects:
         uid = session.metadata.uid
         by_uid = {item.pod.metadata.uid: item.pod.metadata.name for item in removals}
         self._expectations.expect_deletions(uid, by_uid, kind=PODS)
-        left, errors = set(by_uid), list[ApiError]()
+        left = set(by_uid)
 
         async def delete(item: PodRemoval) -> None:
             meta = item.pod.metadata
@@ -123,20 +117,16 @@ class SessionObjects:
                 self._expectations.deletion_observed(uid, meta.uid)
             except BaseException as error:
                 self._expectations.deletion_failed(uid, meta.uid, error)
-                if not isinstance(error, ApiError):
-                    raise
-                errors.append(error)
+                raise
             else:
                 if item.pod.metadata.deletion_timestamp:  # its mark is there already
                     self._expectations.deletion_observed(uid, meta.uid)
 
         try:
-            await _side_by_side(removals, delete)
+            await side_by_side(removals, delete)
         finally:
             for pod_uid in left:  # never sent
                 self._expectations.deletion_observed(uid, pod_uid)
-        if errors:
-            raise errors[0]
 
     async def is_free_of_pods(self, session: TestSession) -> bool:
         """Whether the server has no pod of the session; it is asked, not the cache.
@@ -214,19 +204,7 @@ def _lease_document(session: TestSession, request: LeaseRequest) -> Document:
             "namespace": meta.namespace,
             "labels": {SESSION_LABEL: meta.name, SESSION_UID_LABEL: meta.uid},
             "ownerReferences": [msgspec.to_builtins(owner_reference(TESTSESSION, session))],
+            "finalizers": [RELEASE_FINALIZER],  # the lease controller need not write it
         },
         "spec": msgspec.to_builtins(request.spec),
     }
-
-
-async def _side_by_side(items: Iterable[T], act: Callable[[T], Awaitable[None]]) -> None:
-    """Act on all items, on so many at once."""
-    limit = asyncio.Semaphore(_AT_ONCE)
-
-    async def bounded(item: T) -> None:
-        async with limit:
-            await act(item)
-
-    async with Nursery("session writes") as nursery:
-        for item in items:
-            nursery.start(bounded(item))

@@ -4,9 +4,8 @@ The sessions of the library are no objects of the API, so their pods have no own
 the label with the session's UID.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import TypeVar
 
 from grange.api.kinds import CONFIGMAP, POD
 from grange.api.kinds.machinelease import POOL_LABEL
@@ -14,7 +13,6 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import SESSION_LABEL, SESSION_UID_LABEL
 from grange.api.meta import Document
 from grange.api.status import AlreadyExists, ApiError, Conflict, NotFound
-from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.client.requests import LogOptions
 from grange.controllers.testsession.component_documents import (
@@ -26,10 +24,8 @@ from grange.controllers.testsession.component_documents import (
 from grange.controllers.testsession.component_pods import ComponentPod, WorkerAddress
 from grange.controllers.testsession.health import main_container
 from grange.controllers.testsession.session_inputs import PodRemoval
+from grange.reconcile.side_by_side import side_by_side
 
-T = TypeVar("T")
-
-_AT_ONCE = 32  # requests of one session that are under way
 _HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -101,7 +97,7 @@ class ExecutionWrites:
             except ApiError as error:
                 errors[pod.name] = error
 
-        await _side_by_side(pods, create)
+        await side_by_side(pods, create)
         return found, errors
 
     async def delete_pods(self, removals: Sequence[PodRemoval]) -> None:
@@ -110,7 +106,6 @@ class ExecutionWrites:
         Raises:
             ApiError: the first error, after all were tried.
         """
-        errors: list[ApiError] = []
 
         async def delete(item: PodRemoval) -> None:
             meta, grace = item.pod.metadata, 0 if item.forced else None
@@ -120,12 +115,8 @@ class ExecutionWrites:
                 )
             except (NotFound, Conflict):
                 return  # gone, or another pod has the name
-            except ApiError as error:
-                errors.append(error)
 
-        await _side_by_side(removals, delete)
-        if errors:
-            raise errors[0]
+        await side_by_side(removals, delete)
 
     async def pods(self, uid: str) -> Sequence[Pod]:
         """The pods of a session that the server has.
@@ -187,16 +178,3 @@ def _on_own_machine(document: Document, pool: str) -> Document:
     against[required] = [*(against.get(required) or []), term]
     spec["affinity"] = {**affinity, "podAntiAffinity": against}
     return {**_without_owner(document), "spec": spec}
-
-
-async def _side_by_side(items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
-    """Work on all items, a bounded number at a time."""
-    waiting = iter(items)
-
-    async def next_ones() -> None:
-        for item in waiting:
-            await work(item)
-
-    async with Nursery("writes of a session") as nursery:
-        for _ in range(min(_AT_ONCE, len(items))):
-            nursery.start(next_ones())
