@@ -58,6 +58,8 @@ class MachineTable:
         self._pools: defaultdict[str, dict[str, PoolMachine]] = defaultdict(dict)
         self._leases: defaultdict[str, dict[str, PoolMachine]] = defaultdict(dict)
         self._claimed: dict[str, str] = {}
+        self._usable: defaultdict[str, set[str]] = defaultdict(set)  # names by pool
+        self._free: defaultdict[str, set[str]] = defaultdict(set)
 
     def put(self, machine: PoolMachine) -> None:
         """A machine is as it is now."""
@@ -67,12 +69,15 @@ class MachineTable:
             self._pools[machine.pool][machine.node] = machine
         if machine.lease:
             self._leases[machine.lease][machine.node] = machine
+        self._judge(machine)
 
     def remove(self, node: str) -> None:
         """A machine is gone."""
         old = self._machines.pop(node, None)
         if old is None:
             return
+        for names in (self._usable, self._free):
+            names[old.pool].discard(node)
         for group, key in ((self._pools, old.pool), (self._leases, old.lease)):
             group[key].pop(node, None)
             if not group[key]:
@@ -81,14 +86,17 @@ class MachineTable:
     def claim(self, node: str, lease: str) -> None:
         """A machine is being given to a lease, and is not free until ``settle``."""
         self._claimed[node] = lease
+        self._judge_again(node)
 
     def settle(self, node: str) -> None:
         """Whether the machine is free follows from its marks again."""
         self._claimed.pop(node, None)
+        self._judge_again(node)
 
     def settle_all(self) -> None:
         """No machine is being claimed."""
-        self._claimed.clear()
+        for node in list(self._claimed):
+            self.settle(node)
 
     def get(self, node: str) -> PoolMachine | None:
         """The machine of a node."""
@@ -105,17 +113,14 @@ class MachineTable:
 
     def free(self, pool: str) -> list[str]:
         """Names of the machines of a pool that can be granted."""
-        found = self._pools.get(pool) or {}
-        return sorted(name for name, machine in found.items() if self._is_free(machine))
+        return sorted(self._free.get(pool, ()))
 
     def counts(self, pool: str) -> MachineCounts | None:
         """How many machines a pool has; None for no pool."""
         found = self._pools.get(pool)
         if not found:
             return None
-        usable = sum(machine.usable for machine in found.values())
-        free = sum(self._is_free(machine) for machine in found.values())
-        return MachineCounts(free, usable, len(found))
+        return MachineCounts(len(self._free[pool]), len(self._usable[pool]), len(found))
 
     def states(self) -> dict[tuple[str, str], int]:
         """How many machines there are by pool and state: free, leased, dirty, busy, unusable."""
@@ -125,8 +130,15 @@ class MachineTable:
                 found[pool, self._state(machine)] += 1
         return found
 
-    def _is_free(self, machine: PoolMachine) -> bool:
-        return self._state(machine) == "free"
+    def _judge_again(self, node: str) -> None:
+        if (machine := self._machines.get(node)) is not None:
+            self._judge(machine)
+
+    def _judge(self, machine: PoolMachine) -> None:
+        """Count a machine where it belongs: a change costs the same in a pool of any size."""
+        is_free = self._state(machine) == "free"
+        for names, belongs in ((self._usable, machine.usable), (self._free, is_free)):
+            (set.add if belongs else set.discard)(names[machine.pool], machine.node)
 
     def _state(self, machine: PoolMachine) -> str:
         if machine.lease or machine.node in self._claimed:

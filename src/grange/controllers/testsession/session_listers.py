@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE, POD, TESTSESSION
 from grange.api.kinds.leasepolicy import POLICY_NAME, LeasePolicy
 from grange.api.kinds.machinelease import MachineLease
+from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import TestSession
 from grange.api.meta import ObjectKey, Resource, controller_of
@@ -15,6 +16,8 @@ from grange.reconcile.informer import InformerFactory
 _BY_OWNER = "testsession/owner-uid"
 _BY_GROUP = "testsession/group"
 _BY_TEST = "testsession/test"
+_BY_MOUNTS = "testsession/mounts"  # every reconcile asks, and a pool may have hundreds of nodes
+_OWN = "own"
 
 
 class SessionListers:
@@ -37,6 +40,7 @@ class SessionListers:
         self.leases.store.add_index(_BY_OWNER, _owner)
         self.sessions.store.add_index(_BY_GROUP, _group)
         self.sessions.store.add_index(_BY_TEST, _test)
+        self.nodes.store.add_index(_BY_MOUNTS, _mounts)
 
     async def wait_synced(self) -> None:
         """Wait until each informer has listed its collection."""
@@ -71,7 +75,11 @@ class SessionListers:
 
     def mounts_are_links(self) -> bool:
         """Whether pods are processes that share a file system: all nodes give loopback addresses."""
-        return mounts_are_links(self.nodes.store.list())
+        return bool(len(self.nodes.store)) and not self.nodes.store.by_index(_BY_MOUNTS, _OWN)
+
+
+def _mounts(node: Node) -> Sequence[str]:
+    return () if mounts_are_links((node,)) else (_OWN,)
 
 
 def _owner(obj: Resource) -> Sequence[str]:
