@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.support.local_machines import local_machines, open_local
+from tests.support.local_machines import COMMAND, local_machines, open_local
 
 from grange.api.kinds.machine import MachineOffering
+from grange.machines.providers.local.machine_halt import HaltResult, halt, running
+from grange.machines.providers.local.machine_home import HALTED, MachineHome
+from grange.machines.providers.local.machine_programs import MachineCommands, MachinePrograms
 from grange.machines.providers.provider import (
     CapacityError,
     InstanceGoneError,
@@ -69,6 +72,70 @@ async def test_a_process_that_ended_is_gone(tmp_path: Path) -> None:
         assert await provider.instances() == []
         with pytest.raises(InstanceGoneError):
             await provider.launch(order("p-1"))
+
+
+def programs() -> MachinePrograms:
+    return MachinePrograms(MachineCommands(COMMAND))
+
+
+async def test_halted_machines_run_again(tmp_path: Path) -> None:
+    async with local_machines(tmp_path, "ours") as after:
+        before = open_local(tmp_path, "ours")
+        for token in ("p-1", "p-2"):
+            await before.launch(order(token))
+        await before.terminate("p-2")
+        await before.close()
+        (tmp_path / "ours" / "p-1" / "data" / "kept").touch()
+        assert running(tmp_path) == ("p-1",)
+        assert await halt(tmp_path, programs()) == HaltResult(("p-1",))
+        assert running(tmp_path) == ()
+        assert await halt(tmp_path, programs()) == HaltResult()
+        (found,) = await after.instances()
+        assert (found.id, found.state) == ("p-1", InstanceState.RUNNING)
+        assert (tmp_path / "ours" / "p-1" / "data" / "kept").exists()
+        assert pid_of(tmp_path, "p-1/run-1") != pid_of(tmp_path, "p-1/run-2")
+
+
+async def test_a_stopped_machine_stays_stopped_over_a_halt(tmp_path: Path) -> None:
+    async with local_machines(tmp_path, "ours") as provider:
+        await provider.launch(order("p-1"))
+        await provider.stop("p-1")
+        assert await halt(tmp_path, programs()) == HaltResult()
+        (found,) = await provider.instances()
+        assert found.state is InstanceState.STOPPED
+
+
+async def test_a_crashed_machine_ends_with_a_halt(tmp_path: Path) -> None:
+    async with local_machines(tmp_path, "ours") as provider:
+        await provider.launch(order("p-1"))
+        pid = pid_of(tmp_path, "p-1/run-1")
+        os.kill(pid, signal.SIGKILL)
+        await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert await halt(tmp_path, programs()) == HaltResult(("p-1",))
+        assert await provider.instances() == []
+
+
+async def test_machines_run_again_after_a_reboot(tmp_path: Path) -> None:
+    async with local_machines(tmp_path, "ours") as provider:
+        await provider.launch(order("p-1"))
+        record = tmp_path / "ours" / "p-1" / "run-1" / "process"
+        whole = record.read_text()
+        record.write_text(f"another\n{whole.splitlines()[1]}\n")
+        (found,) = await provider.instances()
+        assert found.state is InstanceState.RUNNING
+        assert pid_of(tmp_path, "p-1/run-2")
+        record.write_text(whole)
+        MachineHome(tmp_path / "ours" / "p-1").process({"run": 1}).end(5.0)
+
+
+async def test_an_interrupted_halt_is_finished_first(tmp_path: Path) -> None:
+    async with local_machines(tmp_path, "ours") as provider:
+        await provider.launch(order("p-1"))
+        home = MachineHome(tmp_path / "ours" / "p-1")
+        home.write(home.record() | {"wanted": HALTED})
+        await provider.instances()
+        assert not home.process({"run": 1}).is_alive()
+        assert home.process({"run": 2}).is_alive()
 
 
 async def test_the_room_of_the_computer_is_a_limit(tmp_path: Path) -> None:

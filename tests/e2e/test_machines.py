@@ -37,11 +37,12 @@ def started(directory: Path) -> Iterator[Plane]:
     """A control plane whose machines end with the block."""
     made = Plane(directory / "data")
     made.start()
-    yield made
-    for item in made.get("nodepools")["items"]:  # what machines are would outlive the plane
-        made.grange("delete", "nodepool", item["metadata"]["name"], "--no-wait")
-    eventually(lambda: not agents(made), "all machines end")
-    made.stop()
+    try:
+        yield made
+    finally:
+        made.stop()
+        made.cli.run("down", "--data-dir", str(made.directory))  # where the server was killed
+    assert not agents(made)
 
 
 def agents(plane: Plane) -> list[int]:
@@ -133,6 +134,47 @@ def _outlive(plane: Plane) -> None:
     assert plane.get("pod", "two")["status"]["containerStatuses"][0]["restartCount"] == 0
     plane.grange("delete", "pod", "two")
     eventually(lambda: phases(plane, "kept") == ["Terminated"], "the pool shrinks")
+
+
+def down(plane: Plane) -> str:
+    """``grange down`` for its data directory; both outputs."""
+    done = plane.cli.run("down", "--data-dir", str(plane.directory))
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def restarts(plane: Plane, name: str) -> int:
+    return int(plane.get("pod", name)["status"]["containerStatuses"][0]["restartCount"])
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_machines_end_with_down(tmp_path: Path, killed: bool) -> None:
+    with started(tmp_path) as plane:
+        _end_with_down(plane, killed=killed)
+
+
+def _end_with_down(plane: Plane, *, killed: bool) -> None:
+    marker = f"{plane.directory.parent}/alive"
+    start(plane, "four", "ended", "sh", "-c", f"while sleep 1; do touch {marker}; done")
+    plane.grange("apply", "-f", "-", stdin=pod("local", "sleep", "1000"))
+    eventually(lambda: runs(plane, "four") and runs(plane, "local"), "the pods run")
+    (name,) = [one["metadata"]["name"] for one in machines(plane, "ended")]
+    if killed:
+        plane.kill()
+        assert agents(plane)
+    text = down(plane)
+    assert name in text
+    assert ("default/local" in text) is killed
+    assert processes_with(str(plane.directory.parent)) == []
+    assert plane.cli.run("down", "--data-dir", str(plane.directory)).returncode == 1
+    if not killed:
+        plane.stop()
+    plane.start()
+    eventually(lambda: restarts(plane, "four") == 1, "the pod runs on its machine again")
+    assert [one["metadata"]["name"] for one in machines(plane, "ended")] == [name]
+    assert phases(plane, "ended") == ["Claimed"]
+    plane.grange("delete", "pod", "four")
+    eventually(lambda: phases(plane, "ended") == ["Terminated"], "the pool shrinks")
 
 
 def test_the_pods_of_a_crashed_agent_end(plane: Plane, tmp_path: Path) -> None:

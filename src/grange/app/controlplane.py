@@ -8,8 +8,8 @@ stops last.
 import asyncio
 import errno
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ from grange.apiserver.bootstrap_authenticator import BootstrapTokens
 from grange.apiserver.listener import Limits, Listener
 from grange.app import descriptors, pki, roles
 from grange.app.certificate_process import CertificateProcess
-from grange.app.datadir import make_directory
+from grange.app.datadir import MACHINES, make_directory
 from grange.app.explanations import Explanations
 from grange.app.local_nodes import LocalNodes
 from grange.app.node_connections import NodeConnections
@@ -156,7 +156,10 @@ class ControlPlane:
         try:
             self._keys = await self._make_keys(*pki.wanted(settings), self._clock.now())
             await self._check_address()  # before programs are taken over: failing ends them
-            async with LocalNodes(settings, clock=self._clock, log=self._log) as nodes:
+            async with (
+                LocalNodes(settings, clock=self._clock, log=self._log) as nodes,
+                machines_halted_at_end(settings, self._log),
+            ):
                 await self._serve(store, nodes, ready, stop)
         finally:
             self._application = None
@@ -353,6 +356,19 @@ class ControlPlane:
         if self._keys is None:
             raise RuntimeError("the keys are made before the roles")
         return machine_role.of_control_plane(deps, self.settings, self.url, self._keys.ca_pem)
+
+
+@asynccontextmanager
+async def machines_halted_at_end(settings: Settings, log: Logger) -> AsyncIterator[None]:
+    """At the end of the block the local machines of the data directory end."""
+    try:
+        yield
+    finally:
+        if (settings.data_dir / MACHINES).is_dir():
+            from grange.app import local_machines  # few have any
+
+            for error in (await local_machines.halt(settings)).errors:
+                log.error("a machine goes on", error=error)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from grange.base.errors import GrangeError
 
 REMEMBERED = "nodes.json"
 REMEMBERED_POOLS = "pools.json"
+MACHINES = "machines"  # directory of local machines; missing where there never were any
 
 
 class DataDirectoryUnusable(GrangeError):

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import click
 
+from grange.api.meta import Document
 from grange.app import process
+from grange.app.datadir import MACHINES
 from grange.app.locations import default_data_dir
 from grange.cli import options, terminal
 from grange.cli.command import Command
@@ -57,24 +59,77 @@ def meant(env: Environment, environment: Mapping[str, str]) -> Path:
 @options.output(documents.REPORT)
 @click.pass_obj
 def command(env: Environment, data_dir: Path | None, timeout: str, output: str) -> None:
-    """Stop it cleanly: pods get 30 s at most to end, everything is on disk."""
+    """Stop it cleanly: pods get 30 s at most to end, everything is on disk.
+
+    Local machines end, too; the next `grange up` starts pods and machines again. Where the server was
+    killed, this ends what it has left running.
+    """
     timeout_s = parse_duration(timeout)
     directory = (data_dir or meant(env, os.environ)).absolute()
 
     async def stop() -> None:
-        found = process.find(directory)
-        if found is not None:
-            click.echo(f"stopping {found.url}: pods end first", err=True)
         try:
-            served = await process.end(directory, timeout_s=timeout_s, clock=env.clock)
-        except TimeoutError:
-            raise click.ClickException(
-                f"still running after {timeout_s:g} s; see {directory / 'up.log'}"
-            ) from None
+            facts = await _stop_served(directory, timeout_s, env)
+        except process.NotRunning as error:
+            facts = await _end_leftovers(directory, timeout_s, env)
+            if not (facts["machines"] or facts["pods"]):
+                raise error from None
         if output:
-            facts = {"dataDir": str(directory), "url": served.url, "pid": served.pid}
-            terminal.write(documents.report(output, facts))
+            terminal.write(documents.report(output, {"dataDir": str(directory), **facts}))
         else:
-            click.echo(f"stopped {served.url} (pid {served.pid})")
+            click.echo(_text(facts))
 
     env.run(stop())
+
+
+async def _stop_served(directory: Path, timeout_s: float, env: Environment) -> Document:
+    """Stop the process that serves; what it was, and what has ended with it."""
+    found = process.find(directory)
+    machines: list[str] = []
+    if found is not None:
+        click.echo(f"stopping {found.url}: pods end first", err=True)
+        machines = _local_machines(directory)
+    try:
+        served = await process.end(directory, timeout_s=timeout_s, clock=env.clock)
+    except TimeoutError:
+        raise _too_slow(directory, timeout_s) from None
+    left = _local_machines(directory)
+    if left:
+        raise click.ClickException(
+            f"machines go on: {', '.join(left)}; run grange down again, see {directory / 'up.log'}"
+        )
+    return {"url": served.url, "pid": served.pid, "machines": machines, "pods": []}
+
+
+async def _end_leftovers(directory: Path, timeout_s: float, env: Environment) -> Document:
+    """End what a killed server has left running."""
+    from grange.app import leftovers  # loads the runtimes, which takes its time
+
+    try:
+        async with env.clock.timeout(timeout_s):
+            ended = await leftovers.end(directory, env.clock)
+    except TimeoutError:
+        raise _too_slow(directory, timeout_s) from None
+    return {"url": "", "pid": 0, "machines": [*ended.machines], "pods": [*ended.pods]}
+
+
+def _too_slow(directory: Path, timeout_s: float) -> click.ClickException:
+    return click.ClickException(f"still running after {timeout_s:g} s; see {directory / 'up.log'}")
+
+
+def _local_machines(directory: Path) -> list[str]:
+    if not (directory / MACHINES).is_dir():
+        return []
+    from grange.app import local_machines  # few have any
+
+    return [*local_machines.running(directory)]
+
+
+def _text(facts: Document) -> str:
+    machines, pods = facts["machines"], facts["pods"]
+    lines = [f"stopped {facts['url']} (pid {facts['pid']})"] if facts["pid"] else []
+    if pods:
+        lines.append(f"ended pods that a killed server had left: {', '.join(pods)}")
+    if machines:
+        lines.append(f"ended local machines until the next up: {', '.join(machines)}")
+    return "\n".join(lines)

@@ -122,6 +122,12 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         """The names of the nodes that this machine is presented as."""
         return frozenset(self._names)
 
+    def running(self) -> tuple[str, ...]:
+        """``namespace/name`` of the pods that have a running container here, sorted."""
+        records = self._runtime.pods() if self._runtime is not None else ()
+        found = [one.setup for one in records if any(not run.finished_at for run in one.runs)]
+        return tuple(sorted(f"{setup.namespace}/{setup.name}" for setup in found))
+
     def runnables(self, deps: Callable[[str], Deps]) -> Iterator[Runnable]:
         """An agent for each node that the machine is presented as."""
         if self._runtime is None:

@@ -1,18 +1,15 @@
 """The role ``machines``: the node controller with the providers and the bootstrap of this process."""
 
-import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from grange.api import x509_facts
-from grange.app.machine_bootstrap import TAINT, JoinBootstrap
+from grange.app import local_machines
+from grange.app.machine_bootstrap import JoinBootstrap
 from grange.app.settings import Settings
 from grange.machines.controller.node_controller import NodeController, NodeControllerTools
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.leader_election import ElectedService
-
-_STOP_GRACE_S = 5
 
 
 def of_control_plane(deps: Deps, settings: Settings, url: str, ca_pem: bytes) -> NodeController:
@@ -26,7 +23,7 @@ def of_control_plane(deps: Deps, settings: Settings, url: str, ca_pem: bytes) ->
     """
     pin = x509_facts.read(ca_pem).pin
     tools = NodeControllerTools(
-        settings={"local": local_machines(settings, url, pin)},
+        settings={"local": local_machines.provider_settings(settings, url, pin)},
         bootstrap=JoinBootstrap(deps.client, url_elsewhere(settings, url), pin, deps.clock),
     )
     return NodeController(deps, tools)
@@ -54,19 +51,3 @@ def elsewhere(server: str, ca_pem: bytes) -> Callable[[Deps], ElectedService]:
         return NodeController(deps, NodeControllerTools(bootstrap=bootstrap))
 
     return made
-
-
-def local_machines(settings: Settings, url: str, pin: str) -> Mapping[str, Any]:
-    """Settings of the provider ``local``: each machine is an agent of this control plane."""
-    command = [sys.executable, "-m", "grange", "agent", "--server", url, "--ca-hash", pin]
-    command += ["--node-name", "{machine}", "--data-dir", "{data}", "--capacity", "{capacity}"]
-    command += ["--taint", TAINT, "--stop-grace", str(_STOP_GRACE_S), "--address", "127.0.0.1"]
-    command += ["--port", "0", "--runtime", settings.runtime, "--isolation", settings.isolation]
-    command += ["--network", settings.network]
-    return {
-        "directory": str(settings.data_dir / "machines"),
-        "command": command,
-        "cleanup": [*command, "--end-pods"],
-        "kept": ["pki"],  # its certificate: tokens are for one use
-        "environment": dict(settings.environment),
-    }

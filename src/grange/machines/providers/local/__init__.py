@@ -1,6 +1,7 @@
-"""The provider ``local``: a machine is a process on this computer that outlives the control plane.
+"""The provider ``local``: a machine is a process on this computer that outlives a crash of the control plane.
 
-Owns: the processes of machines (``machine_process``), their directories, and the provider over them.
+Owns: the processes of machines (``machine_process``), their directories, the provider over them, and the
+    end of all of them with the control plane (``machine_halt``).
 Never: knows what the process does; the command comes from the settings of this process, not from pools,
     because the right to write a pool is not the right to run programs here.
 Concurrency: one thread does all calls in order.
@@ -15,11 +16,8 @@ from typing import Any
 from grange.api.quantity import QuantityError, parse
 from grange.machines.catalogue import InstanceType, Offering
 from grange.machines.providers import ProviderTools
-from grange.machines.providers.local.local_provider import (
-    LocalProvider,
-    MachineCommands,
-    computer_capacity,
-)
+from grange.machines.providers.local.local_provider import LocalProvider, computer_capacity
+from grange.machines.providers.local.machine_programs import MachineCommands
 from grange.machines.providers.provider import MisconfiguredError
 
 TYPES: Mapping[str, Mapping[str, str]] = {
@@ -49,13 +47,13 @@ def create(config: Mapping[str, Any], tools: ProviderTools) -> LocalProvider:
     capacity = _quantities(
         {**computer_capacity(), **_mapping(config.get("capacity", {}), "capacity")}, "capacity"
     )
-    environment = dict(tools.settings.get("environment", {}))
     commands = MachineCommands(
         list(command),
         list(tools.settings.get("cleanup", ())),
         frozenset(tools.settings.get("kept", ())),
+        dict(tools.settings.get("environment", {})),
     )
-    return LocalProvider(Path(directory), tools.cluster, commands, kinds, capacity, environment)
+    return LocalProvider(Path(directory), tools.cluster, commands, kinds, capacity)
 
 
 def _kind(name: str, entry: Mapping[str, Any]) -> InstanceType:

@@ -90,6 +90,12 @@ class MachineProcess:
         os.close(pidfd)
         return True
 
+    @property
+    def has_crashed(self) -> bool:
+        """Whether its process has ended without being asked to, other than with the computer."""
+        marked = self._run.with_name(f"{self._run.name}.ended").exists()
+        return self._recorded()[0] == _boot() and not marked and not self.is_alive()
+
     def end(self, grace_s: float) -> EndOutcome:
         """End the process, by force after a grace.
 
@@ -122,12 +128,12 @@ class MachineProcess:
 
     def _open(self) -> int | None:
         """The process, which stays the same one while the descriptor is open; None: it has ended."""
-        try:
-            boot, _, recorded = (self._run / "process").read_text().partition("\n")
-            pid = int(recorded.split()[0])
-        except (OSError, ValueError, IndexError):
+        boot, recorded = self._recorded()
+        if boot != _boot():
             return None
-        if boot != Path("/proc/sys/kernel/random/boot_id").read_text().strip():
+        try:
+            pid = int(recorded.split()[0])
+        except (ValueError, IndexError):
             return None
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)  # one that this process has started
@@ -143,6 +149,18 @@ class MachineProcess:
             return pidfd
         os.close(pidfd)
         return None
+
+    def _recorded(self) -> tuple[str, str]:
+        """The boot of the computer and the line of /proc/PID/stat that it recorded; empty for none."""
+        try:
+            boot, _, recorded = (self._run / "process").read_text().partition("\n")
+        except OSError:
+            return "", ""
+        return boot, recorded
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _fields(stat: str) -> list[str]:
@@ -160,11 +178,16 @@ def _state(stat: str) -> str:
     return fields[0] if fields else ""
 
 
+def write_private(path: Path, content: str) -> None:
+    """Write a file, readable for its owner only."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+
+
 def write_whole(path: Path, content: object) -> None:
     """Replace a file of JSON, readable for its owner only, so that no reader sees a part of it."""
     fresh = path.with_name(f"{path.name}.new")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-        json.dump(content, out)
-        out.flush()
-        os.fsync(out.fileno())
+    write_private(fresh, json.dumps(content))
     fresh.replace(path)
