@@ -87,6 +87,7 @@ class Users:
     async def run(self, seconds: float) -> None:
         world, draw = self._world, self._draw
         acts = [self.add, self.add, self.end, self.delete, self.die, self.die, self.vanish]
+        acts.append(self.interrupt)
         due = world.clock.monotonic() + seconds
         while world.clock.monotonic() < due:
             with suppress(ApiError):
@@ -113,6 +114,12 @@ class Users:
         if running and self._draw.integer(0, 3) == 0:
             made = self._world.cloud.instances[self._draw.choice(running)]
             self._world.cloud.vanish(made.instance.id)
+
+    async def interrupt(self) -> None:
+        running = self._world.running()
+        if running:
+            made = self._world.cloud.instances[self._draw.choice(running)]
+            self._world.cloud.interrupt(made.instance.id, self._draw.choice([0.0, 30.0, 120.0]))
 
     def _some(self) -> str:
         return f"u{self._draw.integer(1, max(1, self._made))}"

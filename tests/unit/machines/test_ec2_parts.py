@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
+from grange.api import timestamps
 from grange.machines.catalogue import Offering
 from grange.machines.providers.ec2.ec2_catalogue import instance_types, spot_prices
 from grange.machines.providers.ec2.ec2_config import read_config
@@ -220,6 +221,10 @@ def test_notices_are_read_from_events() -> None:
     assert [(n.instance_id, n.within_s, n.rebalance) for n in read_notice(spot, NOW)] == [
         ("i-1", 120.0, False)
     ]
+    waited = json.dumps(
+        {**json.loads(spot), "time": timestamps.rfc3339(NOW - timedelta(seconds=50))}
+    )
+    assert read_notice(waited, NOW)[0].within_s == 70.0
     risk = event("EC2 Instance Rebalance Recommendation", **{"instance-id": "i-1"})
     assert read_notice(risk, NOW)[0].rebalance
     health = {

@@ -9,9 +9,12 @@ from tests.unit.machines.disruption import World, owned, pool
 from tests.unit.machines.packing import pod
 from tests.unit.machines.scaling import NOW, at
 
+from grange.api import timestamps
+from grange.api.kinds.machine import MachineStatus
 from grange.api.kinds.nodepool import DO_NOT_DISRUPT_ANNOTATION
 from grange.api.kinds.pod import Pod, Toleration
-from grange.machines.disruption.interruption_response import InterruptionResponse, respond
+from grange.machines.disruption.disruption_progress import DISRUPTION_ANNOTATION, DisruptionRecord
+from grange.machines.disruption.interruption_response import is_overdue, respond
 from grange.machines.disruption.node_drain import (
     CRITICAL_PRIORITY,
     DrainStep,
@@ -105,40 +108,65 @@ def test_force_leaves_each_pod_its_own_grace() -> None:
 # --- notices -------------------------------------------------------------------------------------------
 
 
-def response(memory: CapacityMemory, **notice: Any) -> InterruptionResponse:
+def response(memory: CapacityMemory, **notice: Any) -> DisruptionRecord:
     world = World(pool(spot="Always"))
     world.machine("a", spot=True)
     given = Interruption("i-1", "spot machine is taken back", **notice)
-    return respond(given, world.machines["a"], memory, NOW)
+    found = respond(given, world.machines["a"], memory, NOW)
+    assert found is not None
+    return found
 
 
 def test_notice_marks_its_offering() -> None:
     memory = CapacityMemory()
     found = response(memory, within_s=120)
-    assert found.deadline == NOW + timedelta(seconds=120)
+    assert timestamps.parse(found.deadline) == NOW + timedelta(seconds=120)
     assert memory.refusal("small", "z1", spot=True, now=NOW)
     assert not memory.refusal("small", "z1", spot=False, now=NOW)
 
 
 def test_warning_marks_nothing() -> None:
     memory = CapacityMemory()
-    assert response(memory, rebalance=True).deadline is None
+    assert response(memory, rebalance=True).deadline == ""
     assert not memory.refusal("small", "z1", spot=True, now=NOW)
 
 
-@pytest.mark.parametrize(
-    ("after", "replaced", "drains"),
-    [(0, False, False), (0, True, True), (74, False, False), (75, False, True)],
-)
-def test_drain_begins_with_the_replacement_or_in_time(
-    after: float, *, replaced: bool, drains: bool
-) -> None:
+@pytest.mark.parametrize(("after", "overdue"), [(0, False), (74, False), (75, True)])
+def test_drain_begins_in_time(after: float, *, overdue: bool) -> None:
     found = response(CapacityMemory(), within_s=120)
     now: datetime = NOW + timedelta(seconds=after)
-    assert found.drains([on_node("p")], replaced=replaced, now=now) == drains
+    assert is_overdue(found, [on_node("p")], now) == overdue
+    assert not is_overdue(response(CapacityMemory(), rebalance=True), [on_node("p")], now)
 
 
-def test_warning_waits_for_the_replacement() -> None:
-    found = response(CapacityMemory(), rebalance=True)
-    assert not found.drains([on_node("p")], replaced=False, now=NOW + timedelta(days=1))
-    assert found.drains([], replaced=False, now=NOW)
+def test_notice_that_comes_again_moves_no_time() -> None:
+    world = World(pool())
+    first = response(CapacityMemory(), within_s=120)
+    world.machine("a", annotations={DISRUPTION_ANNOTATION: first.text()})
+    for again in (Interruption("i-1", "again", 60), Interruption("i-1", "risk", rebalance=True)):
+        assert respond(again, world.machines["a"], CapacityMemory(), NOW) is None
+    warned = response(CapacityMemory(), rebalance=True)
+    world.machine("b", annotations={DISRUPTION_ANNOTATION: warned.text()})
+    found = respond(Interruption("i-1", "now", 60), world.machines["b"], CapacityMemory(), NOW)
+    assert found is not None
+    assert timestamps.parse(found.deadline) == NOW + timedelta(seconds=60)
+
+
+def test_notice_keeps_what_was_ordered_before() -> None:
+    world = World(pool())
+    noted = DisruptionRecord("Underutilized", "cheaper", timestamps.rfc3339(NOW), ("a", "b"))
+    noted = msgspec.structs.replace(noted, replacements=("r",), validated=noted.decided)
+    world.machine("a", annotations={DISRUPTION_ANNOTATION: noted.text()})
+    found = respond(Interruption("i-1", "now", 60), world.machines["a"], CapacityMemory(), NOW)
+    assert found is not None
+    assert (found.reason, found.together, found.replacements) == ("Interrupted", ("a",), ("r",))
+
+
+def test_warning_moves_no_holder() -> None:
+    world = World(pool())
+    world.machine("a")
+    claimed = MachineStatus(phase="Claimed")
+    machine = msgspec.structs.replace(world.machines["a"], status=claimed)
+    warning = Interruption("i-1", "risk", rebalance=True)
+    assert respond(warning, machine, CapacityMemory(), NOW) is None
+    assert respond(Interruption("i-1", "now", 60), machine, CapacityMemory(), NOW) is not None

@@ -1,4 +1,6 @@
-"""Looks at the machines of packed pools, again and again."""
+"""Looks at the machines of packed pools, again and again, and at all that a provider takes away."""
+
+import asyncio
 
 from grange.api.kinds.nodepool import DEDICATED
 from grange.api.status import ApiError
@@ -7,13 +9,14 @@ from grange.machines.controller.disruption_pass import DisruptionPass, Disruptio
 from grange.machines.controller.machine_writes import MachineWrites
 from grange.machines.controller.packed_pass import PackedPass, cluster_of
 from grange.machines.controller.provider_table import ProviderTable
+from grange.machines.disruption.disruption_progress import is_disrupted
 from grange.machines.scaling.packing_options import PackedPool
 
 _SOON_S = 2.0  # between looks while machines are disrupted, as each look takes one step
 
 
 class DisruptionLoop:
-    """Disrupts machines of packed pools.
+    """Disrupts machines of packed pools, and of all pools those that their provider takes away.
 
     Args:
         context: tools.
@@ -28,12 +31,22 @@ class DisruptionLoop:
         self._interval_s = context.config.disruption_interval_s
         self._packed, self._providers = packed, providers
         self._pass = DisruptionPass(context.client, context.clock, MachineWrites(context).order)
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """A machine is to be disrupted."""
+        self._woken.set()
 
     async def run(self) -> None:
         """Look until cancelled."""
         busy = False
         while True:
-            await self._clock.sleep(_SOON_S if busy else self._interval_s)
+            try:
+                async with self._clock.timeout(_SOON_S if busy else self._interval_s):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass  # it is time
+            self._woken.clear()
             busy = False
             state = self._state()
             if state is None:
@@ -53,11 +66,11 @@ class DisruptionLoop:
             _, usable = (None, None) if isinstance(watch, str) else self._packed.usable(pool, watch)
             if usable is not None:
                 pools.append(usable)
-        if not pools:
-            return None
         names = {pool.name for pool in pools}
         machines = [one for one in self._listers.machines() if one.spec.pool in names]
-        if not machines:
+        taken = [one for one in self._listers.machines() if is_disrupted(one)]
+        dedicated = [one for one in taken if one.spec.pool not in names]
+        if not machines and not dedicated:
             return None
         return DisruptionState(
             pools,
@@ -65,4 +78,5 @@ class DisruptionLoop:
             machines,
             self._listers.pods(),
             self._listers.budgets(),
+            dedicated,
         )

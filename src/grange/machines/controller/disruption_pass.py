@@ -13,14 +13,14 @@ from grange.api import timestamps
 from grange.api.kinds import MACHINE, NODE, POD
 from grange.api.kinds.machine import Machine
 from grange.api.kinds.node import Node, is_ready
-from grange.api.kinds.nodepool import NodePool
+from grange.api.kinds.nodepool import NodePool, PoolDisruption
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.meta import preconditions
 from grange.api.status import Conflict, NotFound, TooManyRequests
 from grange.base.clock import Clock
 from grange.client.client import Client
-from grange.machines.disruption.disruption_plan import DisruptionDecision
+from grange.machines.disruption.disruption_plan import INTERRUPTED, DisruptionDecision
 from grange.machines.disruption.disruption_progress import (
     DISRUPTION_ANNOTATION,
     DisruptionRecord,
@@ -28,8 +28,10 @@ from grange.machines.disruption.disruption_progress import (
     deadline_of,
     is_tainted,
     next_disruption,
+    next_interrupted,
     record_of,
 )
+from grange.machines.disruption.interruption_response import is_overdue
 from grange.machines.disruption.machine_disruptor import MachineDisruptor
 from grange.machines.disruption.node_drain import (
     DISRUPTED_TAINT,
@@ -56,6 +58,7 @@ class DisruptionState:
         machines: of these pools.
         pods: all pods.
         budgets: PodDisruptionBudgets.
+        dedicated: machines of dedicated pools that are disrupted.
     """
 
     pools: Sequence[PackedPool]
@@ -63,6 +66,7 @@ class DisruptionState:
     machines: Sequence[Machine]
     pods: Sequence[Pod]
     budgets: Sequence[PodDisruptionBudget] = ()
+    dedicated: Sequence[Machine] = ()
 
 
 class DisruptionPass:
@@ -102,7 +106,13 @@ class DisruptionPass:
                 await self._advance(look, machine, record)
             elif (node := look.nodes.get(machine.metadata.name)) is not None and is_tainted(node):
                 await self._untaint(node)  # what was decided about it is no more
-        decided = not begins and await self._decide(look)
+        for machine in state.dedicated:
+            if (record := record_of(machine)) is not None:
+                busy |= not machine.spec.terminate
+                node = look.nodes.get(machine.metadata.name)
+                step = next_interrupted(record, machine, node).step
+                await self._take(look, machine, record, step)
+        decided = not begins and bool(state.machines) and await self._decide(look)
         return busy or decided
 
     async def _decide(self, look: "_PassState") -> bool:
@@ -138,13 +148,26 @@ class DisruptionPass:
         self, look: "_PassState", machine: Machine, record: DisruptionRecord
     ) -> None:
         name, now = machine.metadata.name, self._clock.now()
-        node = look.nodes.get(name)
         replacements = {each: look.machines.get(each) for each in record.replacements}
-        step = next_disruption(record, machine, node, replacements, now).step
+        overdue = is_overdue(record, look.pods_of.get(name, ()), now)
+        step = next_disruption(
+            record, machine, look.nodes.get(name), replacements, now, overdue=overdue
+        ).step
+        await self._take(look, machine, record, step)
+
+    async def _take(
+        self,
+        look: "_PassState",
+        machine: Machine,
+        record: DisruptionRecord,
+        step: DisruptionStep,
+    ) -> None:
+        node = look.nodes.get(machine.metadata.name)
         if step is _S.VALIDATE:
             await self._validate(look, record)
         elif step is _S.BEGIN_DRAIN:
-            started = msgspec.structs.replace(record, drain_started=timestamps.rfc3339(now))
+            now = timestamps.rfc3339(self._clock.now())
+            started = msgspec.structs.replace(record, drain_started=now)
             await self._note(machine, started)
         elif step is _S.DRAIN:
             await self._drain(look, machine, record)
@@ -165,17 +188,20 @@ class DisruptionPass:
         look.validated.add(key)
         state = look.state
         marked = [look.machines[name] for name in record.together if name in look.machines]
+        marked = [each for each in marked if not _is_interrupted(each) or len(key) == 1]
         again: DisruptionDecision | None = None
-        if all(self._is_ready_for(each, record) for each in marked):
+        if len(marked) == len(key) and all(record_of(each) == record for each in marked):
             again = look.disruptor.validate(
                 record.reason, record.together, state.machines, state.pods, now=self._clock.now()
             )
         following: DisruptionRecord | None = None
+        now = timestamps.rfc3339(self._clock.now())
         if again is not None:
             following = msgspec.structs.replace(
                 record,
-                validated=timestamps.rfc3339(self._clock.now()),
+                validated=now,
                 replacements=tuple(start.name for start in again.replacements),
+                unplaced=again.unplaced,
             )
             # Recorded first: machines of these names belong to the decision, ordered or not.
             if not all([await self._note(machine, following) for machine in marked]):
@@ -183,18 +209,18 @@ class DisruptionPass:
             for start in again.replacements:
                 await self._order(look.pools[start.spec.pool], start)
             return
+        if record.reason == INTERRUPTED:  # it goes though nothing can be planned for it
+            following = msgspec.structs.replace(record, validated=now, replacements=())
         for machine in marked:
             await self._note(machine, following)
 
-    def _is_ready_for(self, machine: Machine, record: DisruptionRecord) -> bool:
-        return record_of(machine) == record
-
     async def _drain(self, look: "_PassState", machine: Machine, record: DisruptionRecord) -> None:
-        pool = look.pools[machine.spec.pool]
+        pool = look.pools.get(machine.spec.pool)
+        disruption = pool.spec.disruption if pool is not None else PoolDisruption()
         step = drain_step(
             look.pods_of.get(machine.metadata.name, ()),
             started=timestamps.parse(record.drain_started),
-            deadline=deadline_of(record, pool.spec.disruption),
+            deadline=deadline_of(record, disruption),
             now=self._clock.now(),
         )
         if step.done:
@@ -261,6 +287,11 @@ class DisruptionPass:
             await self._client.patch(NODE, node.metadata.name, patch=patch)
         except (Conflict, NotFound):
             return  # the node has changed: the next look tries again
+
+
+def _is_interrupted(machine: Machine) -> bool:
+    record = record_of(machine)
+    return record is not None and record.reason == INTERRUPTED
 
 
 class _PassState:

@@ -53,6 +53,10 @@ class MachineEvents:
         """A silent machine is ended."""
         self._recorder.event(machine, WARNING, "Unhealthy", message, kind=MACHINE)
 
+    def interrupted(self, machine: Machine, message: str) -> None:
+        """The provider takes a machine away."""
+        self._recorder.event(machine, WARNING, "InterruptionNotice", message, kind=MACHINE)
+
     def braked(self, pool: NodePool, message: str) -> None:
         """So many machines of a pool are silent that none is ended."""
         self._recorder.event(pool, WARNING, "UnhealthyBrake", message, kind=NODEPOOL)

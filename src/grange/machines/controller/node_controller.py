@@ -13,6 +13,7 @@ from grange.api.status import NotFound
 from grange.base.tasks import Nursery, supervise
 from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.disruption_loop import DisruptionLoop
+from grange.machines.controller.interruption_notices import InterruptionNotices
 from grange.machines.controller.machine_boot import Bootstrap, NoBootstrap
 from grange.machines.controller.machine_events import MachineEvents
 from grange.machines.controller.machine_executor import MachineExecutor
@@ -121,7 +122,12 @@ class NodeController:
             self._tools.settings,
             secret_reader(self._client),
         )
-        hooks = WatchHooks(self._is_recorded, self._wake_machine, self._passes.wake_all)
+        hooks = WatchHooks(
+            self._is_recorded,
+            self._wake_machine,
+            self._passes.wake_all,
+            InterruptionNotices(self._context, self._wake_disruption).note,
+        )
         providers = ProviderTable(
             tools, self._listers, self._updater, hooks, self._config, self._tools.create
         )
@@ -131,7 +137,7 @@ class NodeController:
             providers.of_machine,
             self._deps.rng.fork("pauses"),
         )
-        disruption = DisruptionLoop(self._context, self._packed, providers)
+        disruption = self._disruption = DisruptionLoop(self._context, self._packed, providers)
         heartbeats = MachineHeartbeats(self._context, self._terminate, self._wake_machine)
         try:
             async with Nursery(NAME) as nursery:
@@ -199,6 +205,9 @@ class NodeController:
 
     def _wake_packed(self) -> None:
         self._passes.wake_packed()
+
+    def _wake_disruption(self) -> None:
+        self._disruption.wake()
 
     async def _is_recorded(self, machine: str) -> bool:
         try:

@@ -18,6 +18,7 @@ from grange.api.machine_phases import MachineEvent, MachinePhase
 from grange.api.meta import Document
 from grange.api.status import Conflict, NotFound
 from grange.machines.controller.controller_context import NodeControllerContext
+from grange.machines.disruption.disruption_progress import is_disrupted
 from grange.machines.scaling_plan import ScalingPlan
 
 _P, _E = MachinePhase, MachineEvent
@@ -171,9 +172,12 @@ class NodeDispenser:
         return ""
 
     def is_usable(self, machine: Machine) -> bool:
-        """Whether a pod can be given the machine now: available, its node ready and not cordoned."""
+        """Whether a pod can be given the machine now.
+
+        It is available and stays so, and its node is ready and not cordoned.
+        """
         node = self._listers.node(machine.metadata.name)
-        if node is None or node.spec.unschedulable:
+        if node is None or node.spec.unschedulable or is_disrupted(machine):
             return False
         return machine.phase is _P.AVAILABLE and is_ready(node)
 

@@ -23,6 +23,7 @@ from grange.machines.controller.pool_template import (
     template_hash,
 )
 from grange.machines.controller.provider_watch import ProviderWatch
+from grange.machines.disruption.disruption_progress import is_disrupted
 from grange.machines.scaling.binding_scaler import BindingNodeScaler
 from grange.machines.scaling_plan import MachineStart, MachineStop, PodBinding, ScalingPlan
 
@@ -110,6 +111,8 @@ class PoolPass:
         return scaler.compute(machines, pods, now=now)
 
     def _is_cordoned(self, machine: Machine) -> bool:
+        if is_disrupted(machine):
+            return True
         node = self._listers.node(machine.metadata.name)
         return node is not None and node.spec.unschedulable
 

@@ -18,7 +18,7 @@ from grange.machines.controller.instance_looks import InstanceLooks
 from grange.machines.controller.machine_listers import MachineListers
 from grange.machines.controller.node_controller_config import NodeControllerConfig
 from grange.machines.controller.provider_calls import ProviderCalls
-from grange.machines.providers.provider import Instance, ProviderError
+from grange.machines.providers.provider import Instance, Interruption, ProviderError
 from grange.machines.scaling.capacity_memory import CapacityMemory
 
 
@@ -45,11 +45,13 @@ class WatchHooks:
         is_recorded: asks the server whether there is a Machine of a name.
         on_machine: something else is known of a machine of this name now.
         on_change: the catalogue or an image is known, or is another one.
+        on_notice: the provider announces to take a machine of this name away.
     """
 
     is_recorded: Callable[[str], Awaitable[bool]]
     on_machine: Callable[[str], None]
     on_change: Callable[[], None]
+    on_notice: Callable[[str, Interruption, CapacityMemory], Awaitable[None]]
 
 
 class ProviderWatch:
@@ -130,6 +132,7 @@ class ProviderWatch:
         async with Nursery("provider") as nursery:
             nursery.start(self._look_on(), name="instances")
             nursery.start(self._find_on(), name="catalogue")
+            nursery.start(self._read_notices(), name="interruptions")
 
     async def _look_on(self) -> None:
         while True:
@@ -183,6 +186,23 @@ class ProviderWatch:
             await self.calls.within("terminate", self.calls.provider.terminate(orphan.id))
         except (ApiError, ProviderError) as error:
             self._log.warning("instance not ended", instance=orphan.id, error=error)
+
+    # --- interruptions ---------------------------------------------------------------------------
+
+    async def _read_notices(self) -> None:
+        async for notice in self.calls.provider.interruptions():
+            name = self._machine_of(notice.instance_id)
+            if name is None:
+                await self.look()
+                name = self._machine_of(notice.instance_id)
+            if name is None:
+                self._log.info("notice about an unknown instance", instance=notice.instance_id)
+            else:
+                await self._hooks.on_notice(name, notice, self.memory)
+
+    def _machine_of(self, instance_id: str) -> str | None:
+        found = (name for name, one in self._instances.items() if one.id == instance_id)
+        return next(found, None)
 
     # --- catalogue and images --------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ def moving_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     )
 
 
-def candidate_of(
+def candidate_of(  # noqa: PLR0913  what is known of one machine
     machine: Machine,
     node: Node | None,
     pool: NodePool,
@@ -92,6 +92,7 @@ def candidate_of(
     nominated: Collection[str],
     changes: Mapping[str, datetime],
     now: datetime,
+    must_go: bool = False,
 ) -> DisruptionCandidate | str:
     """The machine as a candidate, or why it is none.
 
@@ -103,6 +104,7 @@ def candidate_of(
         nominated: machines that waiting pods are meant for.
         changes: when pods came to or left machines, where that is known.
         now: wall time.
+        must_go: its provider takes it away, whatever is meant for it.
     """
     meta = machine.metadata
     if machine.phase is not MachinePhase.AVAILABLE:
@@ -113,10 +115,10 @@ def candidate_of(
         return "its node is not ready"
     if is_disrupted(machine):
         return "it is being disrupted"
-    if meta.name in nominated:
+    if meta.name in nominated and not must_go:
         return "pods that wait are meant for it"
     for what, each in (("machine", meta), ("node", node.metadata)):
-        if _protected(each):
+        if _protected(each) and not must_go:
             return f"{DO_NOT_DISRUPT_ANNOTATION} on the {what}"
     moving = moving_pods(pods)
     created = timestamps.parse_or(meta.creation_timestamp, now)

@@ -1,7 +1,7 @@
 """One look at the machines of packed pools: who comes into question, and each method's decision."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import zip_longest
 
@@ -23,6 +23,7 @@ from grange.machines.disruption.disruption_plan import (
     DRIFTED,
     EMPTY,
     EXPIRED,
+    INTERRUPTED,
     UNDERUTILIZED,
     DisruptionDecision,
 )
@@ -73,6 +74,7 @@ class DisruptionLook:
         machines: of the pools, whatever their phase.
         pods: all pods.
         now: wall time.
+        must_go: names of machines that their provider takes away.
 
     Attributes:
         candidates: machines that may be disrupted, by name.
@@ -86,10 +88,11 @@ class DisruptionLook:
         machines: Sequence[Machine],
         pods: Sequence[Pod],
         now: datetime,
+        must_go: Collection[str] = (),
     ) -> None:
         self._inputs = inputs
         self._machines = machines
-        self._now = now
+        self._now, self._must_go = now, must_go
         self.kept: dict[str, str] = {}
         self.after_s = LOOK_S
         self._leaving: list[Pod] = []
@@ -109,7 +112,10 @@ class DisruptionLook:
             pods,
             waiting,
             leaving=self._leaving,
-            empty={name for name, each in self.candidates.items() if not each.pods},
+            # Pods of a machine that is taken away may have standby machines.
+            empty=()
+            if must_go
+            else {name for name, each in self.candidates.items() if not each.pods},
             now=now,
         )
 
@@ -134,6 +140,7 @@ class DisruptionLook:
                 nominated=nominated,
                 changes=self._inputs.changes,
                 now=self._now,
+                must_go=name in self._must_go,
             )
             if isinstance(found, str):
                 self.kept[name] = found
@@ -202,6 +209,10 @@ class DisruptionLook:
             return None
         if reason == EMPTY:
             return self._end_empty(candidates)
+        if reason == INTERRUPTED:
+            relocation = self._consolidation.relocate(candidates)
+            decision = self._decision(reason, candidates, relocation.starts, forced=True)
+            return replace(decision, unplaced=relocation.reason)
         forced = reason == EXPIRED and all(self._is_forced(each) for each in candidates)
         if not forced and not self._may_go(reason, candidates):
             return None
@@ -359,6 +370,7 @@ class DisruptionLook:
         messages = {
             EMPTY: "no pods",
             EXPIRED: "older than its pool allows",
+            INTERRUPTED: "its provider takes it away",
             UNDERUTILIZED: "its pods fit elsewhere for less",
         }
         saved = saving(candidates, starts) if reason in (EMPTY, UNDERUTILIZED) else 0

@@ -8,18 +8,22 @@ from grange.machines.scaling_plan import MachineStart, MachineStop
 EMPTY, DRIFTED, EXPIRED, UNDERUTILIZED = "Empty", "Drifted", "Expired", "Underutilized"
 """Reasons, as budgets of pools name them."""
 
+INTERRUPTED = "Interrupted"
+"""Reason of machines that their provider takes away: no budget of a pool holds that up."""
+
 
 @dataclass(frozen=True, slots=True)
 class DisruptionDecision:
     """Machines that go together, and what replaces them first.
 
     Attributes:
-        reason: one of the four.
+        reason: one of those above.
         stop: the machines, if they are still as they were.
         replacements: machines to order before; they must be available before anything else is done.
         message: for people.
         saving: of price per hour; zero where price is not the reason.
         forced: budgets of pods do not hold it up.
+        unplaced: why not all pods have a place elsewhere; empty where they have.
     """
 
     reason: str
@@ -28,6 +32,7 @@ class DisruptionDecision:
     message: str = ""
     saving: float = 0.0
     forced: bool = False
+    unplaced: str = ""
 
     @property
     def names(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from grange.api.kinds.machine import Machine
 from grange.api.kinds.node import Node
 from grange.api.kinds.nodepool import PoolDisruption
 from grange.api.machine_phases import MachinePhase
-from grange.machines.disruption.disruption_plan import DRIFTED, EXPIRED
+from grange.machines.disruption.disruption_plan import DRIFTED, EXPIRED, INTERRUPTED
 from grange.machines.disruption.node_drain import DISRUPTED_TAINT, drain_deadline
 
 DISRUPTION_ANNOTATION = "grange.dev/disruption"
@@ -30,8 +30,15 @@ ORDERED_S = 60.0
 DRAIN_MAX_S = 3600.0
 """A drain for the sake of price falls if pods hold it up for so long."""
 
+PLAN_AGAIN_S = 10.0
+"""So often it is looked for places for the pods of a machine that is taken away, until they have some."""
+
+MARGIN_S = 10.0
+"""Left between the end of the last pod and that of a machine that is taken away."""
+
 _P = MachinePhase
 _BOOTS = frozenset({_P.CREATING, _P.CREATED})
+_ENDED = frozenset({_P.TERMINATING, _P.TERMINATED})
 
 
 class DisruptionRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -46,6 +53,9 @@ class DisruptionRecord(msgspec.Struct, frozen=True, rename="camel", omit_default
         validated: RFC 3339, when it was made again; empty before.
         replacements: names of machines that were ordered; once validated.
         drain_started: RFC 3339; empty before.
+        deadline: RFC 3339, when the provider takes the machine away; empty for other reasons, and where
+            it has only warned.
+        unplaced: why not all pods have a place elsewhere yet; only where the provider takes it away.
     """
 
     reason: str
@@ -56,6 +66,8 @@ class DisruptionRecord(msgspec.Struct, frozen=True, rename="camel", omit_default
     validated: str = ""
     replacements: tuple[str, ...] = ()
     drain_started: str = ""
+    deadline: str = ""
+    unplaced: str = ""
 
     def text(self) -> str:
         """The annotation."""
@@ -126,6 +138,8 @@ def deadline_of(record: DisruptionRecord, disruption: PoolDisruption) -> datetim
 
     A machine that must end by now has had its grace; one that ends for its price is left alone instead.
     """
+    if record.deadline:
+        return timestamps.parse(record.deadline) - timedelta(seconds=MARGIN_S)
     if record.reason not in (DRIFTED, EXPIRED) or not record.drain_started:
         return None
     started = timestamps.parse(record.drain_started)
@@ -138,8 +152,10 @@ def next_disruption(
     node: Node | None,
     replacements: Mapping[str, Machine | None],
     now: datetime,
+    *,
+    overdue: bool = False,
 ) -> NextDisruption:
-    """What a machine that is disrupted needs next.
+    """What a machine of a packed pool that is disrupted needs next.
 
     Args:
         record: of the machine.
@@ -147,7 +163,11 @@ def next_disruption(
         node: of its name.
         replacements: the machines that replace it, by name; None for one that is gone.
         now: wall time.
+        overdue: its pods need all the time that is left to them.
     """
+    if record.reason == INTERRUPTED:
+        step = _interrupted(machine, node)
+        return step or _moved(record, replacements, now, overdue=overdue)
     if machine.phase is not _P.AVAILABLE or machine.spec.terminate:
         return NextDisruption(DisruptionStep.WAIT, "it ends")
     if node is None:
@@ -164,6 +184,62 @@ def next_disruption(
     if lasts and record.reason not in (DRIFTED, EXPIRED):
         return NextDisruption(DisruptionStep.UNDO, "pods hold its drain up")
     return NextDisruption(DisruptionStep.DRAIN)
+
+
+def next_interrupted(
+    record: DisruptionRecord, machine: Machine, node: Node | None
+) -> NextDisruption:
+    """What a machine of a dedicated pool needs next that its provider takes away.
+
+    Its pod's successor gets a machine when there is one: the earlier the pod goes, the more time that has.
+    """
+    if (step := _interrupted(machine, node)) is not None:
+        return step
+    if machine.phase is _P.AVAILABLE:
+        return NextDisruption(DisruptionStep.END)
+    begun = DisruptionStep.DRAIN if record.drain_started else DisruptionStep.BEGIN_DRAIN
+    return NextDisruption(begun)
+
+
+def _interrupted(machine: Machine, node: Node | None) -> NextDisruption | None:
+    """What comes before the drain; None where nothing does."""
+    if machine.phase in _ENDED or machine.spec.terminate:
+        return NextDisruption(DisruptionStep.WAIT, "it ends")
+    if machine.phase not in {_P.AVAILABLE, _P.CLAIMED} or node is None:
+        return NextDisruption(DisruptionStep.END, "nothing runs there")
+    if not is_tainted(node):
+        return NextDisruption(DisruptionStep.TAINT)
+    return None
+
+
+def _moved(
+    record: DisruptionRecord,
+    replacements: Mapping[str, Machine | None],
+    now: datetime,
+    *,
+    overdue: bool,
+) -> NextDisruption:
+    """Replaced first as long as there is time, and planned again where that fails."""
+    if record.drain_started:
+        lasts = now - timestamps.parse(record.drain_started) >= timedelta(seconds=DRAIN_MAX_S)
+        held_up = lasts and not record.deadline
+        return NextDisruption(DisruptionStep.UNDO if held_up else DisruptionStep.DRAIN)
+    if overdue:
+        return NextDisruption(DisruptionStep.BEGIN_DRAIN, "no time is left for its replacement")
+    if not record.validated:
+        return NextDisruption(DisruptionStep.VALIDATE)
+    planned = now - timestamps.parse(record.validated)
+    again = planned >= timedelta(seconds=PLAN_AGAIN_S)
+    found = [replacements.get(name) for name in record.replacements]
+    failed = any(
+        each is None or (each.phase not in _BOOTS and each.phase is not _P.AVAILABLE)
+        for each in found
+    )
+    if record.unplaced or failed:
+        return NextDisruption(DisruptionStep.VALIDATE if again else DisruptionStep.WAIT)
+    if any(each is not None and each.phase in _BOOTS for each in found):
+        return NextDisruption(DisruptionStep.WAIT, "its replacement boots")
+    return NextDisruption(DisruptionStep.BEGIN_DRAIN)
 
 
 def _replaced(

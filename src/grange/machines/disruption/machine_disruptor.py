@@ -16,7 +16,11 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.machines.disruption.disruption_candidates import PodBudgets
 from grange.machines.disruption.disruption_look import DisruptionInputs, DisruptionLook
-from grange.machines.disruption.disruption_plan import DisruptionDecision, DisruptionPlan
+from grange.machines.disruption.disruption_plan import (
+    INTERRUPTED,
+    DisruptionDecision,
+    DisruptionPlan,
+)
 from grange.machines.disruption.disruption_progress import DISRUPTION_ANNOTATION
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool
@@ -91,7 +95,8 @@ class MachineDisruptor:
             now: wall time.
         """
         free = [_unmarked(each) if each.metadata.name in names else each for each in machines]
-        look = DisruptionLook(self._inputs, free, pods, now)
+        must_go = names if reason == INTERRUPTED else ()
+        look = DisruptionLook(self._inputs, free, pods, now, must_go)
         chosen = [look.candidates[name] for name in sorted(names) if name in look.candidates]
         if len(chosen) < len(names):
             return None

@@ -5,6 +5,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from grange.api import timestamps
 from grange.machines.providers.provider import Interruption
 
 SPOT_NOTICE_S = 120.0
@@ -22,7 +23,8 @@ def read_notice(body: str, now: datetime) -> tuple[Interruption, ...]:
         raise ValueError("no event: it has no detail")  # noqa: TRY004  of the queue, not of a program
     match event.get("detail-type"):
         case "EC2 Spot Instance Interruption Warning":
-            reason, within_s, rebalance = "spot instance is reclaimed", SPOT_NOTICE_S, False
+            reason, rebalance = "spot instance is reclaimed", False
+            within_s = _left(event.get("time"), now)
             ids = [detail.get("instance-id")]
         case "EC2 Instance Rebalance Recommendation":
             reason, within_s, rebalance = "spot instance is likely to be reclaimed", 0.0, True
@@ -43,6 +45,12 @@ def read_notice(body: str, now: datetime) -> tuple[Interruption, ...]:
 
 def _is_scheduled(detail: dict[str, Any]) -> bool:
     return detail.get("eventTypeCategory") == "scheduledChange"
+
+
+def _left(announced: object, now: datetime) -> float:
+    """Seconds until the end of a spot instance; an event may have been in the queue for a while."""
+    since = timestamps.parse_or(announced if isinstance(announced, str) else None, now)
+    return min(SPOT_NOTICE_S, max(0.0, SPOT_NOTICE_S - (now - since).total_seconds()))
 
 
 def _until(start: object, now: datetime) -> float:

@@ -1,5 +1,6 @@
 """A cloud in memory: instances whose state follows from the clock, and capacity that may run out."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -13,6 +14,7 @@ from grange.machines.providers.provider import (
     Instance,
     InstanceGoneError,
     InstanceState,
+    Interruption,
     LaunchRequest,
     MisconfiguredError,
 )
@@ -62,6 +64,26 @@ class CloudLatencies:
     end: float = 1.0
     list_lag: float = 0.0
     late: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedEnd:
+    """An instance that will be taken away.
+
+    Attributes:
+        instance_id: which.
+        at: when, monotonic seconds.
+        warning: nothing is taken away, perhaps.
+    """
+
+    instance_id: str
+    at: float
+    warning: bool
+
+    def notice(self, now: float) -> Interruption:
+        """As it is announced at a monotonic time."""
+        within_s = max(0.0, self.at - now)
+        return Interruption(self.instance_id, "instance is reclaimed", within_s, self.warning)
 
 
 @dataclass(slots=True)
@@ -142,6 +164,8 @@ class SimulatedCloud:
         self.stoppable = self.wipeable = True
         self.clock = clock
         self._late: list[tuple[float, Callable[[], object]]] = []
+        self._announced: list[AnnouncedEnd] = []
+        self._announcement = asyncio.Event()
 
     # --- what calls do -------------------------------------------------------------------------
 
@@ -209,6 +233,29 @@ class SimulatedCloud:
         """An instance is gone at once, without anybody having asked for it."""
         if (found := self.find(instance_id)) is not None:
             found.become(self.now(), (0.0, None))
+
+    def interrupt(self, instance_id: str, within_s: float, *, warning: bool = False) -> None:
+        """Announce that an instance is taken away, and do so then unless it is only a warning."""
+        now = self.now()
+        self._announced.append(AnnouncedEnd(instance_id, now + within_s, warning))
+        self._announcement.set()
+        if not warning:
+            self._late.append((now + within_s, lambda: self.vanish(instance_id)))
+
+    def announced(self, cluster: str) -> list[AnnouncedEnd]:
+        """The announcements about a cluster's instances that were not taken yet."""
+        ids = {one.instance.id for one in self.instances.values() if one.cluster == cluster}
+        return [one for one in self._announced if one.instance_id in ids]
+
+    def taken(self, announced: AnnouncedEnd) -> None:
+        """An announcement was read: it does not come again."""
+        if announced in self._announced:
+            self._announced.remove(announced)
+
+    async def announcement(self) -> None:
+        """Wait for the next one."""
+        self._announcement.clear()
+        await self._announcement.wait()
 
     def wipe(self, instance_id: str) -> None:
         """Remove what a holder left.

@@ -42,7 +42,6 @@ class SimulatedProvider:
 
     def __init__(self, cloud: SimulatedCloud, cluster: str) -> None:
         self.cloud, self._cluster = cloud, cluster
-        self._notices: asyncio.Queue[Interruption] = asyncio.Queue()
 
     @property
     def can_stop(self) -> bool:
@@ -112,13 +111,14 @@ class SimulatedProvider:
         return await self._call("resize_volume", instance_id, resize)
 
     async def interruptions(self) -> AsyncIterator[Interruption]:
-        """The notices given by ``interrupt``."""
+        """The notices of the cloud, each removed there when the next one is asked for."""
         while True:
-            yield await self._notices.get()
-
-    def interrupt(self, notice: Interruption) -> None:
-        """Give a notice."""
-        self._notices.put_nowait(notice)
+            waiting = self.cloud.announced(self._cluster)
+            if waiting:
+                yield waiting[0].notice(self.cloud.now())
+                self.cloud.taken(waiting[0])
+            else:
+                await self.cloud.announcement()
 
     async def close(self) -> None:
         """Nothing to end."""
