@@ -222,6 +222,25 @@ async def test_program_in_a_volume_is_found_or_not(isolated: ProcessRuntime, clo
     assert run.message == 'program "/etc/app/missing" not found: there is no such file'
 
 
+async def test_name_is_looked_up_where_the_program_sees_it(
+    isolated: ProcessRuntime, tmp_path: Path, clock: Clock
+) -> None:
+    """A directory of PATH that a container does not have is passed over."""
+    hidden = tmp_path / "data" / "bin"
+    hidden.mkdir()
+    (hidden / "echo").write_text("#!/bin/sh\n")
+    (hidden / "echo").chmod(0o755)
+    search = f"{hidden}:{os.environ['PATH']}"
+    target = ContainerID(UID, "main", 0)
+    await isolated.start(target, Program(("echo", "found"), {"PATH": search}), MOUNTS)
+    assert await output(isolated, target) == "found\n"
+    missing = ContainerID(UID, "other", 0)
+    await isolated.start(missing, Program(("missing",), {"PATH": search}), MOUNTS)
+    run = await end_of(isolated, missing, clock)
+    assert (run.exit_code, run.reason) == (127, "StartError")
+    assert run.message == f'program "missing" not found in PATH={search}'
+
+
 async def test_nothing_is_left_when_the_supervisor_is_killed(
     isolated: ProcessRuntime, clock: Clock
 ) -> None:

@@ -18,7 +18,7 @@ def locate(program: Program, cwd: Path, *, own_view: bool = False) -> Path | str
     Args:
         program: what to look for.
         cwd: where it starts.
-        own_view: it sees other files than we do: a path is taken as it is.
+        own_view: it sees other files than we do: what to look for is looked up when it starts.
     """
     word = program.command[0]
     shown = program.written or word
@@ -28,6 +28,8 @@ def locate(program: Program, cwd: Path, *, own_view: bool = False) -> Path | str
             return path
         where = "there is no such file" if program.written else f"there is no file {path}"
         return f'program "{shown}" not found: {where}'
+    if own_view:
+        return Path(word)
     search = program.env.get("PATH", "")
     for directory in search.split(":"):
         path = cwd / directory / word
@@ -41,14 +43,14 @@ def specification(program: Program, path: Path, cwd: Path, mark: Path) -> dict[s
 
     Args:
         program: arguments and environment.
-        path: the file.
+        path: the file; a name alone is looked up in PATH when the program starts.
         cwd: where it starts.
         mark: directory of the attempt; by it the run's processes are known.
     """
     return {
         "path": str(path),
         "shown": program.written or str(path),
-        "search": program.search,
+        "search": program.search or program.env.get("PATH", ""),
         "command": list(program.command),
         "env": {**program.env, MARK: str(mark)},
         "cwd": str(cwd),

@@ -151,6 +151,7 @@ class _Shim:
                     "stage": stage,
                     "errno": number,
                     "path": self._spec["shown"],  # the path itself may hold a secret
+                    "search": self._spec["search"],
                     "cwd": self._spec["cwd"],
                 }
             )

@@ -75,9 +75,10 @@ def start_failure(state: Mapping[str, object]) -> tuple[int, str]:
             f"cannot isolate it: {why}; a mountPath may be in the way of something, or "
             "the kernel does not allow it any more: start the agent with --isolation none"
         )
-    path = state.get("path")
+    path = str(state.get("path"))
     if state.get("stage") == "find":
-        return EXIT_NOT_FOUND, f'program "{path}" not found: there is no such file'
+        where = ": there is no such file" if "/" in path else f" in PATH={state.get('search', '')}"
+        return EXIT_NOT_FOUND, f'program "{path}" not found{where}'
     if number == errno.ENOENT:  # the file is there: its "#!" line names something that is not
         return EXIT_NOT_FOUND, f'cannot execute "{path}": the interpreter it names is missing'
     if number == errno.ENOEXEC:

@@ -102,7 +102,7 @@ def _become_program(
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         stage = "chdir"
         os.chdir(str(spec["cwd"]))
-        path = str(spec["path"])
+        path = _located(str(spec["path"]), dict(spec["env"]).get("PATH", ""))  # type: ignore[call-overload]  # our own
         stage = "exec" if os.path.exists(path) else "find"
         if spec.get("address"):
             _send_filter(filters)
@@ -120,6 +120,15 @@ def groups_of(spec: dict[str, object]) -> list[str]:
     """The control groups of a program."""
     found: list[str] = spec.get("groups") or []  # type: ignore[assignment]  # our own
     return found
+
+
+def _located(path: str, search: str) -> str:
+    """The file of a program; empty where a name alone is not in PATH."""
+    if "/" in path:
+        return path
+    found = (os.path.join(directory, path) for directory in search.split(":"))
+    programs = (file for file in found if os.path.isfile(file) and os.access(file, os.X_OK))
+    return next(programs, "")
 
 
 def _send_filter(connection: int) -> None:
