@@ -1,8 +1,8 @@
-"""``make run``: every example on one fresh control plane, with proof, times and a verdict.
+"""``make run``: every example on a fresh control plane, with proof, times and a verdict.
 
-Starts ``grange up`` on a scratch directory, runs the examples that ``EXAMPLES`` names, stops it,
-and prints a summary. Exits 0 when all of it worked; otherwise non-zero, with the reason and the
-server's log.
+Starts ``grange up`` on a scratch directory, runs the examples that ``EXAMPLES`` names, stops it, does the
+same for ``ISOLATED``, whose pods need names and addresses, and prints a summary. Exits 0 when all of it
+worked; otherwise non-zero, with the reason and the server's log.
 """
 
 import os
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +21,8 @@ from pathlib import Path
 EXAMPLES = ("sessions.http", "quickstart", "replication", "gang", "jobs.allreduce", "simulate")
 HERE = Path(__file__).resolve().parent
 NODES = ("--nodes", "4", "--pool", "drivers=1", "--pool", "workers=3")
+ISOLATED = ("services",)
+NAMES_AND_ADDRESSES = ("--isolation", "auto", "--network", "addresses")
 INTERRUPTED = 130
 
 
@@ -87,25 +89,32 @@ def summary(stage: Stage, total: float) -> None:
     print(f"  {'in all'.ljust(width)}  {total:6.2f} s")
 
 
+def run_on(stage: Stage, title: str, flags: Sequence[str], examples: Sequence[str]) -> None:
+    """Run examples on a control plane with these flags, and stop it whatever they do."""
+    up = ("up", "--data-dir", str(stage.directory), "--listen", "127.0.0.1:0")
+    try:
+        with stage.step(title):
+            stage.grange(*up, "--no-switch", "--detach", *flags)
+        for name in examples:
+            import_module(f"{name}.example").run(stage)
+    finally:
+        if (stage.directory / "up.json").exists():
+            with stage.step("stop the control plane"):
+                stage.grange("down", "--data-dir", str(stage.directory))
+
+
 def main() -> int:
     """Run everything; the exit code."""
     sys.path.insert(0, str(HERE))
     started = time.monotonic()
     directory = Path(tempfile.mkdtemp(prefix="grange-run-"))
     stage = Stage(directory)
-    up = ("up", "--data-dir", str(directory), "--listen", "127.0.0.1:0", "--no-switch", "--detach")
     code = 1
     try:
-        try:
-            with stage.step("start a control plane with four nodes in two pools"):
-                stage.grange(*up, *NODES)
-            for name in EXAMPLES:
-                import_module(f"{name}.example").run(stage)
-            code = 0
-        finally:
-            if (directory / "up.json").exists():
-                with stage.step("stop the control plane"):
-                    stage.grange("down", "--data-dir", str(directory))
+        run_on(stage, "start a control plane with four nodes in two pools", NODES, EXAMPLES)
+        title = "start it again, with names and addresses for pods"
+        run_on(stage, title, NAMES_AND_ADDRESSES, ISOLATED)
+        code = 0
     except KeyboardInterrupt:
         shutil.rmtree(directory, ignore_errors=True)
         print("\ninterrupted; nothing is left", file=sys.stderr)
