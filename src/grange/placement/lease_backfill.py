@@ -72,16 +72,31 @@ class LeasePlanner:
         self._taken: dict[str, list[tuple[float, int]]] = {}
         # Whom leases of a pool must not delay, from when on, and what it leaves over then.
         self._protected: dict[str, tuple[WaitingLease, float, float]] = {}
+        self._releases: dict[str, list[tuple[float, int]]] = {}  # what ``_all_ends`` found
+        # Of those that would delay another one, the soonest end by need.
+        self._delaying: dict[tuple[tuple[str, int], ...], float] = {}
 
     def judge(self, request: WaitingLease) -> Blocked | None:
         """Why the lease is not granted; None if it is, and then its machines are taken.
 
         Those before it must have been judged, as far as they fit.
         """
-        blocked = self._lacks(request) or self._passes(request)
+        blocked = self._lacks(request)
+        if blocked is None and (blocked := self._passes(request)) is not None:
+            end = self._end(request)
+            self._delaying[request.need] = min(end, self._delaying.get(request.need, end))
         if blocked is None:
             self._take(request)
         return blocked
+
+    def is_blocked(self, request: WaitingLease) -> bool:
+        """Whether one that came before, needs the same and ends no later was found to delay another.
+
+        What such a request would delay is before both. Cheap: thousands may be alike but for their
+        durations.
+        """
+        end = self._delaying.get(request.need)
+        return end is not None and self._end(request) >= end
 
     def fits(self, request: WaitingLease) -> bool:
         """Whether so many machines are free."""
@@ -149,10 +164,12 @@ class LeasePlanner:
 
     def _take(self, request: WaitingLease) -> None:
         self._protected.clear()
+        self._delaying.clear()
         end = self._end(request)
         for pool, count in request.need:
             self.free[pool] -= count
             self._taken.setdefault(pool, []).append((end, count))
+            self._releases.pop(pool, None)
         for name in request.semaphores:
             self._semaphores[name] = self._semaphores.get(name, 0) + 1
 
@@ -180,11 +197,16 @@ class LeasePlanner:
         free = self.free[pool]
         if free >= count:
             return self._now
-        for end, released in sorted(self._all_ends(pool)):
+        for end, released in self._all_ends(pool):
             free += released
             if free >= count:
                 return end
         return inf
 
     def _all_ends(self, pool: str) -> list[tuple[float, int]]:
-        return [*self._ends(pool), *self._taken.get(pool, [])]
+        """When machines of a pool are released, soonest first."""
+        found = self._releases.get(pool)
+        if found is None:
+            found = sorted([*self._ends(pool), *self._taken.get(pool, [])])
+            self._releases[pool] = found
+        return found

@@ -33,6 +33,7 @@ from grange.placement.lease_walk import (
     Alike,
     LeaseLines,
     LeaseWalk,
+    Need,
     OrderKey,
     Place,
     Shares,
@@ -69,8 +70,8 @@ class LeaseQueue:
         self._numbers: dict[str, int] = {}
         self._count = 0
         self._classes: dict[Alike, list[Place]] = {}
-        self._by_need: defaultdict[str, defaultdict[int, dict[Alike, None]]] = defaultdict(
-            lambda: defaultdict(dict)
+        self._by_need: defaultdict[str, defaultdict[int, dict[Need, dict[Alike, None]]]] = (
+            defaultdict(lambda: defaultdict(dict))
         )
         self._lines: defaultdict[str, list[Place]] = defaultdict(list)
         self._pool_lines: defaultdict[str, defaultdict[str, list[Place]]] = defaultdict(
@@ -100,7 +101,7 @@ class LeaseQueue:
         insort(self._classes.setdefault(alike, []), place)
         insort(self._lines[request.namespace], place)
         pool, most = _most(request)
-        self._by_need[pool][most][alike] = None
+        self._by_need[pool][most].setdefault(request.need, {})[alike] = None
         for pool, count in request.need:
             insort(self._pool_lines[pool][request.namespace], place)
             self._sizes[pool][count] += 1
@@ -215,6 +216,8 @@ class LeaseQueue:
         for request in walk:
             if not whole and (room <= 0 or not needs):
                 break
+            if not whole and planner.is_blocked(request):
+                continue
             self.judged += 1
             why_not = Blocked(CONCURRENCY) if room <= 0 else planner.judge(request)
             if why_not is not None:
@@ -286,9 +289,9 @@ class LeaseQueue:
     ) -> Iterator[Alike]:
         """Classes whose machines are free."""
         for where, most in needs:
-            for alike in self._by_need[where][most]:
-                if len(alike[2]) == 1 or planner.fits_need(alike[2]):
-                    yield alike
+            for need, classes in self._by_need[where][most].items():
+                if len(need) == 1 or planner.fits_need(need):
+                    yield from classes
 
     def _place(self, request: WaitingLease) -> Place:
         return -request.priority, request.created, self._numbers[request.uid], request.uid
@@ -304,8 +307,11 @@ class LeaseQueue:
         _take_out(self._lines, request.namespace, place)
         if _take_out(self._classes, alike, place):
             pool, most = _most(request)
-            del self._by_need[pool][most][alike]
-            if not self._by_need[pool][most]:
+            needs = self._by_need[pool][most]
+            del needs[request.need][alike]
+            if not needs[request.need]:
+                del needs[request.need]
+            if not needs:
                 del self._by_need[pool][most]
 
     def _count_grant(self, grant: GrantedLease, sign: int) -> None:

@@ -10,7 +10,10 @@ from grange.placement.lease_model import WaitingLease
 OrderKey = tuple[float, float, float, float, float]
 """What the queue is sorted by: priority, whether it waited for long, share, age, arrival."""
 
-Alike = tuple[str, int, tuple[tuple[str, int], ...], tuple[str, ...], float | None]
+Need = tuple[tuple[str, int], ...]
+"""Machines by pool, as a request has them."""
+
+Alike = tuple[str, int, Need, tuple[str, ...], float | None]
 """All that decides about a request but its age: namespace, priority, need, semaphores, duration."""
 
 Place = tuple[int, float, int, str]
@@ -73,12 +76,18 @@ class LeaseWalk:
 
     def enter(self, classes: Iterable[Alike]) -> None:
         """Have the oldest of classes come up in their turn."""
-        self._heads += [self._head(alike, 0) for alike in classes]
-        heapify(self._heads)
+        places, youngest, heads = self._lines.classes, self._youngest, self._heads
+        shares = self._shares
+        for alike in classes:  # hundreds for one decision
+            if (share := shares.get(alike[0])) is None:
+                share = self._share(alike[0])
+            heads.append((order_key(places[alike][0], share, youngest), share, alike, 0))
+        heapify(heads)
 
-    def keep(self, fits: Callable[[tuple[tuple[str, int], ...]], bool]) -> None:
+    def keep(self, fits: Callable[[Need], bool]) -> None:
         """Only classes whose need fits come up from now on."""
-        self._heads = [head for head in self._heads if fits(head[2][2])]
+        kept = {need for need in {head[2][2] for head in self._heads} if fits(need)}
+        self._heads = [head for head in self._heads if head[2][2] in kept]
         heapify(self._heads)
 
     def grant(self, request: WaitingLease) -> None:
