@@ -23,7 +23,8 @@ from grange.api.status import NotFound, ServiceUnavailable
 from grange.app import certificates, node_certificates
 from grange.app.agent_endpoints import USAGE_PATH, AgentEndpoints
 from grange.app.agent_server import serve_agent
-from grange.app.certificate_process import CertificateProcess, MakeRequest
+from grange.app.certificate_commands import MakeRequest
+from grange.app.certificate_process import CertificateProcess
 from grange.app.node_connections import ANSWER_MAX_BYTES, NodeConnections
 from grange.app.node_credentials import NodeCredentials
 from grange.app.settings import SettingsError

@@ -9,7 +9,7 @@ from pathlib import Path
 from grange.api.http import ADMIN, Request, Response
 from grange.apiserver.authn import StaticTokens
 from grange.apiserver.listener import Listener
-from grange.app import certificates, pki
+from grange.app import certificates, key_files
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.client.transport import Transport
@@ -48,6 +48,6 @@ async def listening(
         yield listener
 
 
-def keys(directory: Path, *names: str) -> pki.Keys:
+def keys(directory: Path, *names: str) -> key_files.Keys:
     """A CA and a server certificate for these names."""
     return certificates.ensure(directory, names=names, now=datetime.now(UTC))

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from grange.api.node_identity import API_SERVER, API_SERVERS
-from grange.app.pki import Keys, KeysUnusable, damaged, read, write_private
+from grange.app.key_files import Keys, KeysUnusable, damaged, read, write_private
 
 _CA_LIFE = timedelta(days=3650)
 _SERVER_LIFE = timedelta(days=365)

@@ -23,7 +23,7 @@ from grange.apiserver.application import Application
 from grange.apiserver.authn import FirstOf, StaticTokens
 from grange.apiserver.bootstrap_authenticator import BootstrapTokens
 from grange.apiserver.listener import Limits, Listener
-from grange.app import descriptors, pki, roles
+from grange.app import descriptors, key_files, pki, roles
 from grange.app.certificate_process import CertificateProcess
 from grange.app.datadir import MACHINES, make_directory
 from grange.app.explanations import Explanations
@@ -99,7 +99,7 @@ class ControlPlane:
         self._log = log
         self._metrics = metrics.registry()
         self._why = Explanations(clock)
-        self._keys: pki.Keys | None = None
+        self._keys: key_files.Keys | None = None
         self._context: ssl.SSLContext | None = None
         self._scheduler = roles.scheduler(settings)
         self._application: Application | None = None
@@ -379,11 +379,12 @@ def certificate_signing(deps: Deps, settings: Settings, nodes: LocalNodes) -> It
         CertificateSigningController,
     )
 
-    offload = Threads("certificates", workers=2)
+    offload = Threads("certificates")
     signer = CertificateProcess(offload, pki.wanted(settings)[0])
     try:
         yield Runnable(NAME, CertificateSigningController(deps, signer, nodes.names).run)
     finally:
+        signer.close()
         offload.close()
 
 

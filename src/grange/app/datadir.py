@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from grange.app.pki import write_private
+from grange.app.key_files import write_private
 from grange.base.errors import GrangeError
 
 REMEMBERED = "nodes.json"

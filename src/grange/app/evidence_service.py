@@ -22,7 +22,7 @@ from typing import Any, Self
 
 import msgspec
 
-from grange.app import pki
+from grange.app import key_files, pki
 from grange.app.datadir import make_directory, write
 from grange.app.renewal import Renewal
 from grange.app.runnable import Runnable
@@ -83,7 +83,7 @@ class PodVolumes:
 
 
 def of_control_plane(
-    data_dir: Path, keys: pki.Keys | None, context: ssl.SSLContext | None, deps: Deps
+    data_dir: Path, keys: key_files.Keys | None, context: ssl.SSLContext | None, deps: Deps
 ) -> "EvidenceService":
     """The evidence in a control plane's data directory; who may use its API may read all of it.
 
@@ -119,7 +119,7 @@ async def of_directory(
     make_directory(root)
     names = (*pki.LOCAL_NAMES, host)
 
-    def keys_at(now: datetime) -> Awaitable[pki.Keys]:
+    def keys_at(now: datetime) -> Awaitable[key_files.Keys]:
         return pki.in_child(root / "pki", names, now)
 
     keys = await keys_at(deps.clock.now())
@@ -170,7 +170,7 @@ class EvidenceService(AbstractAsyncContextManager["EvidenceService"]):
         deps = self._deps
         directory = EvidenceDirectory(self._root / "sessions")
         series = MetricSeries(self._root / "series.db")
-        token = self._identity.reader_token or pki.secret_in(self._root / "reader-token")
+        token = self._identity.reader_token or key_files.secret_in(self._root / "reader-token")
         server = SessionServer(
             ServerTools(
                 client=deps.client,
@@ -179,7 +179,7 @@ class EvidenceService(AbstractAsyncContextManager["EvidenceService"]):
                 clock=deps.clock,
                 log=deps.log,
                 offload=self._offload,
-                key=pki.secret_in(self._root / "key").encode(),
+                key=key_files.secret_in(self._root / "key").encode(),
                 reader_token=token,
             ),
             ca_pem=self._identity.ca_pem,

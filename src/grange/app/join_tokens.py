@@ -8,7 +8,7 @@ import click
 from grange.api import bootstrap_tokens, names, timestamps, x509_facts
 from grange.api.bootstrap_tokens import BootstrapToken
 from grange.api.kinds import SECRET
-from grange.app import pki
+from grange.app import key_files
 from grange.cli import options, session, terminal
 from grange.cli.command import Command, LazyGroup, Section, Verb
 from grange.cli.durations import parse_term
@@ -53,8 +53,8 @@ def create(
 
     async def verb(opened: session.ApiSession) -> int:
         token = BootstrapToken(
-            pki.random_text(bootstrap_tokens.ALPHABET, bootstrap_tokens.ID_LENGTH),
-            pki.random_text(bootstrap_tokens.ALPHABET, bootstrap_tokens.SECRET_LENGTH),
+            key_files.random_text(bootstrap_tokens.ALPHABET, bootstrap_tokens.ID_LENGTH),
+            key_files.random_text(bootstrap_tokens.ALPHABET, bootstrap_tokens.SECRET_LENGTH),
             expires=env.clock.now() + timedelta(seconds=seconds),
             node=node,
             once=once,

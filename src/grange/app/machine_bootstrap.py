@@ -9,7 +9,7 @@ from grange.api.kinds import SECRET
 from grange.api.kinds.machine import STARTUP_TAINT, Machine
 from grange.api.kinds.nodepool import USER_DATA, NodePoolSpec
 from grange.api.status import AlreadyExists, NotFound
-from grange.app import pki
+from grange.app import key_files
 from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.machines.bootstrap.agent_package import AgentPackage
@@ -82,7 +82,7 @@ class JoinBootstrap:
         for token_id in token_ids(machine):
             token = BootstrapToken(
                 token_id,
-                pki.random_text(bootstrap_tokens.ALPHABET, bootstrap_tokens.SECRET_LENGTH),
+                key_files.random_text(bootstrap_tokens.ALPHABET, bootstrap_tokens.SECRET_LENGTH),
                 expires=ends,
                 node=machine.metadata.name,
                 once=True,

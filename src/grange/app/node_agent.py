@@ -106,32 +106,45 @@ async def serve(settings: AgentSettings) -> None:
             if settings.end_pods:
                 await _end_pods(settings, clock, logger, offload)
                 return
-            credentials = NodeCredentials(settings.data_dir, CertificateProcess(offload), clock)
-            target = JoinTarget(
-                settings.server,
-                settings.name,
-                settings.token,
-                settings.ca_hash,
-                settings.ca_file,
-            )
-            joins = not credentials.has_certificate(settings.name)
-            if joins:
-                await credentials.join(target)
-            context = credentials.context()
-            transport = HTTP(settings.server, ssl_context=context, clock=clock)
-            if not joins and (why := await check_version(transport, clock)):
-                await transport.close()
-                raise JoinFailed(why)
-            joined = _JoinedNode(settings, transport, context, clock, logger, offload)
-            try:
-                async with Nursery("agent") as nursery:
-                    joined.renew(nursery, credentials, target)
-                    await joined.run(stop)
-                    nursery.cancel()
-            finally:
-                await transport.close()
+            with contextlib.closing(CertificateProcess(offload)) as process:
+                await _serve_node(settings, process, stop, clock, logger, offload)
         finally:
             offload.close()
+
+
+async def _serve_node(
+    settings: AgentSettings,
+    process: CertificateProcess,
+    stop: asyncio.Event,
+    clock: Clock,
+    logger: log.Logger,
+    offload: Threads,
+) -> None:
+    """Join if that is to be done, and run pods until ``stop`` is set."""
+    credentials = NodeCredentials(settings.data_dir, process, clock)
+    target = JoinTarget(
+        settings.server,
+        settings.name,
+        settings.token,
+        settings.ca_hash,
+        settings.ca_file,
+    )
+    joins = not credentials.has_certificate(settings.name)
+    if joins:
+        await credentials.join(target)
+    context = credentials.context()
+    transport = HTTP(settings.server, ssl_context=context, clock=clock)
+    if not joins and (why := await check_version(transport, clock)):
+        await transport.close()
+        raise JoinFailed(why)
+    joined = _JoinedNode(settings, transport, context, clock, logger, offload)
+    try:
+        async with Nursery("agent") as nursery:
+            joined.renew(nursery, credentials, target)
+            await joined.run(stop)
+            nursery.cancel()
+    finally:
+        await transport.close()
 
 
 async def _end_pods(

@@ -1,7 +1,8 @@
 """Certificates of nodes: keys and requests on their side, signatures on that of the authority.
 
-Run as a program, it reads a command of ``certificate_process`` from standard input and writes the
-result to standard output. Apart from that module because the library behind it is large.
+Run as a program, it carries out commands of ``certificate_commands``: a line of standard input each,
+and a line of standard output for its result. ``certificate_process`` starts it; the library behind it
+is large.
 """
 
 import sys
@@ -17,16 +18,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from grange.api.certificate_requests import CertificateTemplate, InvalidRequest, RequestFacts
 from grange.app import certificates
-from grange.app.certificate_process import (
-    NOT_READABLE,
+from grange.app.certificate_commands import (
     CertificateCommand,
+    CertificateResult,
     MadeRequest,
     MakeRequest,
     ReadRequest,
     SignedCertificate,
     SignRequest,
 )
-from grange.app.pki import KeysUnusable
+from grange.app.key_files import KeysUnusable
 
 _PEM = serialization.Encoding.PEM
 _SUBJECT = {NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME}
@@ -133,19 +134,23 @@ def carry_out(command: CertificateCommand) -> object:
             return make(command)
 
 
-def main() -> int:
-    """Carry out the command on standard input; the exit code."""
+def result_of(line: bytes) -> CertificateResult:
+    """The result of a command, or why there is none."""
     try:
-        command = msgspec.json.decode(sys.stdin.buffer.read(), type=CertificateCommand)
-        sys.stdout.buffer.write(msgspec.json.encode(carry_out(command)))
+        command = msgspec.json.decode(line, type=CertificateCommand)
+        return CertificateResult(msgspec.Raw(msgspec.json.encode(carry_out(command))))
     except InvalidRequest as error:
-        sys.stderr.write(f"{error}\n")
-        return NOT_READABLE
+        return CertificateResult(error=str(error), is_invalid=True)
     except (KeysUnusable, OSError, msgspec.MsgspecError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+        return CertificateResult(error=str(error))
+
+
+def main() -> None:
+    """Carry out the commands on standard input, until its end."""
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write(msgspec.json.encode(result_of(line)) + b"\n")
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

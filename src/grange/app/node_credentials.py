@@ -36,7 +36,8 @@ from grange.api.kinds.certificatesigningrequest import (
 from grange.api.meta import Document
 from grange.api.node_identity import NODE_PREFIX, NODES, serving_name
 from grange.api.status import AlreadyExists, ApiError, Forbidden, Unauthorized
-from grange.app.certificate_process import CertificateProcess, MadeRequest, MakeRequest
+from grange.app.certificate_commands import MadeRequest, MakeRequest
+from grange.app.certificate_process import CertificateProcess
 from grange.app.datadir import make_directory, write
 from grange.app.version_skew import check_version
 from grange.base.clock import Clock
@@ -199,6 +200,7 @@ class NodeCredentials:
                 "create one with grange token create and give it with --token"
             )
         make_directory(self._directory)
+        self._process.start()
         write(self._ca, await self._authority(target))
         transport = HTTP(
             target.server, target.token, ssl_context=tls_context(self._ca.read_bytes())

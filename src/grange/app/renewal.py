@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from grange.app.pki import Keys, KeysUnusable
+from grange.app.key_files import Keys, KeysUnusable
 from grange.base.clock import Clock
 from grange.base.log import Logger
 

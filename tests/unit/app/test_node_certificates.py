@@ -1,9 +1,13 @@
 """Keys, requests and signatures of nodes: what is read from a request, and what is signed for it."""
 
+import asyncio
 import contextlib
+import signal
 import ssl
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -14,9 +18,12 @@ from hypothesis import given, strategies as st
 
 from grange.api.certificate_requests import CertificateTemplate, InvalidRequest, RequestFacts
 from grange.app import certificates, node_certificates
-from grange.app.certificate_process import CertificateProcess, MakeRequest
-from grange.app.pki import KeysUnusable
-from grange.base.offload import Inline
+from grange.app.certificate_commands import MakeRequest
+from grange.app.certificate_process import CertificateProcess
+from grange.app.key_files import KeysUnusable
+from grange.base.clock import Clock
+from grange.base.offload import Inline, Threads
+from grange.base.tasks import Nursery
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CLIENT = CertificateTemplate("system:node:a", "system:nodes", (), True, timedelta(days=1))
@@ -99,17 +106,74 @@ def test_garbage_is_an_invalid_request(garbage: bytes) -> None:
             node_certificates.read(body)
 
 
-async def test_process_makes_reads_and_signs(tmp_path: Path) -> None:
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """The processes that were started."""
+    found: list[subprocess.Popen[bytes]] = []
+
+    class Recorded(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **options: Any) -> None:
+            super().__init__(*words, **options)
+            found.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Recorded)
+    return found
+
+
+async def test_one_process_makes_reads_and_signs(
+    tmp_path: Path, started: list[subprocess.Popen[bytes]]
+) -> None:
     certificates.ensure(tmp_path, names=["localhost"], now=NOW)
-    process = CertificateProcess(Inline(), tmp_path)
-    made = await process.make(MakeRequest("system:node:a", "system:nodes"))
-    assert (await process.read(made.request)).common_name == "system:node:a"
-    signed = await process.sign(made.request, CLIENT, NOW)
-    assert signed.startswith(b"-----BEGIN CERTIFICATE-----")
-    with pytest.raises(InvalidRequest, match="cannot be read"):
-        await process.read(b"garbage")
-    with pytest.raises(KeysUnusable, match=r"ca\.crt is damaged"):
-        await CertificateProcess(Inline(), tmp_path / "none").sign(made.request, CLIENT, NOW)
+    with contextlib.closing(CertificateProcess(Inline(), tmp_path)) as process:
+        made = await process.make(MakeRequest("system:node:a", "system:nodes"))
+        assert (await process.read(made.request)).common_name == "system:node:a"
+        signed = await process.sign(made.request, CLIENT, NOW)
+        assert signed.startswith(b"-----BEGIN CERTIFICATE-----")
+        with pytest.raises(InvalidRequest, match="cannot be read"):
+            await process.read(b"garbage")
+        (tmp_path / "ca.crt").unlink()
+        with pytest.raises(KeysUnusable, match=r"ca\.crt is damaged"):
+            await process.sign(made.request, CLIENT, NOW)
+    assert [child.returncode for child in started] == [-signal.SIGKILL]
+
+
+async def test_idle_process_ends_and_another_follows(
+    clock: Clock, started: list[subprocess.Popen[bytes]]
+) -> None:
+    with contextlib.closing(CertificateProcess(Inline())) as process:
+        process.start()
+        process.start()
+        assert len(started) == 1
+        await clock.sleep(11.0)
+        assert started[0].returncode == -signal.SIGKILL
+        assert (await process.make(MakeRequest("a", "b"))).key
+    assert len(started) == 2
+
+
+async def test_process_that_was_killed_is_replaced(
+    started: list[subprocess.Popen[bytes]],
+) -> None:
+    with contextlib.closing(CertificateProcess(Inline())) as process:
+        process.start()
+        started[0].kill()
+        started[0].wait()
+        with pytest.raises(KeysUnusable, match="certificates cannot be made"):
+            await process.make(MakeRequest("a", "b"))
+        assert (await process.make(MakeRequest("a", "b"))).key
+
+
+async def test_cancelled_command_leaves_no_process(
+    started: list[subprocess.Popen[bytes]],
+) -> None:
+    threads = Threads("test")
+    with contextlib.closing(CertificateProcess(threads)) as process:
+        async with Nursery("test") as nursery:
+            nursery.start(process.make(MakeRequest("a", "b")), name="make")
+            await asyncio.sleep(0)
+            nursery.cancel()
+    threads.close()
+    assert [child.returncode for child in started] == [-signal.SIGKILL]
+    assert all(pipe is not None and pipe.closed for pipe in (started[0].stdin, started[0].stdout))
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> str:

@@ -7,7 +7,8 @@ import pytest
 
 from grange.api.certificate_requests import CertificateTemplate
 from grange.app import certificates, node_certificates
-from grange.app.certificate_process import CertificateProcess, MakeRequest
+from grange.app.certificate_commands import MakeRequest
+from grange.app.certificate_process import CertificateProcess
 from grange.app.node_credentials import JoinFailed, JoinTarget, NodeCredentials
 from grange.base.clock import Clock
 from grange.base.offload import Inline

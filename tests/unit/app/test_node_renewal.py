@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from grange.api import x509_facts
 from grange.api.certificate_requests import CertificateTemplate
 from grange.app import certificates, node_certificates, node_renewal
-from grange.app.certificate_process import MakeRequest
+from grange.app.certificate_commands import MakeRequest
 from grange.app.node_credentials import JoinFailed
 from grange.app.node_renewal import NodeRenewal
 from grange.base.clock import Clock

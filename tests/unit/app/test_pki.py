@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from grange.app import certificates, pki
+from grange.app import certificates, key_files, pki
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ["localhost", "127.0.0.1", "::1"]
@@ -72,7 +72,7 @@ def test_server_context_refuses_old_tls(tmp_path: Path) -> None:
 def test_damaged_keys_are_named_with_the_remedy(tmp_path: Path, name: str, content: bytes) -> None:
     certificates.ensure(tmp_path, names=NAMES, now=NOW)
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(pki.KeysUnusable, match=rf"{name}.*restore it"):
+    with pytest.raises(key_files.KeysUnusable, match=rf"{name}.*restore it"):
         certificates.ensure(tmp_path, names=NAMES, now=NOW)
     assert (tmp_path / name).read_bytes() == content
 
@@ -106,7 +106,7 @@ async def test_what_a_child_finds_damaged_is_reported_here(tmp_path: Path) -> No
     certificates.ensure(tmp_path, names=NAMES, now=NOW)
     (tmp_path / "ca.key").write_bytes(b"not a key")
     child = pki.KeyProcess.start(tmp_path, NAMES)
-    with pytest.raises(pki.KeysUnusable, match=r"ca\.key.*restore it"):
+    with pytest.raises(key_files.KeysUnusable, match=r"ca\.key.*restore it"):
         await child.keys(tmp_path, NAMES, NOW)
     child.end()
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cryptography import x509
 
-from grange.app import certificates, pki
-from grange.app.pki import Keys, KeysUnusable
+from grange.app import certificates, key_files, pki
+from grange.app.key_files import Keys, KeysUnusable
 from grange.app.renewal import Renewal
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -55,7 +55,7 @@ async def test_certificate_is_valid_at_any_time(
         nursery.cancel()
     assert shown(context, keys).serial_number != first.serial_number
     assert shown(context, keys).not_valid_after_utc > clock.now() + timedelta(days=300)
-    assert keys.ca_pem == pki.read(tmp_path).ca_pem
+    assert keys.ca_pem == key_files.read(tmp_path).ca_pem
     reported = [event for event, _ in records]
     assert reported.count("server certificate loaded") == 1
     assert reported.count("server certificate not renewed") == 2

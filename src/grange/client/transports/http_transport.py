@@ -330,6 +330,13 @@ async def _serve(inner: aiohttp.ClientWebSocketResponse[bool], ours: MessageSock
     await relay(_ClientSocket(inner), ours)
 
 
+def _trusting(ca_pem: bytes) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cadata=ca_pem.decode("ascii") if ca_pem else None)
+    except (ssl.SSLError, ValueError) as error:
+        raise KubeconfigError("the certificate authority is not PEM") from error
+
+
 def tls_context(
     ca_pem: bytes = b"",
     *,
@@ -348,13 +355,12 @@ def tls_context(
     Raises:
         KubeconfigError: a certificate or key cannot be read.
     """
-    try:
-        context = ssl.create_default_context(cadata=ca_pem.decode("ascii") if ca_pem else None)
-    except (ssl.SSLError, ValueError) as error:
-        raise KubeconfigError("the certificate authority is not PEM") from error
     if insecure:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # loads no authorities: 0.04 s
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    else:
+        context = _trusting(ca_pem)
     if certificate_pem:
         # The library takes a file only; this one is private (0600) and gone before we return.
         with tempfile.NamedTemporaryFile(prefix="grange-client-") as file:
