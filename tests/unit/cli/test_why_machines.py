@@ -2,9 +2,11 @@
 
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
 from tests.support.machine_world import machine_world
 from tests.unit.cli.sessions import opened
 
+from grange.api.explanation import Change, Explanation, ReasonCount, SchedulingState
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.base.clock import Clock
@@ -115,3 +117,25 @@ async def test_why_names_the_failed_launch(clock: Clock, rng: Stream, log: Logge
         at = shown.index("Its machine:")
         assert shown[at + 1] == "  from pool p (provider simulated)"
         assert shown[at + 2].startswith(f"  machine {name} (small): Created (Joining) for ")
+
+
+def test_reasons_of_the_scheduler_give_way_to_the_pool() -> None:
+    change = Change("it tolerates taint grange.dev/reserved", 1)
+    found = Explanation(
+        state=SchedulingState.UNSCHEDULABLE,
+        summary="waits: no node would do",
+        waiting_since="2026-03-01T11:59:00Z",
+        changes=(change,),
+        reasons=(ReasonCount("node(s) had untolerated taint(s)", 2),),
+    )
+    dedicated = pool()
+    dedicated["spec"]["mode"] = "Dedicated"
+    named = machine_attempts.dedicated_pool(waiting(), [dedicated])
+    applied = machine_attempts.MachineAttempts(named).applied(found)
+    assert applied.summary == "waits for a machine of pool batch"
+    assert (applied.changes, applied.reasons) == ((), ())
+    assert applied.waiting_since == found.waiting_since
+    assert machine_attempts.dedicated_pool(waiting(), [pool()]) == ""
+    assert machine_attempts.MachineAttempts().applied(found) is found
+    placed = replace(found, state=SchedulingState.PLACED)
+    assert machine_attempts.MachineAttempts("batch").applied(placed) is placed

@@ -461,7 +461,11 @@ def test_scarce_machines_go_by_priority_then_age() -> None:
     ("wanted", "reason"),
     [
         (pod("p", "Z"), "instance type Z: the pool may not use it or has none"),
-        (pod("p", "", requests={"cpu": "99"}), "no instance type of the pool holds cpu 99000m"),
+        (pod("p", "", requests={"cpu": "99"}), "no instance type of the pool holds cpu 99"),
+        (
+            pod("p", "", requests={"cpu": "99500m", "memory": "1536Mi"}),
+            "no instance type of the pool holds cpu 99500m, memory 1536Mi",
+        ),
         (pod("p", zone="z9"), "zone z9: the provider does not offer a fitting type there"),
         (pod("p", spot="Sometimes"), "metadata.annotations[grange.dev/spot]: 'Sometimes' is none"),
         (pod("p", volume_size="big"), "metadata.annotations[grange.dev/volume-size]: 'big'"),
@@ -471,6 +475,7 @@ def test_scarce_machines_go_by_priority_then_age() -> None:
 def test_what_cannot_be_served_has_its_reason(wanted: Pod, reason: str) -> None:
     (skip,) = plan([wanted]).skip
     assert skip.reason.startswith(reason)
+    assert "000m" not in skip.reason
 
 
 def test_the_cheapest_type_that_fits_is_ordered() -> None:

@@ -175,8 +175,6 @@ def test_f80_a_claim_whose_pod_is_gone_is_returned() -> None:
     assert moved(step(claimed, holder_gone=True)) is E.RETURNED_USED
     assert moved(step(claimed, holder_gone=True, used=False)) is E.RETURNED_UNUSED
     assert moved(step(claimed, holder_gone=True, used=False, pods=True)) is E.RETURNED_USED
-    held = machine(P.CLAIMED, holder="ReplicationController/default/web")
-    assert step(held, holder_gone=True).step is S.WAIT
 
 
 def test_standby_is_switched_off_and_on_again() -> None:

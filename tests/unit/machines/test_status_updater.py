@@ -16,7 +16,7 @@ from grange.machines.controller.status_updater import StatusUpdater
 from grange.sim.api_fixture import ApiFixture, opened
 
 P, E = MachinePhase, MachineEvent
-HELD = {"boundPodName": "default/a", "boundPodUID": "u-a", "requestID": "r"}
+HELD = {"boundPodName": "default/a", "boundPodUID": "u-a"}
 
 
 async def machine(world: ApiFixture, phase: str = "", **status: Any) -> Machine:
@@ -83,7 +83,7 @@ async def test_a_freed_machine_has_no_holder(
         updater = StatusUpdater(world.new_client(), clock)
         held = await machine(world, phase.value, nodeName="m", **HELD)
         freed = (await updater.move(held, event, reason="Test")).status
-        assert (freed.bound_pod_name, freed.bound_pod_uid, freed.request_id) == ("", "", "")
+        assert (freed.bound_pod_name, freed.bound_pod_uid) == ("", "")
         assert freed.available_time is not None
         assert freed.node_name == "m"
 

@@ -10,6 +10,7 @@ from tests.support.scheduler_cluster import HOST, PROFILE
 from tests.unit.scheduler.test_topology_plugins import MUST, VERBS, ClusterGenerator, History, World
 
 from grange.api.explanation import Explanation, SchedulingState
+from grange.api.kinds.machine import DEDICATED_TAINT, STARTUP_TAINT
 from grange.api.kinds.pod import Pod
 from grange.base.clock import Clock
 from grange.scheduler.cache import Cache
@@ -212,6 +213,14 @@ async def test_taints_are_named(scene: Scene) -> None:
         "taint dedicated=db:NoSchedule",
         "taint node.kubernetes.io/not-ready:NoExecute",
     )
+
+
+async def test_machines_of_other_pods_are_no_remedy(scene: Scene) -> None:
+    """Only the node controller places pods on dedicated machines, and it takes the startup taint off."""
+    scene.nodes("a", taints=[{"key": DEDICATED_TAINT, "effect": "NoSchedule"}])
+    scene.nodes("b", taints=[{"key": STARTUP_TAINT, "effect": "NoSchedule"}])
+    answer = scene.waits(builders.pod("new"))
+    assert shown(answer) == ["1: when they are initialized"]
 
 
 async def test_missing_labels_are_named(scene: Scene) -> None:

@@ -139,8 +139,6 @@ class MachineStatus(View, frozen=True):
         node_name: of its node; empty before it has joined.
         bound_pod_name: ``namespace/name`` of the pod that it is meant for or claimed by.
         bound_pod_uid: of that pod.
-        holder: who has claimed it for something else than a pod: ``Kind/namespace/name``.
-        request_id: of the request that claimed it, so that a repeated one finds it.
         launch_time: RFC 3339; when the provider was first asked. Its boot deadline counts from here.
         available_time: RFC 3339; when it was last free.
         last_error: of the last failed attempt to boot it, for people.
@@ -160,8 +158,6 @@ class MachineStatus(View, frozen=True):
     node_name: str = ""
     bound_pod_name: str = ""
     bound_pod_uid: str = msgspec.field(name="boundPodUID", default="")
-    holder: str = ""
-    request_id: str = msgspec.field(name="requestID", default="")
     launch_time: str | None = None
     available_time: str | None = None
     last_error: str = ""
@@ -299,8 +295,6 @@ def _status_fields() -> dict[str, Document]:
         "nodeName": text("Of its node, once that has joined."),
         "boundPodName": text("namespace/name of the pod that it is meant for or claimed by."),
         "boundPodUID": text("UID of that pod."),
-        "holder": text("Who has claimed it for something else than a pod."),
-        "requestID": text("Of the request that claimed it."),
         "launchTime": text("When the provider was first asked.", format="date-time"),
         "availableTime": text("When it was last free.", format="date-time"),
         "lastError": text("Of the last failed attempt to boot it."),

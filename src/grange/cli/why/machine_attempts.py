@@ -1,11 +1,16 @@
 """The machines that a waiting pod was meant to get: which, how far they are, and the last error of a boot."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec.structs import replace
+
+from grange.api.explanation import Explanation, SchedulingState
 from grange.api.fields import lookup
 from grange.api.kinds import EVENT, MACHINE, NODEPOOL
 from grange.api.kinds.machine import NODE_POOL_LABEL, PLANNED_PODS_ANNOTATION
+from grange.api.kinds.nodepool import DEDICATED
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
 from grange.api.printing import cells
@@ -16,21 +21,66 @@ from grange.cli.session import ApiSession
 
 _NO_MACHINE, _FAILED = "NoMachine", "MachineLaunchFailed"
 _ENDED = MachinePhase.TERMINATED
+_WAITING = {SchedulingState.ACTIVE, SchedulingState.BACKOFF, SchedulingState.UNSCHEDULABLE}
 _NOT_SERVED = (NotFound, MethodNotAllowed, Forbidden)
 
 
-async def lines(opened: ApiSession, pod: Document) -> list[str]:
-    """Lines about the machines of a pod; none for a pod with a node, or that no pool serves."""
+@dataclass(frozen=True, slots=True)
+class MachineAttempts:
+    """What is known of the machines of a waiting pod.
+
+    Attributes:
+        pool: the dedicated pool that it waits for; empty for none.
+        lines: for the user; none for a pod with a node, or that no pool serves.
+    """
+
+    pool: str = ""
+    lines: Sequence[str] = ()
+
+    def applied(self, found: Explanation) -> Explanation:
+        """The scheduler's answer, without its reasons where a machine of a dedicated pool is waited for.
+
+        The scheduler sees the nodes of other pods' machines, and whatever it advises about them is wrong.
+        """
+        if not self.pool or found.state not in _WAITING:
+            return found
+        return replace(
+            found,
+            summary=f"waits for a machine of pool {self.pool}",
+            hint="",
+            until="",
+            nodes=0,
+            feasible=0,
+            reasons=(),
+            nearest=(),
+            changes=(),
+            choice=None,
+            attempts=(),
+        )
+
+
+async def look(opened: ApiSession, pod: Document) -> MachineAttempts:
+    """Read what is known of the machines of a pod."""
     if lookup(pod, "spec.nodeName"):
-        return []
+        return MachineAttempts()
     try:
         pools, machines = await opened.listed(NODEPOOL, ""), await opened.listed(MACHINE, "")
     except _NOT_SERVED:
-        return []  # a server without node pools, or a user who may not see them
+        return MachineAttempts()  # a server without node pools, or a user who may not see them
     meta = pod["metadata"]
     fields = f"involvedObject.uid={meta.get('uid', '')}"
     events = await opened.listed(EVENT, meta.get("namespace") or "default", fields=fields)
-    return render(pod, pools, machines, events, opened.env.clock.now())
+    shown = render(pod, pools, machines, events, opened.env.clock.now())
+    return MachineAttempts(dedicated_pool(pod, pools), shown)
+
+
+def dedicated_pool(pod: Document, pools: Sequence[Document]) -> str:
+    """The dedicated pool that a pod names; empty where there is none."""
+    named = _named(pod)
+    dedicated = {
+        item["metadata"]["name"] for item in pools if lookup(item, "spec.mode") == DEDICATED
+    }
+    return named if named in dedicated else ""
 
 
 def render(
@@ -43,7 +93,7 @@ def render(
     """The pool that it names, each machine that is meant for it, and why it has none."""
     attempts = [item for item in machines if is_meant_for(item, pod)]
     last = {str(item.get("reason")): item for item in printer.in_order(events)}
-    named = str((lookup(pod, "spec.nodeSelector") or {}).get(NODE_POOL_LABEL) or "")
+    named = _named(pod)
     found = _pool(named, pools) if named else []
     for attempt in attempts:
         found += _attempt(attempt, now)
@@ -53,6 +103,10 @@ def render(
     if _NO_MACHINE in last and not under_way:
         found.append(f"  no machine: {_text(last[_NO_MACHINE], now)}")
     return ["", "Its machine:", *found] if found else []
+
+
+def _named(pod: Document) -> str:
+    return str((lookup(pod, "spec.nodeSelector") or {}).get(NODE_POOL_LABEL) or "")
 
 
 def is_meant_for(machine: Document, pod: Document) -> bool:

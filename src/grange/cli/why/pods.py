@@ -27,17 +27,19 @@ async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
     except _NO_SCHEDULER as error:
         fallback = await generic.ask(opened, kind, name)
         text = await _describe(opened, document, now)
-        machines = await machine_attempts.lines(opened, document)
+        attempts = await machine_attempts.look(opened, document)
         note = f"(No scheduler answers: {error.message})"
         return WhyAnswer(
             document,
-            [f"{kind.singular}/{name}: {text}", *fallback.lines[1:], *machines, "", note],
+            [f"{kind.singular}/{name}: {text}", *fallback.lines[1:], *attempts.lines, "", note],
         )
+    attempts = await machine_attempts.look(opened, document)
+    found = attempts.applied(found)
     lines = printer.render(f"pod/{name}", found, now=now)
     is_failed = found.state is SchedulingState.FINISHED and not readiness.ready(document).done
     if found.state is SchedulingState.PLACED or is_failed:
         lines += await _programs(opened, document, now)
-    lines += await machine_attempts.lines(opened, document)
+    lines += attempts.lines
     return WhyAnswer(http.document(found), lines)
 
 

@@ -46,7 +46,10 @@ def pool_status(
     return {
         "observedGeneration": pool.metadata.generation,
         "machines": {phase.value: counts.get(phase.value) for phase in MachinePhase},
-        "resources": {name: quantity.format_milli(amount) for name, amount in amounts.items()},
+        "resources": {
+            "cpu": quantity.format_milli(amounts["cpu"]),
+            "memory": quantity.format_binary(amounts["memory"] // 1000),
+        },
         "pricePerHour": f"{sum((_price(machine) for machine in live), Decimal(0))}",
         "bootImage": result.image or pool.status.boot_image,
         "conditions": msgspec.to_builtins(found),

@@ -148,7 +148,7 @@ class BindingNodeScaler:
             uid = machine.status.bound_pod_uid
             need = needs.get(uid)
             if claimed:
-                # By a pod that is not bound to its node yet, or by another kind of holder.
+                # By a pod that is bound to its node, or is about to be.
                 if need is not None:
                     kept[uid] = self._keep(machine, need, "claimed by it")
                 continue

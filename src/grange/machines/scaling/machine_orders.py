@@ -4,6 +4,7 @@ from collections.abc import Container, Sequence
 from datetime import datetime
 from functools import partial
 
+from grange.api import quantity
 from grange.api.kinds.machine import MachineOffering, MachineResources, MachineSpec
 from grange.api.kinds.nodepool import SPOT_ALWAYS, SPOT_NEVER, NodePool
 from grange.api.pod_requests import Resources
@@ -193,5 +194,10 @@ def _candidates(choices: Sequence[MachineChoice]) -> tuple[MachineOffering, ...]
 
 
 def _shown(request: Resources) -> str:
-    parts = [f"cpu {request.cpu_milli}m", f"memory {request.memory_bytes // 2**20}Mi"]
-    return ", ".join([*parts, *(f"{name} {count}" for name, count in request.scalars.items())])
+    amounts = {
+        "cpu": quantity.format_milli(request.cpu_milli),
+        "memory": quantity.format_binary(request.memory_bytes),
+        **{name: str(count) for name, count in request.scalars.items()},
+    }
+    asked = [f"{name} {amount}" for name, amount in amounts.items() if amount != "0"]
+    return ", ".join(asked) or "the requests"

@@ -5,6 +5,7 @@ from functools import partial
 
 import msgspec
 
+from grange.api.kinds.machine import DEDICATED_TAINT, STARTUP_TAINT
 from grange.api.kinds.node import Taint
 from grange.api.kinds.pod import Toleration
 from grange.placement import taint_toleration
@@ -25,6 +26,7 @@ _STATES = {
     "node.kubernetes.io/pid-pressure": "out of PID pressure",
     "node.kubernetes.io/network-unavailable": "on the network",
     "node.kubernetes.io/unschedulable": "uncordoned",
+    STARTUP_TAINT: "initialized",
 }
 _Tolerations = tuple[Toleration, ...]
 _Taints = Sequence[Taint]
@@ -84,6 +86,8 @@ class TaintToleration(NodeFilter[_Tolerations, _Taints], NodeScore[_Tolerations,
         found = taint_toleration.untolerated(value, demand)
         states = dict.fromkeys(_STATES[item.key] for item in found if item.key in _STATES)
         others = [item for item in found if item.key not in _STATES]
+        if any(item.key == DEDICATED_TAINT for item in others):
+            return []  # it would take the machine of another pod
         if not others:
             return [Remedy.of_cluster(f"they are {' and '.join(states)}", 0.65)]
         if states:
