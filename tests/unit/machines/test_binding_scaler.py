@@ -51,6 +51,19 @@ def as_machine(found: ScalingPlan, phase: str = "Creating") -> Machine:
     return msgspec.structs.replace(ordered, spec=start.spec)
 
 
+# --- names -----------------------------------------------------------------------------------------
+
+
+def test_two_plans_of_one_instant_share_no_name() -> None:
+    """The machine that was ordered became a pod's at once, so that standby is ordered again."""
+    standby = pool([StandbyNodeSpec("A", 1)])
+    first = plan(of=standby)
+    again = plan([pod("p")], [as_machine(first)], of=standby)
+    assert bound(again) == {"p": first.start[0].name}
+    assert [one.name for one in again.start] != [one.name for one in first.start]
+    assert len(again.start) == 1
+
+
 # --- matching and creation -------------------------------------------------------------------------
 
 

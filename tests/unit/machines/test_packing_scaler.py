@@ -445,6 +445,14 @@ def test_standby_is_ordered_and_refilled_in_the_same_pass() -> None:
     assert found.bindings["uid-a"] in {machine.metadata.name for machine in machines}
 
 
+def test_plans_of_one_instant_share_no_name() -> None:
+    pools = [pool(standby=(StandbyNodeSpec("middle", 1),))]
+    first = plan(pools=pools)
+    again = plan(machines=[booted(first.start[0], "Terminated")], pools=pools)
+    assert len(again.start) == 1
+    assert again.start[0].name != first.start[0].name
+
+
 def test_standby_keeps_within_limits_and_shortages() -> None:
     limited = pool(standby=(StandbyNodeSpec("small", 3),), limits=PoolLimits(machines=2))
     found = plan(pools=[limited])

@@ -1,5 +1,7 @@
 """What passes write: new records, events and fields of machines."""
 
+from contextlib import suppress
+
 import msgspec
 
 from grange.api.kinds import MACHINE
@@ -42,6 +44,9 @@ class MachineWrites:
         try:
             machine = await self._client.create(MACHINE, document)
         except AlreadyExists:
+            # The next plan must see it, though the cache does not show it yet: it names another then.
+            with suppress(NotFound):
+                self._listers.wrote(await self._client.get(MACHINE, start.name))
             return None
         self._listers.wrote(machine)
         return machine

@@ -95,6 +95,7 @@ class BindingNodeScaler:
             PoolBudget(self._spec.limits, self._selector, nodes),
             boot_image=self._boot_image,
             template_hash=self._template_hash,
+            known={node.metadata.name for node in nodes},
             now=now,
         )
         start: list[MachineStart] = []

@@ -33,10 +33,11 @@ class MachineOrders:
         budget: what is left of the pool's limits.
         boot_image: of new machines.
         template_hash: of the pool's present template.
+        known: names of the pool's machines.
         now: wall time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a pass goes by
         self,
         pool: NodePool,
         selector: InstanceSelector,
@@ -45,6 +46,7 @@ class MachineOrders:
         *,
         boot_image: str,
         template_hash: str,
+        known: Container[str],
         now: datetime,
     ) -> None:
         self._pool = pool
@@ -54,7 +56,7 @@ class MachineOrders:
         self._budget = budget
         self._boot_image = boot_image
         self._template_hash = template_hash
-        self._now = now
+        self._now, self._names = now, known
         # What pods of one shape can get; many do not differ.
         self._known: dict[
             tuple[object, ...], tuple[list[MachineChoice], tuple[MachineOffering, ...]] | str
@@ -178,7 +180,7 @@ class MachineOrders:
     def _name(self, seed: str) -> str:
         """A name that no machine before had, and that this pass would choose again."""
         at, self._count = self._count, self._count + 1
-        return machine_name(self._pool, seed, self._moment, str(at))
+        return machine_name(self._pool, self._names, seed, self._moment, str(at))
 
 
 def _candidates(choices: Sequence[MachineChoice]) -> tuple[MachineOffering, ...]:

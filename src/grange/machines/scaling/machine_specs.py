@@ -1,6 +1,6 @@
 """Specs and names of machines to order."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from grange.api import names
 from grange.api.kinds.machine import (
@@ -49,7 +49,18 @@ def machine_spec(
     )
 
 
-def machine_name(pool: NodePool, *seeds: str) -> str:
-    """A name that the same seeds give again, and no others."""
+def machine_name(pool: NodePool, known: Container[str], *seeds: str) -> str:
+    """A name that the same seeds give again, and no others.
+
+    Args:
+        pool: of the machine.
+        known: names of machines: two plans of one instant differ in what they see, not in their seeds.
+        seeds: what distinguishes the machine from others.
+    """
     readable = pool.metadata.name[:_READABLE].rstrip("-")
-    return f"{readable}-{names.digest(pool.metadata.uid, *seeds)}"
+    name, times = "", 0
+    while not name or name in known:
+        more = (f"{times}",) if times else ()
+        name = f"{readable}-{names.digest(pool.metadata.uid, *seeds, *more)}"
+        times += 1
+    return name

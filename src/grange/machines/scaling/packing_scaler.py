@@ -8,7 +8,7 @@ planned, which packs tighter, and pods that a machine was ordered for count on i
 no restart orders it again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -68,11 +68,13 @@ class PackingResult:
         bins: hosts and planned machines with their pods.
         unplaced: units that fit nowhere.
         skips: pods that were not tried.
+        known: names of all machines.
     """
 
     bins: PackingBins
     unplaced: Sequence[PackingUnit]
     skips: Sequence[PodSkip]
+    known: Container[str] = ()
 
 
 class _PlacedPod(NamedTuple):
@@ -139,7 +141,7 @@ class PackingNodeScaler:
         bins = self._bins(nodes, placed, units, now)
         self._honour_planned(bins, units)
         unplaced = self._place_all(bins, units)
-        return PackingResult(bins, unplaced, skips)
+        return PackingResult(bins, unplaced, skips, {node.metadata.name for node in nodes})
 
     def _asking(
         self, waiting: Iterable[Pod], *, keep_others: bool
@@ -315,7 +317,7 @@ class PackingNodeScaler:
                 bind.append(PodBinding(pod.name, pod.uid, host.name, reason, kept=kept))
         start: list[MachineStart] = []
         for at, machine in enumerate(bins.planned):
-            order = _order(bins, machine, f"{now.isoformat()}/{at}")
+            order = _order(bins, machine, result.known, f"{now.isoformat()}/{at}")
             start.append(order)
             bind += [
                 PodBinding(pod.name, pod.uid, order.name, "ordered for it") for pod in machine.pods
@@ -339,7 +341,9 @@ def _relaxed(units: Iterable[PackingUnit]) -> bool:
     return any(dropped)
 
 
-def _order(bins: PackingBins, machine: PlannedMachine, seed: str) -> MachineStart:
+def _order(
+    bins: PackingBins, machine: PlannedMachine, known: Container[str], seed: str
+) -> MachineStart:
     options = bins.options
     pool = options.pools[machine.pool]
     rows = [options.rows[int(row)] for row in machine.rows]
@@ -373,12 +377,13 @@ def _order(bins: PackingBins, machine: PlannedMachine, seed: str) -> MachineStar
         template_hash=pool.template_hash,
     )
     if not machine.pods:
-        return MachineStart(machine_name(pool.pool, "standby", seed), spec, (), "", "standby")
+        name = machine_name(pool.pool, known, "standby", seed)
+        return MachineStart(name, spec, (), "", "standby")
     names = [pod.name for pod in machine.pods]
     shown = ", ".join(names[:_NAMED_MAX])
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
     return MachineStart(
-        machine_name(pool.pool, *(pod.uid for pod in machine.pods), seed),
+        machine_name(pool.pool, known, *(pod.uid for pod in machine.pods), seed),
         spec,
         tuple(names),
         "",
