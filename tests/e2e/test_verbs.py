@@ -192,6 +192,9 @@ def test_output_formats(plane: Plane) -> None:
     assert plane.grange("get", "cm", "--no-headers").split()[0] == "a"
     everywhere = plane.grange("get", "cm", "-A", "--show-labels")
     assert everywhere.splitlines()[0].split()[0] == "NAMESPACE"
+    nodes = plane.grange("get", "nodes", "-L", "kubernetes.io/os,kubernetes.io/arch", "-L", "none")
+    assert nodes.splitlines()[0].split()[-3:] == ["OS", "ARCH", "NONE"]
+    assert nodes.splitlines()[1].split()[-2] == "linux"
 
 
 def test_get_watch_prints_changes_as_they_come(plane: Plane) -> None:

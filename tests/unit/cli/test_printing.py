@@ -40,6 +40,16 @@ def test_wide_namespaces_and_labels_add_their_columns() -> None:
     assert rows[1] == ["x", "a-longer-name", "false", "<none>", "<none>"]
 
 
+def test_columns_of_labels_show_their_values() -> None:
+    keys = ("a", "example.com/zone")
+    heading, rows = table.cells(TABLE, labels=True, label_columns=keys)
+    assert heading == ["NAME", "READY", "A", "ZONE", "LABELS"]
+    assert rows == [
+        ["web-1", "true", "1", "", "a=1,b=2"],
+        ["a-longer-name", "false", "", "", "<none>"],
+    ]
+
+
 PODS = [(POD, {"metadata": {"name": name}, "spec": {"nodeName": "n"}}) for name in ("a", "b")]
 
 

@@ -26,7 +26,12 @@ def render(rows: Sequence[Sequence[str]], least: Sequence[int] = ()) -> list[str
 
 
 def cells(
-    table: Document, *, wide: bool = False, namespaces: bool = False, labels: bool = False
+    table: Document,
+    *,
+    wide: bool = False,
+    namespaces: bool = False,
+    labels: bool = False,
+    label_columns: Sequence[str] = (),
 ) -> tuple[list[str], list[list[str]]]:
     """Heading and rows of a ``meta.k8s.io/v1`` Table.
 
@@ -35,6 +40,7 @@ def cells(
         wide: also the columns of lower priority.
         namespaces: a NAMESPACE column first.
         labels: a LABELS column last.
+        label_columns: keys of labels that have a column, named by the part after the slash.
     """
     definitions = table.get("columnDefinitions", [])
     shown = [at for at, item in enumerate(definitions) if wide or not item.get("priority")]
@@ -45,12 +51,14 @@ def cells(
         metadata = row.get("object", {}).get("metadata", {})
         if namespaces:
             values.insert(0, str(metadata.get("namespace", "")))
+        pairs = metadata.get("labels") or {}
+        values += [str(pairs.get(key, "")) for key in label_columns]
         if labels:
-            pairs = metadata.get("labels", {})
             values.append(",".join(f"{key}={pairs[key]}" for key in sorted(pairs)) or "<none>")
         rows.append(values)
     if namespaces:
         heading.insert(0, "NAMESPACE")
+    heading += [key.rpartition("/")[2].upper() for key in label_columns]
     if labels:
         heading.append("LABELS")
     return heading, rows

@@ -28,11 +28,18 @@ class Look:
     field_selector: str
     no_headers: bool
     show_labels: bool
+    label_columns: tuple[str, ...] = ()
 
     def query(self) -> dict[str, str]:
         """The selectors as query parameters."""
         pairs = {"labelSelector": self.selector, "fieldSelector": self.field_selector}
         return {key: value for key, value in pairs.items() if value}
+
+    def columns(self) -> list[str]:
+        """The labels that have a column."""
+        return [
+            key.strip() for item in self.label_columns for key in item.split(",") if key.strip()
+        ]
 
 
 @click.command(
@@ -40,6 +47,7 @@ class Look:
     examples=(
         "grange get pods -o wide",
         "grange get grc/web -o yaml",
+        "grange get nodes -L pool",
     ),
 )
 @options.WHAT
@@ -50,13 +58,20 @@ class Look:
 @click.option("-w", "--watch", "follow", is_flag=True, help="Print changes as they happen.")
 @click.option("--no-headers", is_flag=True, help="Print no heading.")
 @click.option("--show-labels", is_flag=True, help="Add a column with the labels.")
+@click.option(
+    "-L",
+    "--label-columns",
+    multiple=True,
+    metavar="KEY",
+    help="Add a column with a label's value; repeat it or separate keys by commas.",
+)
 @options.connected
 def command(
     env: Environment,
     target: session.ClusterTarget,
     what: tuple[str, ...],
     follow: bool,  # noqa: FBT001  click passes flags by name
-    **look: str | bool,
+    **look: str | bool | tuple[str, ...],
 ) -> None:
     """List objects: KIND, KIND NAME…, KIND/NAME…, or kinds joined by commas."""
     view = Look(**look)  # type: ignore[arg-type]  # click gives each option its declared type
@@ -120,6 +135,7 @@ def _rows(
         wide=look.output == "wide",
         namespaces=kind.namespaced and not opened.namespace,
         labels=look.show_labels,
+        label_columns=look.columns(),
     )
 
 
