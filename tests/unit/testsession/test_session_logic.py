@@ -11,8 +11,15 @@ from tests.unit.testsession.session_simulator import (
 )
 
 from grange.api import timestamps
-from grange.api.kinds.testsession import SessionEvidenceStatus, SessionRetries, SessionTimeouts
+from grange.api.kinds.testsession import (
+    SessionEvent,
+    SessionEvidenceStatus,
+    SessionRetries,
+    SessionTimeouts,
+)
+from grange.controllers.testsession import session_events
 from grange.controllers.testsession.evidence_collector import CollectedEvidence
+from grange.controllers.testsession.session_events import RETRY
 from grange.controllers.testsession.session_inputs import GroupMembers
 
 POOLS = {"server": "workers", "client": "workers", "driver": "drivers"}
@@ -456,6 +463,34 @@ def test_test_failures_are_retried_only_on_request(retries: int, attempts: int) 
     assert (simulator.status.phase, simulator.status.attempt) == ("Failed", attempts)
     assert simulator.events.count("RETRY") == attempts
     assert simulator.events.count("ERROR") == 1
+
+
+def test_events_of_the_last_attempts_are_kept() -> None:
+    retries = {"failure": 20, "infrastructure": 5}
+    simulator = SessionSimulator(session_document(retries=retries))
+    for attempt in range(26):
+        simulator.started()
+        if attempt % 5 == 1:
+            simulator.lose("qps-server")
+        else:
+            simulator.exit("qps-driver", 1)
+        simulator.finished()
+    status = simulator.status
+    assert (status.phase, status.attempt, status.failure_retries) == ("Failed", 25, 20)
+    assert simulator.events == [
+        "QUEUE",
+        *["ACCEPT", "PROVISION", "RUN", "RETRY"] * 10,
+        *["ACCEPT", "PROVISION", "RUN", "ERROR"],
+    ]
+
+
+def test_events_since_a_status_survive_what_was_dropped() -> None:
+    found = [SessionEvent(RETRY, f"t{number}") for number in range(30)]
+    kept = session_events.latest(found)
+    assert kept == (found[0], *found[20:])
+    assert session_events.events_since(found[:28], kept) == (found[28], found[29])
+    assert session_events.events_since((), kept) == kept
+    assert session_events.events_since(kept, kept) == ()
 
 
 def test_pods_of_an_earlier_attempt_are_in_the_way() -> None:

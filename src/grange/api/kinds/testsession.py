@@ -252,6 +252,7 @@ class TestSessionStatus(View, frozen=True):
             ``QueueTimeout``, ``PoolUnknown``, ``PoolCapacity``, ``MachineLost``, ``Cancelled``,
             ``Superseded`` and the like.
         attempt: the running or last one, from 0.
+        failure_retries: how many attempts followed failures of the test; the others followed errors.
         lease: name of the MachineLease; empty where no machines are reserved.
         position: in the queue of leases, from 1; 0 when it does not wait.
     """
@@ -265,6 +266,7 @@ class TestSessionStatus(View, frozen=True):
     reason: str = ""
     message: str = ""
     attempt: int = 0
+    failure_retries: int = 0
     lease: str = ""
     position: int = 0
     expected_start: str | None = None

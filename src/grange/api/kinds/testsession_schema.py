@@ -171,6 +171,7 @@ _STATUS: dict[str, Document] = {
     "reason": schema_builder.text("Why, as one word."),
     "message": schema_builder.text("Why."),
     "attempt": schema_builder.whole("The running or last one, from 0."),
+    "failureRetries": schema_builder.whole("Attempts that followed failures of the test."),
     "lease": schema_builder.text("Name of its MachineLease."),
     "position": schema_builder.whole("In the queue, from 1; 0 when it does not wait."),
     "expectedStart": _time("When it is likely to get its machines."),

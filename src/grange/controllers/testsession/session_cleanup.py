@@ -3,8 +3,9 @@
 from grange.api import timestamps
 from grange.api.kinds import testsession
 from grange.api.kinds.testsession import SessionEvidenceStatus
-from grange.controllers.testsession.session_draft import INTERNAL_ERROR, RETRY, SessionDraft
+from grange.controllers.testsession.session_draft import SessionDraft
 from grange.controllers.testsession.session_end import AGAIN_S, NOW
+from grange.controllers.testsession.session_events import INTERNAL_ERROR, RETRY
 from grange.controllers.testsession.session_phase import END_OF_VERDICT, SessionStep
 from grange.controllers.testsession.session_reasons import (
     OF_THE_INFRASTRUCTURE,
@@ -62,6 +63,7 @@ def cleaning(draft: SessionDraft) -> None:
         draft.step(SessionStep.RETRY)
         draft.set(
             attempt=status.attempt + 1,
+            failure_retries=status.failure_retries + (status.reason in OF_THE_TEST),
             verdict="",
             reason="",
             message="",
@@ -101,14 +103,10 @@ def _is_retried(draft: SessionDraft) -> bool:
     spec, status = draft.inputs.session.spec, draft.status
     if spec.cancel or draft.inputs.group.superseding:
         return False
-    retries = [item for item in status.events if item.type == RETRY]
-    of_test = sum(item.reason in OF_THE_TEST for item in retries)
     if status.reason in OF_THE_TEST:
-        return of_test < spec.retries.failure
-    return (
-        status.reason in OF_THE_INFRASTRUCTURE
-        and len(retries) - of_test < spec.retries.infrastructure
-    )
+        return status.failure_retries < spec.retries.failure
+    others = status.attempt - status.failure_retries
+    return status.reason in OF_THE_INFRASTRUCTURE and others < spec.retries.infrastructure
 
 
 def finished(draft: SessionDraft) -> None:

@@ -19,6 +19,7 @@ from grange.controllers.testsession.component_pods import (
     assign,
     component_pods,
 )
+from grange.controllers.testsession.session_events import TERMINAL_EVENTS, latest
 from grange.controllers.testsession.session_inputs import (
     DiagnosedPod,
     LeaseRequest,
@@ -29,17 +30,6 @@ from grange.controllers.testsession.session_inputs import (
 )
 from grange.controllers.testsession.session_phase import SESSION, SessionPhase, SessionStep
 
-QUEUE, ACCEPT, PROVISION, RUN = "QUEUE", "ACCEPT", "PROVISION", "RUN"
-INTERNAL_ERROR, RETRY = "INTERNAL_ERROR", "RETRY"
-DONE, ERROR, CANCELLED = "DONE", "ERROR", "CANCELLED"
-"""The types of a session's events."""
-
-TERMINAL_EVENTS = {
-    testsession.PASSED: DONE,
-    testsession.TEST_FAILED: ERROR,
-    testsession.ERROR: ERROR,
-    testsession.CANCELED: CANCELLED,
-}
 PHASES = frozenset(phase.value for phase in SessionPhase)
 FINISHED = "Finished"
 """Type of the condition that becomes True when a session has ended."""
@@ -146,7 +136,7 @@ class SessionDraft:
         self.status = replace(self.status, **fields)
 
     def event(self, kind: str, message: str = "", reason: str = "", component: str = "") -> None:
-        """Append an event."""
+        """Append an event; those of attempts that ended long ago are dropped."""
         event = SessionEvent(
             type=kind,
             time=timestamps.rfc3339_micro(self.inputs.now),
@@ -154,7 +144,7 @@ class SessionDraft:
             message=message,
             component=component,
         )
-        self.status = replace(self.status, events=(*self.status.events, event))
+        self.status = replace(self.status, events=latest((*self.status.events, event)))
 
     def notice(self, kind: str, reason: str, message: str) -> None:
         """Record an Event on the object."""

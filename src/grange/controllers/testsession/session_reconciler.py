@@ -22,7 +22,7 @@ from grange.controllers.testsession.component_pods import component_pods
 from grange.controllers.testsession.evidence_tasks import EvidenceTasks
 from grange.controllers.testsession.health import diagnose
 from grange.controllers.testsession.logic import decide
-from grange.controllers.testsession.session_draft import RETRY
+from grange.controllers.testsession.session_events import RETRY, events_since
 from grange.controllers.testsession.session_inputs import (
     DiagnosedPod,
     SessionDecision,
@@ -333,7 +333,7 @@ class SessionReconciler:
     def _measure(self, old: TestSessionStatus, new: TestSessionStatus) -> None:
         if new.phase in testsession.FINAL_PHASES and old.phase not in testsession.FINAL_PHASES:
             self._metrics.verdicts.labels(new.verdict, _bounded(new.reason)).inc()
-        for event in new.events[len(old.events) :]:
+        for event in events_since(old.events, new.events):
             if event.type == RETRY:
                 self._metrics.retries.labels(_bounded(event.reason)).inc()
         if new.start_time and not old.start_time:

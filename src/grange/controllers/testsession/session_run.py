@@ -12,13 +12,14 @@ from grange.controllers.testsession.component_status import (
     not_ready,
 )
 from grange.controllers.testsession.health import Health
-from grange.controllers.testsession.session_draft import RUN, SessionDraft
+from grange.controllers.testsession.session_draft import SessionDraft
 from grange.controllers.testsession.session_end import (
     check_provisioning_time,
     end_attempt,
     has_lost_machines,
     is_cancelled,
 )
+from grange.controllers.testsession.session_events import RUN
 from grange.controllers.testsession.session_phase import SessionStep
 from grange.controllers.testsession.session_reasons import SessionReason
 from grange.reconcile.recorder import NORMAL

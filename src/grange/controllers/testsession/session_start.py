@@ -7,12 +7,7 @@ from grange.api.validation.testsessions import check
 from grange.controllers.testsession import queueing
 from grange.controllers.testsession.attempt_outcome import AttemptOutcome
 from grange.controllers.testsession.component_pods import machine_requests
-from grange.controllers.testsession.session_draft import (
-    ACCEPT,
-    PROVISION,
-    QUEUE,
-    SessionDraft,
-)
+from grange.controllers.testsession.session_draft import SessionDraft
 from grange.controllers.testsession.session_end import (
     AGAIN_S,
     check_provisioning_time,
@@ -21,6 +16,7 @@ from grange.controllers.testsession.session_end import (
     is_cancelled,
     is_unusable,
 )
+from grange.controllers.testsession.session_events import ACCEPT, PROVISION, QUEUE
 from grange.controllers.testsession.session_inputs import LeaseRequest
 from grange.controllers.testsession.session_phase import SessionStep
 from grange.controllers.testsession.session_reasons import SessionReason

@@ -27,6 +27,7 @@ from grange.controllers.testsession.component_pods import component_pods, pool_o
 from grange.controllers.testsession.evidence_collector import CollectedEvidence
 from grange.controllers.testsession.health import diagnose
 from grange.controllers.testsession.library.pod_subscription import PodWatchEvent
+from grange.controllers.testsession.session_events import events_since
 from grange.controllers.testsession.session_inputs import (
     DiagnosedPod,
     SessionDecision,
@@ -167,7 +168,7 @@ class ExecutionState:
         if decision.status.attempt != before.attempt:
             self._refused, self._ended = {}, {}
             self.evidence, self.files_removed, self.confirmed = None, False, False
-        return decision.status.events[len(before.events) :]
+        return events_since(before.events, decision.status.events)
 
     def left_s(self, at: datetime) -> float:
         """Seconds that provisioning and the run have left at this time; may be negative."""
