@@ -40,6 +40,13 @@ _pods = msgspec.json.Decoder(Pod)
 _specs = msgspec.json.Decoder(PodSpec)
 
 
+class _Node(msgspec.Struct, rename="camel", gc=False):
+    node_name: str = ""
+
+
+_nodes = msgspec.json.Decoder(_Node)  # skips everything else, at a fraction of the time
+
+
 class PodViews:
     """Makes views of pods. An entry is made for the second pod of a spec: many specs come once.
 
@@ -117,24 +124,24 @@ class PodViews:
         if len(key) > SPEC_MAX_BYTES:
             return spec
         if self._entries.is_used_again(key):
-            self._entries.set(key, spec if node_at < 0 else _without_node(key, node_at))
+            self._entries.set(key, spec if node_at < 0 else _without_node(spec, key, node_at))
         return spec
 
 
-def _without_node(key: bytes, node_at: int) -> PodSpec | None:
+def _without_node(spec: PodSpec, key: bytes, node_at: int) -> PodSpec | None:
     """The spec of a key, which has an empty ``nodeName``.
+
+    Two keys that differ in that text alone give two names only if it is the node of the spec itself.
 
     Returns:
         None if that is a member of something else in the spec.
     """
     named = key[:node_at] + b"x" + key[node_at:]
     try:
-        spec, other = _specs.decode(key), _specs.decode(named)
+        names = _nodes.decode(key).node_name, _nodes.decode(named).node_name
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    if spec.node_name or msgspec.structs.replace(spec, node_name="x") != other:
-        return None
-    return spec
+    return msgspec.structs.replace(spec, node_name="") if names == ("", "x") else None
 
 
 PODS = PodViews()

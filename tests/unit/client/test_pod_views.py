@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from grange.api.kinds import POD
-from grange.api.kinds.pod import Pod
+from grange.api.kinds.pod import Pod, PodSpec
 from grange.client import pod_views, requests
 from grange.client.pod_views import PodViews
 from grange.client.watcher import UNDECODABLE, Frames
@@ -111,6 +111,22 @@ def test_specs_of_a_template_are_decoded_twice() -> None:
     assert views.decodes == 4
     assert len({id(pod.spec.containers) for pod in bound[2:]}) == 1
     assert [pod.spec.node_name for pod in bound] == [f"node-{number}" for number in range(10)]
+
+
+def test_making_an_entry_decodes_no_spec_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counting:
+        decoded = 0
+
+        def decode(self, body: bytes) -> PodSpec:
+            self.decoded += 1
+            return FULL(pod_of(body)).spec
+
+    counting = Counting()
+    monkeypatch.setattr(pod_views, "_specs", counting)
+    views = PodViews()
+    for number in range(10):
+        views.decode(pod_of(spec_of(f"node-{number}")))
+    assert counting.decoded == views.decodes == 2
 
 
 def test_specs_that_come_once_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
