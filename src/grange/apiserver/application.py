@@ -8,7 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 
+from msgspec import structs
+
 from grange.api import codec
+from grange.api.delete_parameters import REMOVE_FINALIZER
 from grange.api.http import ANONYMOUS, Request, Response, User
 from grange.api.kinds import SERVICE, priorityclass
 from grange.api.scheme import Scheme
@@ -348,6 +351,8 @@ class Application:
         else:
             attributes = authorizer.resource_attributes(user, target, request.query)
         authorizer.check(self._authorizer, attributes)
+        if request.method == "DELETE" and REMOVE_FINALIZER in request.query:
+            authorizer.check(self._authorizer, structs.replace(attributes, verb="patch"))
         return target
 
     def _service_faults(self) -> Mapping[str, str]:

@@ -42,7 +42,7 @@ def decide(
 ) -> Remove | Mark | Keep:
     """What to do; the document is not changed."""
     metadata: Document = document["metadata"]
-    finalizers = _finalizers(metadata, options.propagation)
+    finalizers = _finalizers(metadata, options)
     grace = _grace(info, document, options)
     if not finalizers and not _held_by_spec(info, document) and grace == 0:
         return Remove()
@@ -77,8 +77,21 @@ def is_complete(info: AnyKind, document: Document) -> bool:
     )
 
 
-def _finalizers(metadata: Document, propagation: str) -> list[str]:
-    finalizers = list(metadata.get("finalizers") or [])
+def without_finalizer(document: Document, finalizer: str) -> Document:
+    """The object without this finalizer; the document is not changed."""
+    metadata = document["metadata"]
+    held = metadata.get("finalizers") or []
+    if finalizer not in held:
+        return document
+    left = {**metadata, "finalizers": [item for item in held if item != finalizer]}
+    if not left["finalizers"]:
+        del left["finalizers"]
+    return {**document, "metadata": left}
+
+
+def _finalizers(metadata: Document, options: DeleteOptions) -> list[str]:
+    propagation = options.propagation
+    finalizers = [item for item in metadata.get("finalizers") or [] if item != options.finalizer]
     if propagation:
         finalizers = [item for item in finalizers if item not in _BY_PROPAGATION.values()]
     if wanted := _BY_PROPAGATION.get(propagation):

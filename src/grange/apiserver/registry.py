@@ -513,7 +513,8 @@ class Registry:
         )
         match deletion.decide(place.info, old, options, self.clock.now()):
             case deletion.Remove():
-                return await self._remove(place, entry, old, dry_run=options.dry_run)
+                last = deletion.without_finalizer(old, options.finalizer)
+                return await self._remove(place, entry, last, dry_run=options.dry_run)
             case deletion.Mark(document):
                 plain = WriteOptions(dry_run=options.dry_run, user=options.user)
                 return await self._replace(place, entry, document, plain)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from grange.api.delete_parameters import REMOVE_FINALIZER
 from grange.api.http import SERVER, User
 from grange.api.meta import Document
 from grange.api.status import BadRequest, Cause, Invalid
@@ -56,6 +57,7 @@ class DeleteOptions:
         resource_version: only at this version; empty for any.
         grace_period_s: seconds for the agent to end it; None leaves it to the object.
         propagation: Background, Foreground or Orphan; empty for the kind's default.
+        finalizer: to be removed from the object with this delete; empty for none.
         ignore_unreadable: remove an object that cannot be read from the store.
         user: who deletes.
     """
@@ -65,6 +67,7 @@ class DeleteOptions:
     resource_version: str = ""
     grace_period_s: int | None = None
     propagation: str = ""
+    finalizer: str = ""
     ignore_unreadable: bool = False
     user: User = SERVER
 
@@ -147,6 +150,7 @@ def delete_options(query: Mapping[str, str], given: Document, user: User = SERVE
         resource_version=_typed(conditions, "resourceVersion", str) or "",
         grace_period_s=grace,
         propagation=propagation,
+        finalizer=query.get(REMOVE_FINALIZER) or "",
         ignore_unreadable=_typed(given, _IGNORE_UNREADABLE, bool)
         or query.get(_IGNORE_UNREADABLE) == "true",
         user=user,

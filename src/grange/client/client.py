@@ -245,7 +245,7 @@ class Client:
         body = await self._write(request)
         return requests.decode_object(kind.view, body, f"patch {kind.qualified} {name!r}")
 
-    async def delete(
+    async def delete(  # noqa: PLR0913  the options of the API
         self,
         kind: KindInfo[R],
         name: str,
@@ -255,6 +255,7 @@ class Client:
         resource_version: str = "",
         grace_period_s: int | None = None,
         propagation: str = "",
+        finalizer: str = "",
     ) -> None:
         """Delete an object; returns when the server accepted it, which may be before it is gone.
 
@@ -266,6 +267,8 @@ class Client:
             resource_version: only if it has not changed since.
             grace_period_s: seconds for its programs to end; None is the object's own, 0 now.
             propagation: Background, Foreground or Orphan for what it owns; empty is the kind's.
+            finalizer: of the caller, removed from the object in the same write where the server
+                takes that (ours does); on others the object waits until it is removed.
 
         Raises:
             NotFound: there is none.
@@ -279,6 +282,7 @@ class Client:
             resource_version=resource_version,
             grace_period_s=grace_period_s,
             propagation=propagation,
+            finalizer=finalizer,
         )
         await self._write(request)
 

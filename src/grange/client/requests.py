@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from grange.api import http
+from grange.api.delete_parameters import REMOVE_FINALIZER
 from grange.api.http import Request, Response
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document, Resource
@@ -235,7 +236,7 @@ def patch(
     )
 
 
-def delete(
+def delete(  # noqa: PLR0913  the options of the API
     kind: AnyKind,
     name: str,
     namespace: str = "",
@@ -244,6 +245,7 @@ def delete(
     resource_version: str = "",
     grace_period_s: int | None = None,
     propagation: str = "",
+    finalizer: str = "",
 ) -> Request:
     """Delete an object, if the preconditions hold."""
     options: Document = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -255,7 +257,8 @@ def delete(
     if propagation:
         options["propagationPolicy"] = propagation
     path = _object_path(kind, name, namespace)
-    return Request("DELETE", path, headers=_SEND_JSON, body=_encode(options))
+    query = {REMOVE_FINALIZER: finalizer} if finalizer else {}
+    return Request("DELETE", path, query, _SEND_JSON, _encode(options))
 
 
 def post(kind: AnyKind, name: str, namespace: str, subresource: str, body: Document) -> Request:

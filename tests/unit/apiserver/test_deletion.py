@@ -103,6 +103,23 @@ def test_background_deletion_ends_foreground_waiting() -> None:
     assert decide(CONFIGMAP, waiting, options, NOW) == Remove()
 
 
+def test_delete_removes_the_finalizer_that_it_names() -> None:
+    options = DeleteOptions(finalizer="x.y/z")
+    assert decide(POD, scheduled("Failed", finalizers=["x.y/z"]), options, NOW) == Remove()
+    two = mark(scheduled("Failed", finalizers=["a.b/c", "x.y/z"]), finalizer="x.y/z")
+    assert (two["finalizers"], two["deletionGracePeriodSeconds"]) == (["a.b/c"], 0)
+    at_work = mark(scheduled(finalizers=["x.y/z"]), finalizer="x.y/z")
+    assert ("finalizers" in at_work, at_work["deletionGracePeriodSeconds"]) == (False, 30)
+    going = scheduled(deletionTimestamp="2026-01-01T00:00:25Z", deletionGracePeriodSeconds=30)
+    going["metadata"]["finalizers"] = ["x.y/z"]
+    assert mark(going, finalizer="x.y/z") == {
+        "name": "p",
+        "generation": 1,
+        "deletionTimestamp": "2026-01-01T00:00:25Z",
+        "deletionGracePeriodSeconds": 30,
+    }
+
+
 def test_namespace_waits_for_the_finalizers_of_its_spec() -> None:
     space: Document = {"metadata": {"name": "x"}, "spec": {"finalizers": ["kubernetes"]}}
     outcome = decide(NAMESPACE, space, DeleteOptions(), NOW)
@@ -279,3 +296,16 @@ async def test_eviction_is_a_graceful_delete(server: Server) -> None:
     assert (answer.code, answer.body["status"]) == (201, "Success")
     meta = (await server.get(f"{PODS}/web")).body["metadata"]
     assert meta["deletionGracePeriodSeconds"] == 7
+
+
+async def test_delete_and_its_finalizer_are_one_write(server: Server) -> None:
+    document = configmap()
+    document["metadata"]["finalizers"] = ["x.y/z"]
+    made = await server.made(CONFIGMAPS, document)
+    watcher = await server.watch(CONFIGMAPS, resourceVersion=made["metadata"]["resourceVersion"])
+    before = server.store.revision
+    gone = await server.delete(f"{CONFIGMAPS}/settings", removeFinalizer="x.y/z")
+    assert (gone.code, server.store.revision) == (200, before + 1)
+    event = await watcher.next()
+    assert (event["type"], "finalizers" in event["object"]["metadata"]) == ("DELETED", False)
+    await watcher.close()

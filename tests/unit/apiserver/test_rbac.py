@@ -56,6 +56,24 @@ async def writer(server: Server) -> Server:
     return server
 
 
+async def test_delete_with_a_finalizer_needs_patch_too(server: Server) -> None:
+    await created(server, ROLES, role("cleaner", rule("delete deletecollection", "pods")))
+    await created(server, ROLEBINDINGS, binding("cleaner", "Role", "cleaner"))
+    held = pod()
+    held["metadata"]["finalizers"] = ["x.y/z"]
+    both = {"removeFinalizer": "x.y/z"}
+    await created(server, PODS, held)
+    for path in (f"{PODS}/web", PODS):
+        answer = await server.ask("DELETE", path, user=BOB, query=both)
+        assert (answer.code, 'cannot patch resource "pods"' in answer.message) == (403, True)
+    assert (await server.get(f"{PODS}/web")).body["metadata"]["finalizers"] == ["x.y/z"]
+    patch = role("cleaner", rule("delete patch", "pods"))
+    assert (await server.update(f"{ROLES}/cleaner", patch)).code == 200
+    answer = await server.ask("DELETE", f"{PODS}/web", user=BOB, query=both)
+    assert answer.code == 200
+    assert (await server.get(f"{PODS}/web")).code == 404
+
+
 async def test_role_counts_from_its_binding_to_its_deletion(server: Server) -> None:
     assert (await as_bob(server, "GET", PODS)).code == 403
     await created(server, ROLES, role("reader", rule("list", "pods")))

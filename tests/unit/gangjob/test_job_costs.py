@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from tests.support.job_world import JobWorld, job_world
 
+from grange.api.http import Request, Response
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectKey
 from grange.base.clock import Clock
@@ -19,6 +21,7 @@ from grange.controllers.gangjob.job_pods import job_pod
 from grange.controllers.gangjob.job_reconciler import JobReconciler
 from grange.controllers.gangjob.model import JobPod
 from grange.reconcile.controller import Result
+from grange.sim.api_fixture import Handler
 
 REPLICAS = 40
 STATUS = ("PATCH", "/apis/grange.dev/v1alpha1/namespaces/default/gangjobs/train/status")
@@ -95,3 +98,54 @@ async def test_job_at_rest_costs_nothing(world: JobWorld, costs: Costs) -> None:
     await world.settle(600)
     assert costs.status_writes == []
     assert not costs.versions
+
+
+@pytest.fixture
+async def small(world: JobWorld) -> JobWorld:
+    """A job of eight pods that all run; the requests so far are forgotten."""
+    world.nursery.start(world.deps.informers.run())
+    world.start(JobService(world.deps, GANGJOB_ADAPTER))
+    await world.add_job(
+        replicas=8, runPolicy={"cleanPodPolicy": "All", "schedulingPolicy": {"backend": "None"}}
+    )
+    await world.reaches("Running")
+    await world.settle()
+    world.requests.clear()
+    return world
+
+
+async def cleaned(world: JobWorld) -> Counter[str]:
+    """End all pods, and count the controller's writes until they are gone, but those of Events."""
+    for name in await world.pods():
+        await world.finish(name)
+
+    async def gone() -> bool:
+        return not await world.pods() and not await world.services()
+
+    await world.until(gone)
+    return Counter(
+        f"{method} {path.split('/')[-2]}" for method, path in world.requests if "event" not in path
+    )
+
+
+async def test_clean_up_writes_once_per_pod_and_service(small: JobWorld) -> None:
+    writes = await cleaned(small)
+    assert writes.pop("PATCH train") >= 1  # the status
+    assert writes == {"DELETE pods": 8, "DELETE services": 1}
+
+
+async def test_clean_up_where_deletes_remove_no_finalizer(small: JobWorld) -> None:
+    """As Kubernetes does it: the pods are marked, and released afterwards."""
+
+    async def ignore(request: Request, handler: Handler) -> Response:
+        return await handler(replace(request, query={}) if request.method == "DELETE" else request)
+
+    small.intercept = ignore
+    writes = await cleaned(small)
+    assert (writes["DELETE pods"], writes["PATCH pods"]) == (8, 8)
+
+
+async def test_pods_that_are_kept_are_released_at_once(world: JobWorld, costs: Costs) -> None:
+    await world.finish("train-worker-7")
+    await world.settle()
+    assert not (await world.pods())["train-worker-7"].metadata.finalizers

@@ -5,12 +5,13 @@ the plan was made from, a creation has a name that is the same in every attempt.
 former owner is refused by that.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
 from grange.api.kinds import POD, SERVICE
 from grange.api.kinds.pod import Pod
+from grange.api.kinds.service import Service
 from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo
 from grange.api.status import (
@@ -62,8 +63,17 @@ class JobPodControl(Generic[R]):
         self._expectations = expectations
         self._recorder = recorder
 
-    async def delete_pods(self, job: R, deletions: Sequence[Deletion]) -> ApiError | None:
-        """Delete pods at the versions that were seen; returns the first error."""
+    async def delete_pods(
+        self, job: R, deletions: Sequence[Deletion], counted: Collection[str]
+    ) -> ApiError | None:
+        """Delete pods at the versions that were seen; returns the first error.
+
+        Args:
+            job: the owner.
+            deletions: of which pods.
+            counted: UIDs of pods whose tracking finalizer goes with them, in the same write where
+                the server takes that. On others the pod is marked, and released when that is seen.
+        """
         uid = job.metadata.uid
         names = {item.pod.uid: item.pod.name for item in deletions}
         self._expectations.expect_deletions(uid, names, kind=PODS)
@@ -79,6 +89,7 @@ class JobPodControl(Generic[R]):
                     job.metadata.namespace,
                     uid=pod.uid,
                     resource_version=pod.resource_version,
+                    finalizer=TRACKING_FINALIZER if pod.uid in counted else "",
                 )
             except (NotFound, Conflict):  # gone, or changed: an event of it is on its way
                 self._expectations.deletion_observed(uid, pod.uid)
@@ -144,21 +155,24 @@ class JobPodControl(Generic[R]):
             for name in left:  # never sent
                 self._expectations.creation_observed(uid, name, kind=kind.plural)
 
-    async def delete_services(self, job: R, names: Iterable[str]) -> ApiError | None:
-        """Delete Services of the job by name; returns the first error."""
+    async def delete_services(self, job: R, services: Iterable[Service]) -> ApiError | None:
+        """Delete Services of the job at the versions that were seen; returns the first error."""
 
-        async def act(name: str) -> None:
+        async def act(service: Service) -> None:
+            meta = service.metadata
             try:
-                live = await self._client.get(SERVICE, name, job.metadata.namespace)
-                if owners.is_controlled_by(live, job) and not live.metadata.deletion_timestamp:
-                    await self._client.delete(
-                        SERVICE, name, job.metadata.namespace, uid=live.metadata.uid
-                    )
-            except (NotFound, Conflict):
+                await self._client.delete(
+                    SERVICE,
+                    meta.name,
+                    meta.namespace,
+                    uid=meta.uid,
+                    resource_version=meta.resource_version,
+                )
+            except (NotFound, Conflict):  # gone, or changed: an event of it is on its way
                 return
-            self._event(job, NORMAL, "SuccessfulDeleteService", f"Deleted service {name}")
+            self._event(job, NORMAL, "SuccessfulDeleteService", f"Deleted service {meta.name}")
 
-        return await slow_start([*names], act)
+        return await slow_start([*services], act)
 
     async def _check_taken(self, job: R, kind: KindInfo[C], name: str) -> None:
         """Accept a name that an object of the job has: the cache shows it soon.

@@ -16,6 +16,7 @@ import msgspec
 from grange.api.job_status import JobStatus
 from grange.api.kinds import CONFIGMAP, POD, SERVICE
 from grange.api.kinds.pod import Pod
+from grange.api.kinds.service import Service
 from grange.api.meta import Document, ObjectKey, Resource, controller_of, preconditions
 from grange.api.scheme import KindInfo
 from grange.api.status import AlreadyExists, ApiError, Conflict, NotFound
@@ -62,6 +63,7 @@ class _Observed(Generic[R]):
     model: JobModel
     inputs: JobInputs
     pods: Mapping[str, Pod]  # by UID
+    services: Mapping[str, Service]  # by name, those that stay
     gang: Resource | None  # the object of the gang's name
 
 
@@ -163,19 +165,20 @@ class JobReconciler(Generic[R]):
     async def _observe(self, job: R, model: JobModel) -> _Observed[R]:
         pods = await self._claim(job, POD, self._listers.candidate_pods(job))
         services = await self._claim(job, SERVICE, self._listers.candidate_services(job))
+        staying = {
+            item.metadata.name: item for item in services if not item.metadata.deletion_timestamp
+        }
         gang = await self.gang.find(model)
         inputs = JobInputs(
             model=model,
             status=self._adapter.status(job),
             pods=tuple(self._view(pod) for pod in pods),
-            services=frozenset(
-                item.metadata.name for item in services if not item.metadata.deletion_timestamp
-            ),
+            services=frozenset(staying),
             gang=self.gang.state(model, gang),
             now=self._clock.now(),
             held=self._backoff.held(job.metadata.uid, self._clock.monotonic()),
         )
-        return _Observed(job, model, inputs, {pod.metadata.uid: pod for pod in pods}, gang)
+        return _Observed(job, model, inputs, {pod.metadata.uid: pod for pod in pods}, staying, gang)
 
     async def _sees_counted_pods(self, observed: _Observed[R]) -> bool:
         """Whether each counted pod is in the cache or was deleted.
@@ -271,15 +274,18 @@ class JobReconciler(Generic[R]):
         """Every write but the status; the first error, after all parts were tried."""
         job, model, burst = observed.job, observed.model, self._config.burst
         control = self._control
-        error: GrangeError | None = await control.delete_pods(job, plan.delete[:burst])
-        error = await control.release(observed.pods[item.uid] for item in plan.release) or error
+        going = {item.pod.uid for item in plan.delete}
+        counted = {item.uid for item in plan.release}
+        error: GrangeError | None = await control.delete_pods(job, plan.delete[:burst], counted)
+        error = await control.release(observed.pods[uid] for uid in counted - going) or error
         try:
             await self._create(observed, plan)
         except (ApiError, InvalidJob) as failure:
             error = error or failure
         if plan.delete[burst:] or plan.create[burst:]:
             self._log.debug("left for the next reconcile", job=str(job.key), model=model.kind)
-        return await control.delete_services(job, plan.delete_services) or error
+        services = [observed.services[name] for name in plan.delete_services]
+        return await control.delete_services(job, services) or error
 
     async def _create(self, observed: _Observed[R], plan: JobPlan) -> None:
         """The gang's object, Services, files, and then pods.

@@ -35,7 +35,13 @@ from grange.controllers.gangjob import (
 from grange.controllers.gangjob.job_conditions import JobStatusWriter, is_finished
 from grange.controllers.gangjob.job_phase import JobPhase, JobStep
 from grange.controllers.gangjob.job_reasons import JobReason
-from grange.controllers.gangjob.model import GangBackend, JobInputs, JobPlan
+from grange.controllers.gangjob.model import (
+    CleanPodPolicy,
+    GangBackend,
+    JobInputs,
+    JobPlan,
+    JobPod,
+)
 from grange.controllers.gangjob.plan_draft import JobEnd, PlanDraft
 from grange.controllers.gangjob.pod_outcomes import PodOutcome
 
@@ -268,9 +274,23 @@ def _plan(draft: PlanDraft, writer: JobStatusWriter, **parts: Any) -> JobPlan:
     return JobPlan(
         status,
         delete=tuple(draft.deletions.values()),
-        release=tuple(draft.releases.values()),
+        release=_released(draft),
         create=tuple(draft.creations),
         events=(*draft.notices, *writer.events),
         requeue_s=draft.requeue_s,
         **parts,
+    )
+
+
+def _released(draft: PlanDraft) -> tuple[JobPod, ...]:
+    """The pods to let go of now.
+
+    Where the clean-up takes all pods, one that is not being deleted waits for that: its finalizer and
+    the pod then go in one write.
+    """
+    waits = draft.model.clean_pod_policy is CleanPodPolicy.ALL
+    return tuple(
+        pod
+        for pod in draft.releases.values()
+        if not waits or pod.deleting or pod.uid in draft.deletions
     )
