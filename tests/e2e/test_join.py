@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.e2e.kubectl import find
@@ -17,7 +18,8 @@ WRITES_LINES = "echo started; while sleep 0.2; do echo here; done"
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    made = Plane(tmp_path_factory.mktemp("join") / "data")
+    directory = tmp_path_factory.mktemp("join")
+    made = Plane(directory / "data", words=("--audit-log", str(directory / "audit.log")))
     made.start()
     yield made
     made.stop()
@@ -135,3 +137,45 @@ def test_token_for_one_use_joins_one_machine(plane: Plane, tmp_path: Path) -> No
     finally:
         child.send_signal(signal.SIGTERM)
     assert child.wait(LIMIT_S) == 0
+
+
+def audited(plane: Plane) -> list[dict[str, Any]]:
+    lines = (plane.directory.parent / "audit.log").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_audit_log_names_who_did_what(plane: Plane) -> None:
+    kubectl = [str(find()), "--kubeconfig", str(plane.kubeconfig)]
+    for words, code in (
+        (("create", "configmap", "audited", "--from-literal=key=swordfish"), 0),
+        (("delete", "configmap", "audited", "--as=alice"), 1),
+        (("get", "--raw", "/api/v1/namespaces/default/configmaps", "--token=wrong"), 1),
+        (("delete", "configmap", "audited", "--wait=false"), 0),
+    ):
+        done = subprocess.run([*kubectl, *words], capture_output=True, timeout=LIMIT_S, check=False)
+        assert done.returncode == code, done.stderr
+
+    def found() -> list[tuple[str, str, str, int]]:
+        return [
+            (
+                event["user"]["username"],
+                event.get("impersonatedUser", {}).get("username", ""),
+                event["verb"],
+                event["responseStatus"]["code"],
+            )
+            for event in audited(plane)
+            if event.get("objectRef", {}).get("resource") == "configmaps"
+            and event["objectRef"].get("namespace") == "default"
+            and event["userAgent"].startswith("kubectl")
+        ]
+
+    wanted = [
+        ("grange:admin", "", "create", 201),
+        ("grange:admin", "alice", "delete", 403),
+        ("system:anonymous", "", "list", 401),
+        ("grange:admin", "", "delete", 200),
+    ]
+    eventually(lambda: found() == wanted, f"the events are written: {found()}")
+    text = (plane.directory.parent / "audit.log").read_text()
+    assert "swordfish" not in text
+    assert (plane.directory / "pki" / "token").read_text().strip() not in text

@@ -28,6 +28,7 @@ from grange.apiserver.authn import Authenticator
 from grange.apiserver.bodies import Body, BodyBudget
 from grange.apiserver.connections import ConnectionLimits, Connections
 from grange.apiserver.protocol import Protocol, Server
+from grange.apiserver.request_audit import CLIENT_GONE, RequestAudit
 from grange.apiserver.request_context import failure
 from grange.apiserver.websockets import WebSocketLimits, WebSockets
 from grange.base.clock import Clock
@@ -95,6 +96,7 @@ class Listener:
         port: 0 takes a free one; see ``port``.
         drain: called when closing begins, to end streams in order.
         admit: decides on a request's head, raising ``ApiError``, before a body is waited for.
+        audit: records every request; None for none.
         clock, log: of the process.
         limits: what a connection may take.
 
@@ -116,6 +118,7 @@ class Listener:
         port: int = 0,
         drain: Callable[[], None] | None = None,
         admit: Callable[[Request], None] | None = None,
+        audit: RequestAudit | None = None,
         limits: Limits | None = None,
     ) -> None:
         self._handler = handler
@@ -129,6 +132,7 @@ class Listener:
         self._wanted_port = port
         self._drain = drain
         self._admit = admit
+        self._audit = audit
         self._limits = limits or Limits()
         self.budget = BodyBudget(self._limits.bodies_bytes)
         self.connections = Connections(self._limits.connections)
@@ -222,6 +226,8 @@ class Listener:
             return await self._respond(incoming, body)
 
     async def _respond(self, incoming: web.BaseRequest, body: "Body | bytes") -> web.StreamResponse:
+        started = self._clock.monotonic()
+        request: Request | None = None
         try:
             user = self._user(incoming)
             path, query, repeated = _target(incoming.raw_path)
@@ -236,13 +242,22 @@ class Listener:
             if isinstance(body, Body):
                 request.body = await self._body(request, body)
         except ApiError as error:
-            refusal = _plain(failure(error))
+            response = failure(error)
+            if self._audit is not None:
+                request = request or Request(
+                    incoming.method, incoming.path, headers=incoming.headers
+                )
+                self._record(self._audit, incoming, request, response, started)
+            refusal = _plain(response)
             if isinstance(error, _ExpiredCertificate) or (
                 isinstance(body, Body) and not body.is_here
             ):
                 refusal.force_close()  # the rest of the body is of no use
             return refusal
-        response = await self._handler(request)
+        if self._audit is None:
+            response = await self._handler(request)
+        else:
+            response = await self._recorded(self._audit, incoming, request, started)
         if response.upgrade is not None:
             try:
                 return await self.websockets.serve(incoming, response, response.upgrade)
@@ -257,6 +272,28 @@ class Listener:
         if incoming.keep_alive and incoming.version == HttpVersion11:
             return _OneWrite(response, self._drained)
         return _plain(response)
+
+    async def _recorded(
+        self, audit: RequestAudit, incoming: web.BaseRequest, request: Request, started: float
+    ) -> Response:
+        """The answer of the handler, recorded."""
+        response = Response(CLIENT_GONE)
+        try:
+            response = await self._handler(request)
+        finally:  # also when it is cancelled
+            self._record(audit, incoming, request, response, started)
+        return response
+
+    def _record(
+        self,
+        audit: RequestAudit,
+        incoming: web.BaseRequest,
+        request: Request,
+        response: Response,
+        started: float,
+    ) -> None:
+        elapsed_s = self._clock.monotonic() - started
+        audit.record(request, incoming.remote or "", response, elapsed_s)
 
     async def _body(self, request: Request, body: Body) -> bytes:
         if self._authenticator is not None and request.user == ANONYMOUS:

@@ -23,7 +23,9 @@ from grange.apiserver.application import Application
 from grange.apiserver.authn import FirstOf, StaticTokens
 from grange.apiserver.bootstrap_authenticator import BootstrapTokens
 from grange.apiserver.listener import Limits, Listener
+from grange.apiserver.request_audit import RequestAudit
 from grange.app import descriptors, key_files, pki, roles
+from grange.app.audit_file import AuditFile
 from grange.app.certificate_process import CertificateProcess
 from grange.app.datadir import MACHINES, make_directory
 from grange.app.explanations import Explanations
@@ -207,6 +209,9 @@ class ControlPlane:
         await application.bootstrap()
         self._application = application
         context = self._context = keys.server_context()
+        path, audit_file = self.settings.audit_log, None
+        if path is not None:
+            audit_file = AuditFile(path, documents, clock=self._clock, log=self._log)
         certificate = Renewal(
             context,
             lambda now: self._renew_keys(*pki.wanted(self.settings), now),
@@ -223,10 +228,17 @@ class ControlPlane:
             port=self.settings.port,
             drain=application.end_streams,
             admit=application.admit,
+            audit=None
+            if audit_file is None
+            else RequestAudit(
+                audit_file.write, application.scheme, self._clock, self._rng.fork("audit")
+            ),
             limits=Limits(connections=descriptors.connection_limits(descriptors.raise_limit())),
         )
         await self._listen(listener)
         try:
+            if audit_file is not None:
+                audit_file.open()
             self.url = self.settings.address(listener.port)
             nodes.api = _address_for_pods(self.url)
             await application.publish(*nodes.api)
@@ -246,6 +258,8 @@ class ControlPlane:
                 self._supervise(nursery, Runnable("compactor", compactor.run))
                 self._supervise(nursery, Runnable("certificate", certificate.run))
                 self._supervise(nursery, Runnable("event expiry", application.run))
+                if audit_file is not None:
+                    self._supervise(nursery, Runnable("audit log", audit_file.run))
                 self._supervise(nursery, Runnable("roles", lambda: self._roles(nodes)))
                 ready()
                 await stop.wait()
@@ -253,6 +267,8 @@ class ControlPlane:
         finally:
             await listener.close()
             documents.close()
+            if audit_file is not None:
+                audit_file.close()
 
     async def _check_address(self) -> None:
         """Listen for a moment.

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from grange.app import flags, process
-from grange.app.datadir import DataDirectoryUnusable, make_directory
+from grange.app.datadir import DataDirectoryUnusable, keep_older, make_directory
 from grange.app.settings import Settings
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
@@ -109,10 +109,7 @@ def rotate(output: Path) -> None:
     try:
         if not output.exists() or not output.stat().st_size:
             return
-        for number in range(_LOGS_KEPT, 0, -1):
-            before = output.with_name(f"{output.name}.{number - 1}") if number > 1 else output
-            if before.exists():
-                before.replace(output.with_name(f"{output.name}.{number}"))
+        keep_older(output, _LOGS_KEPT)
     except OSError as error:
         raise DataDirectoryUnusable(
             f"cannot rotate {output}: {error.strerror}; make the data directory writable"

@@ -113,3 +113,15 @@ def write(path: Path, content: bytes) -> None:
             f"cannot write {path}: {error.strerror}; make the data directory writable, "
             "or name another with --data-dir"
         ) from error
+
+
+def keep_older(path: Path, kept: int) -> None:
+    """Rename a file to ``NAME.1``, and its predecessors to the next number; the oldest is replaced.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    for number in range(kept, 0, -1):
+        before = path.with_name(f"{path.name}.{number - 1}") if number > 1 else path
+        if before.exists():
+            before.replace(path.with_name(f"{path.name}.{number}"))

@@ -76,6 +76,7 @@ class Settings:
         scheduler_config: the scheduler's configuration file; None for the default profile.
         no_context: add no context to the user's kubeconfig.
         alert_webhook: URL that alerts are POSTed to; empty for none. May hold a secret.
+        audit_log: file that takes an event for each request; None for none.
         log_level: debug, info, warning or error.
         log_json: JSON lines instead of text.
         environment: variables of every pod's programs besides their own.
@@ -233,6 +234,16 @@ class Settings:
             shown_default="$GRANGE_ALERT_WEBHOOK",
         ),
         repr=False,
+    )
+    audit_log: Path | None = field(
+        default=None,
+        metadata=flag(
+            "--audit-log",
+            "File that takes one JSON line for each request of the API.",
+            "User, verb, object, code and duration; see [the audit log](audit.md#requests-of-the-api).",
+            type=AbsolutePath(),
+            metavar="FILE",
+        ),
     )
     log_level: str = field(
         default="warning",
