@@ -58,6 +58,7 @@ SCRIPTS = {
     "says yes": Script(),
     "reporter": Script(output=((0.0, "up"),), files=(("progress", b"42 half"),)),
     "busy": Script(output=((0.0, "up"),), cpu=1.0, memory_bytes=8_000_000),
+    "looker": Script(duration_s=0.05, output=((0.0, "sleep 600"),)),
     "leaver": Script(duration_s=0.05, files=(("/dev/termination-log", b"all of it"),)),
     "reader": Script(respond=echo),
     "listener": Script(output=((0.0, "up"),), listens=(("127.0.0.1", 8080),)),
@@ -90,6 +91,7 @@ SHELL = {
     "reporter": "printf '42 half' > $TMPDIR/progress; echo up; sleep 600",
     "busy": f'exec {sys.executable} -c "{BUSY}"',
     "leaver": "printf 'all of it' > $GRANGE_ROOT/dev/termination-log",
+    "looker": "cat /proc/[0-9]*/cmdline | tr '\\0' ' '",
     "yes": "echo yes",
     "no": "echo no; exit 4",
     "slow": "sleep 600",
@@ -125,6 +127,7 @@ class Harness:
         attempt: int = 0,
         *,
         stdin: bool = False,
+        joins: str = "",
         **env: str,
     ) -> Run:
         target = ContainerID(POD.uid, container, attempt)
@@ -134,6 +137,7 @@ class Harness:
             env={**program.env, **env},
             message_path="/dev/termination-log",
             stdin=stdin,
+            joins=joins,
         )
         return await self.runtime.start(target, program, (Mount(PYTHON.name, sys.prefix),))
 
@@ -473,6 +477,18 @@ async def test_files_of_names_change_while_a_program_runs(harness: Harness) -> N
             assert seen == f"{text}nameserver 127.9.0.1\n"
         else:
             assert "127.9.0.9" not in seen
+
+
+async def test_program_shares_the_processes_of_another(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    with pytest.raises(RuntimeFailedError, match="container main does not run"):
+        await harness.start("looker", "debug", joins="main")
+    main = await harness.start("forever")
+    await harness.until_up(main.id)
+    run = await harness.start("looker", "debug", joins="main")
+    assert (await harness.end_of(run.id)).exit_code == 0
+    assert "sleep 600" in await harness.text(run.id, LogQuery())
+    assert harness.run_of(main.id).running
 
 
 async def test_files_of_names_of_a_gone_pod_are_not_written(harness: Harness) -> None:

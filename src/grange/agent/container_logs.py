@@ -216,9 +216,10 @@ def container_of(pod: Document, asked: str) -> str:
     spec = pod.get("spec", {})
     names = [str(item["name"]) for item in spec.get("containers", [])]
     others = [str(item["name"]) for item in spec.get("initContainers", [])]
+    added = [str(item["name"]) for item in spec.get("ephemeralContainers", [])]
     name = str(pod["metadata"]["name"])
     if asked:
-        if asked in names or asked in others:
+        if asked in (*names, *others, *added):
             return asked
         raise BadRequest(f"container {asked} is not valid for pod {name}")
     if len(names) == 1:
@@ -232,7 +233,8 @@ def container_of(pod: Document, asked: str) -> str:
 def waiting_reason(pod: Document, container: str) -> str:
     """Why a container has not started, from its status."""
     status = pod.get("status", {})
-    for item in [*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])]:
+    lists = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+    for item in [item for name in lists for item in status.get(name, [])]:
         if item.get("name") == container:
             waiting = item.get("state", {}).get("waiting", {})
             return ": ".join(filter(None, (waiting.get("reason"), waiting.get("message")))) or "?"

@@ -241,6 +241,7 @@ class Program:
         stdin: it has an input that can be attached to; else its input is empty.
         stdin_once: that input ends with the first attached stream that has one.
         tty: it has a terminal.
+        joins: name of the pod's container whose processes and view it shares; empty for its own.
     """
 
     command: tuple[str, ...]
@@ -256,6 +257,7 @@ class Program:
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
+    joins: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import pwd
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 from grange.agent import (
@@ -36,7 +37,7 @@ from grange.agent.lifecycle import ManagedContainer
 from grange.agent.references import Fetcher, Sources
 from grange.agent.service_variables import service_variables
 from grange.agent.users import RunAsUser
-from grange.api.kinds.pod import Container, Pod
+from grange.api.kinds.pod import Container, EphemeralContainer, Pod
 from grange.api.kinds.service import Service
 from grange.api.pod_addresses import POD_IP
 from grange.api.status import ApiError
@@ -105,6 +106,8 @@ class ContainerStarter:
                 program = image_program.program_of(pod, container.spec, env, image)
             else:
                 program = self._program(pod, container.spec, env)
+            if isinstance(container.spec, EphemeralContainer):
+                program = replace(program, joins=container.spec.target_container_name)
             target = lifecycle.next_id(pod.metadata.uid, container)
             run = await self._runtime.start(target, program, mounts)
         except RuntimeFailedError as error:

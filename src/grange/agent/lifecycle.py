@@ -7,7 +7,7 @@ to wait for come from a clock that does not step; only what people read is wall 
 """
 
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
@@ -31,6 +31,7 @@ class Role(Enum):
     INIT = "init"
     SIDECAR = "sidecar"
     MAIN = "main"
+    EPHEMERAL = "ephemeral"
 
 
 class PodTermination(Enum):
@@ -270,7 +271,22 @@ def managed_containers(pod: Pod) -> list[ManagedContainer]:
         else ManagedContainer(item, Role.INIT, init_policy)
         for item in pod.spec.init_containers
     ]
-    return inits + [ManagedContainer(item, Role.MAIN, policy) for item in pod.spec.containers]
+    mains = [ManagedContainer(item, Role.MAIN, policy) for item in pod.spec.containers]
+    return inits + mains + ephemeral_containers(pod)
+
+
+def ephemeral_containers(pod: Pod, known: Collection[str] = ()) -> list[ManagedContainer]:
+    """A fresh state for the containers that were added to the pod: they run once.
+
+    Args:
+        pod: the newest object.
+        known: names of those to leave out.
+    """
+    return [
+        ManagedContainer(item, Role.EPHEMERAL, "Never")
+        for item in pod.spec.ephemeral_containers
+        if item.name not in known
+    ]
 
 
 def termination_of(
@@ -375,7 +391,9 @@ def _keep_running(
             waits += until
         elif container.phase is ContainerPhase.RUNNING and container.unhealthy:
             actions.append(Signal(container.name, signal.SIGTERM, container.unhealthy))
-        elif container.phase in transitions.STARTABLE and may_start:
+        elif container.phase in transitions.STARTABLE and (
+            may_start or container.role is Role.EPHEMERAL
+        ):
             if container.due is not None and now < container.due:
                 waits.append(container.due)
             else:
@@ -391,7 +409,7 @@ def _keep_running(
 def _lets_others_start(container: ManagedContainer) -> bool:
     """Whether the containers after this one may start: init containers go one by one."""
     match container.role:
-        case Role.MAIN:
+        case Role.MAIN | Role.EPHEMERAL:
             return not container.post_starting
         case Role.SIDECAR:
             return container.started

@@ -1,7 +1,7 @@
 """The status of a pod from what is known of its containers: pure."""
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from grange.agent.container_runtime import EXIT_KILLED, STATUS_UNKNOWN, Containe
 from grange.agent.lifecycle import ManagedContainer, PodTermination, Role
 from grange.agent.transitions import ContainerPhase, PodPhase, PodPhaseEvent
 from grange.api import conditions, quantity, timestamps, unsupported
-from grange.api.kinds.pod import Container, Pod
+from grange.api.kinds.pod import Container, ContainerStatus, Pod
 from grange.api.meta import Condition, Document
 from grange.base import statemachine
 
@@ -71,7 +71,7 @@ def _phase_event(
     containers: Sequence[ManagedContainer], termination: PodTermination
 ) -> PodPhaseEvent | None:
     mains = [container for container in containers if container.role is Role.MAIN]
-    others = [container for container in containers if container.role is not Role.SIDECAR]
+    others = [item for item in containers if item.role in {Role.INIT, Role.MAIN}]
     # Sidecars included: a finished pod is one of which nothing runs any more.
     alive = any(container.phase in transitions.ALIVE for container in containers)
     if not alive and all(container.phase is ContainerPhase.DONE for container in mains):
@@ -123,7 +123,13 @@ def build(
         status["initContainerStatuses"] = [
             _container_status(container, pod, place.runtime)
             for container in containers
-            if container.role is not Role.MAIN
+            if container.role in {Role.INIT, Role.SIDECAR}
+        ]
+    if pod.spec.ephemeral_containers:
+        status["ephemeralContainerStatuses"] = [
+            _container_status(container, pod, place.runtime)
+            for container in containers
+            if container.role is Role.EPHEMERAL
         ]
     if place.pod_ip:
         status["podIP"] = place.pod_ip
@@ -156,7 +162,7 @@ def _conditions(
     stamp: str,
     fields_here: str,
 ) -> list[Document]:
-    serving = [container for container in containers if container.role is not Role.INIT]
+    serving = [item for item in containers if item.role in {Role.SIDECAR, Role.MAIN}]
     inits = [container for container in containers if container.role is Role.INIT]
     result = pod.status.conditions
     if conditions.find(result, "PodScheduled") is None:
@@ -303,7 +309,7 @@ def _terminated(run: Run, runtime: str) -> Document:
 def runs_of(pod: Pod) -> dict[str, list[Run]]:
     """The last runs as the status has them: for a pod whose runtime has forgotten it."""
     found: dict[str, list[Run]] = {}
-    for item in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+    for item in _statuses(pod):
         ended = item.state.terminated or item.last_state.terminated
         target = ContainerID(pod.metadata.uid, item.name, item.restart_count)
         if item.state.running is not None:
@@ -343,9 +349,15 @@ def lost(run: Run, now: datetime) -> Run:
 
 def messages_of(pod: Pod) -> dict[str, str]:
     """By ``containerID``, the messages of runs in the status; only an earlier agent knew these runs."""
-    items = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    ended = (state.terminated for item in items for state in (item.state, item.last_state))
+    ended = (state.terminated for item in _statuses(pod) for state in (item.state, item.last_state))
     return {run.container_id: run.message for run in ended if run is not None and run.message}
+
+
+def _statuses(pod: Pod) -> Iterator[ContainerStatus]:
+    status = pod.status
+    yield from status.init_container_statuses
+    yield from status.container_statuses
+    yield from status.ephemeral_container_statuses
 
 
 def _instant(text: str | None) -> datetime:

@@ -43,6 +43,7 @@ from grange.agent.lifecycle import (
     LifecycleDecision,
     ManagedContainer,
     PodTermination,
+    Role,
     Signal,
     Start,
 )
@@ -276,6 +277,9 @@ class PodWorker:
         self._retry_at = None
         if self._rejection is not None:
             return await self._reject(self._rejection)
+        for added in lifecycle.ephemeral_containers(self.pod, self._by_name):
+            self._containers.append(added)
+            self._by_name[added.name] = added
         decision = LifecycleDecision()
         for _ in range(_ROUNDS):
             now = self._now()
@@ -498,7 +502,7 @@ class PodWorker:
 
     def _probe(self, container: ManagedContainer, tasks: _Tasks) -> None:
         target = self._target(container)
-        if target is not None:
+        if target is not None and container.role is not Role.EPHEMERAL:
             tasks.probing.start(container, target, self.pod)
 
     # --- reporting -----------------------------------------------------------------------------

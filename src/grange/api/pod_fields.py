@@ -291,7 +291,10 @@ _FIELDS = (
     ),
     *_below("initContainers[]", _CONTAINER),
     *_honoured("initContainers[].restartPolicy", note="Always makes it a sidecar"),
-    Field("ephemeralContainers", Support.REFUSED, "may not be set when a pod is created"),
+    *_honoured(
+        "ephemeralContainers",
+        note="added to a pod that runs (`kubectl debug`); refused when a pod is created",
+    ),
     *_honoured(
         "automountServiceAccountToken",
         "serviceAccountName",

@@ -121,7 +121,7 @@ def _listed(paths: list[str], most: int) -> str:
     return shown if len(paths) <= most else f"{shown} and {len(paths) - most} more"
 
 
-_CONTAINER_LISTS = ("initContainers", "containers")
+_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _NEEDS_COMMAND = (
     "needed to run here: pods run as processes of the node and images are not run, so the container "
     "waits with ImageRuntimeUnavailable; name a program of the machine in command"

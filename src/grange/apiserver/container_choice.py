@@ -18,7 +18,11 @@ def choose_container(pod: Document, wanted: str) -> str:
     """
     spec, name = pod.get("spec") or {}, pod["metadata"]["name"]
     containers = [item["name"] for item in spec.get("containers") or []]
-    others = [item["name"] for item in spec.get("initContainers") or []]
+    others = [
+        item["name"]
+        for field in ("initContainers", "ephemeralContainers")
+        for item in spec.get(field) or []
+    ]
     if wanted:
         if wanted not in (*containers, *others):
             raise BadRequest(f"container {wanted} is not valid for pod {name}")

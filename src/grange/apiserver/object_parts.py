@@ -4,13 +4,24 @@ from collections.abc import Callable
 
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
+from grange.api.status import Cause
+from grange.apiserver.conformance import invalid
 
 Part = Callable[[AnyKind, Document, Document], Document]
 """Which part of an object a write may touch: kind, old and new document to what is stored."""
 
+EPHEMERAL_CONTAINERS = "ephemeralcontainers"
+"""The subresource that alone writes a pod's ``spec.ephemeralContainers``."""
+
 
 def main_part(info: AnyKind, old: Document, new: Document) -> Document:
-    """Everything but the status, where the status is a subresource."""
+    """Everything but the status, where the status is a subresource.
+
+    Raises:
+        Invalid: ephemeral containers change, which have a subresource as well.
+    """
+    if EPHEMERAL_CONTAINERS in info.parts:
+        _check_same_ephemeral_containers(info, old, new)
     if not info.has_status:
         return new
     kept = {field: value for field, value in new.items() if field != "status"}
@@ -25,3 +36,15 @@ def status_part(info: AnyKind, old: Document, new: Document) -> Document:
     if new.get("status") is not None:
         kept["status"] = new["status"]
     return kept
+
+
+def _check_same_ephemeral_containers(info: AnyKind, old: Document, new: Document) -> None:
+    specs = [item.get("spec") for item in (old, new)]  # the new one may be of any type yet
+    before, now = (
+        (spec.get("ephemeralContainers") or None) if isinstance(spec, dict) else None
+        for spec in specs
+    )
+    if before != now:
+        message = f"may change through the subresource {EPHEMERAL_CONTAINERS} only"
+        cause = Cause("FieldValueForbidden", f"Forbidden: {message}", "spec.ephemeralContainers")
+        raise invalid(info, str(old["metadata"]["name"]), [cause])

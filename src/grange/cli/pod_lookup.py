@@ -57,7 +57,8 @@ def container_of(pod: Document, wanted: str) -> Document:
         ClickException: there is none of that name.
     """
     spec, metadata = pod["spec"], pod["metadata"]
-    items: list[Document] = [*spec["containers"], *(spec.get("initContainers") or ())]
+    others = (*(spec.get("initContainers") or ()), *(spec.get("ephemeralContainers") or ()))
+    items: list[Document] = [*spec["containers"], *others]
     annotated = (metadata.get("annotations") or {}).get(_DEFAULT_CONTAINER)
     names = [item["name"] for item in items]
     name = wanted or (annotated if annotated in names else names[0])

@@ -97,7 +97,6 @@ def test_field_is_warned_about_as_the_table_says(path: str) -> None:
     ("document", "path"),
     [
         (container(restartPolicy="Always"), "spec.containers[0].restartPolicy"),
-        (pod(ephemeralContainers=[{"name": "debug"}]), "spec.ephemeralContainers"),
     ],
 )
 def test_refused_field_is_refused(document: Document, path: str) -> None:
@@ -110,7 +109,7 @@ def test_refused_field_is_refused(document: Document, path: str) -> None:
 
 def test_every_refused_field_is_tested() -> None:
     refused = {path for path, entry in FIELDS.items() if entry.support is Support.REFUSED}
-    assert refused == {"containers[].restartPolicy", "ephemeralContainers"}
+    assert refused == {"containers[].restartPolicy"}
 
 
 def test_covering_field_is_in_the_table() -> None:

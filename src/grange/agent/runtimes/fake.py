@@ -318,6 +318,11 @@ class FakeRuntime:
             raise RuntimeFailedError(f"pod {target.pod_uid} is not prepared")
         if target in pod.runs:
             return pod.runs[target].run
+        live_names = {item.container for item, live in pod.runs.items() if live.run.running}
+        if program.joins and program.joins not in live_names:
+            raise RuntimeFailedError(
+                f"container {program.joins} does not run: its processes cannot be shared"
+            )
         now = self._clock.now().astimezone(UTC)
         word = program.command[0]
         script = self._machine.scripts.get(word)

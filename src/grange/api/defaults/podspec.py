@@ -58,6 +58,8 @@ def default_pod_spec(spec: dict[str, Any]) -> None:
         _default_container(container, host_network=host_network)
     for container in spec.get("initContainers") or ():
         _default_container(container, host_network=host_network)
+    for container in spec.get("ephemeralContainers") or ():
+        _default_container(container, host_network=host_network)
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
 

@@ -16,6 +16,7 @@ from grange.api.printing import cells, pods
 from grange.api.scheme import Column, KindInfo
 from grange.api.status import Cause
 from grange.api.validation.causes import Faults
+from grange.api.validation.ephemeral_containers import check_ephemeral_containers
 from grange.api.validation.podspec import check_pod_spec, check_pod_update
 
 Scalar = str | int | float  # a quantity on the wire
@@ -176,6 +177,16 @@ class Container(View, frozen=True):
     restart_policy_rules: tuple[dict[str, Any], ...] = ()
 
 
+class EphemeralContainer(Container, frozen=True):
+    """A program that was added to a pod that runs.
+
+    Attributes:
+        target_container_name: container whose processes it shares; empty for its own.
+    """
+
+    target_container_name: str = ""
+
+
 class Toleration(View, frozen=True):
     """A taint that the pod can live with."""
 
@@ -289,6 +300,7 @@ class PodSpec(View, frozen=True):
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[EphemeralContainer, ...] = ()
     volumes: tuple[Volume, ...] = ()
     node_name: str = ""
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
@@ -391,6 +403,7 @@ class PodStatus(View, frozen=True):
     nominated_node_name: str = ""
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
     qos_class: str = ""
     allocated_resources: dict[str, Scalar] | None = None
     resources: ResourceRequirements | None = None
@@ -434,7 +447,9 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     if old is None:
         check_pod_spec(spec, "spec", faults)
     elif spec != (before := old.get("spec") or {}):
-        check_pod_spec(spec, "spec", faults)
+        known = {field: value for field, value in spec.items() if field != "ephemeralContainers"}
+        check_pod_spec(known, "spec", faults)
+        check_ephemeral_containers(spec, before, "spec.ephemeralContainers", faults)
         check_pod_update(_completed(spec), _completed(before), "spec", faults)
     if old is not None and spec.get("nodeName"):
         _check_same_quota(document, old, faults)
@@ -487,7 +502,17 @@ POD = KindInfo(
     schema="io.k8s.api.core.v1.Pod",
     short_names=("po",),
     categories=("all",),
-    subresources=("attach", "binding", "eviction", "exec", "log", "portforward", "tunnel", "why"),
+    subresources=(
+        "attach",
+        "binding",
+        "ephemeralcontainers",
+        "eviction",
+        "exec",
+        "log",
+        "portforward",
+        "tunnel",
+        "why",
+    ),
     columns=(
         Column("Ready", pods.ready, description="Containers that are ready, of all."),
         Column("Status", pods.status, description="What the pod is doing."),

@@ -29,6 +29,7 @@ NO_COMMAND = (
 )
 _CHANGEABLE = (
     "activeDeadlineSeconds",
+    "ephemeralContainers",
     "schedulingGates",
     "terminationGracePeriodSeconds",
     "tolerations",
@@ -82,7 +83,7 @@ def check_pod_spec(spec: dict[str, Any], path: str, faults: Faults) -> None:
         if (value := spec.get(field)) and (fault := names.check_dns_subdomain(value)):
             faults.named(f"{path}.{field}", value, fault)
     if spec.get("ephemeralContainers"):
-        faults.forbidden(f"{path}.ephemeralContainers", FIELDS["ephemeralContainers"].note)
+        faults.forbidden(f"{path}.ephemeralContainers", "may not be set when a pod is created")
     scheduling.check_scheduling(spec, path, faults)
 
 
@@ -95,11 +96,11 @@ def _check_programs(spec: dict[str, Any], path: str, faults: Faults) -> None:
         faults.required(f"{path}.containers", "a pod needs at least one container")
     for index, container in enumerate(spec.get("initContainers") or ()):
         at = f"{path}.initContainers[{index}]"
-        _check_container(container, at, volumes, taken, faults)
+        check_container(container, at, volumes, taken, faults)
         _check_init_container(container, at, faults)
     for index, container in enumerate(containers):
         at = f"{path}.containers[{index}]"
-        _check_container(container, at, volumes, taken, faults)
+        check_container(container, at, volumes, taken, faults)
         if "restartPolicy" in container:
             faults.forbidden(f"{at}.restartPolicy", FIELDS["containers[].restartPolicy"].note)
 
@@ -142,9 +143,18 @@ def _check_init_container(container: dict[str, Any], path: str, faults: Faults) 
                 faults.forbidden(f"{path}.{field}", message)
 
 
-def _check_container(
+def check_container(
     container: dict[str, Any], path: str, volumes: set[str], taken: set[str], faults: Faults
 ) -> None:
+    """Every rule of a container.
+
+    Args:
+        container: as it is written.
+        path: of it.
+        volumes: names of the pod's volumes.
+        taken: names of containers before it; its own is added.
+        faults: what is found.
+    """
     name = container.get("name", "")
     if not name:
         faults.required(f"{path}.name")

@@ -7,6 +7,7 @@ from grange.api.scheme import AnyKind
 from grange.apiserver.subresources import (
     approval,
     binding,
+    ephemeral_containers,
     eviction,
     finalize,
     log,
@@ -23,6 +24,7 @@ TABLE: tuple[Subresource, ...] = (
     scale.SCALE,
     binding.BINDING,
     eviction.EVICTION,
+    ephemeral_containers.EPHEMERAL_CONTAINERS_SUBRESOURCE,
     log.LOG,
     streams.EXEC_SUBRESOURCE,
     streams.ATTACH_SUBRESOURCE,

@@ -3,7 +3,14 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from grange.agent.container_runtime import ContainerID, PodRecord, PodSetup, Run, Sandbox
+from grange.agent.container_runtime import (
+    ContainerID,
+    PodRecord,
+    PodSetup,
+    Run,
+    RuntimeFailedError,
+    Sandbox,
+)
 from grange.agent.pod_watchers import Watchers
 
 
@@ -73,6 +80,21 @@ class CriPod:
         """The attempt, if it is remembered."""
         found = self.attempts.get(target.container, ())
         return next((item for item in found if item.target == target), None)
+
+    def container_id_of(self, container: str) -> str:
+        """The runtime's name for a container that runs; empty where none is named.
+
+        Raises:
+            RuntimeFailedError: it does not run.
+        """
+        if not container:
+            return ""
+        attempts = self.attempts.get(container)
+        if not attempts or not attempts[-1].is_running:
+            raise RuntimeFailedError(
+                f"container {container} does not run: its processes cannot be shared"
+            )
+        return attempts[-1].container_id
 
     def record(self) -> PodRecord:
         """What others may know of it."""

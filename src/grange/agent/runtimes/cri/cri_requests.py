@@ -10,6 +10,7 @@ from grange.agent.container_runtime import ContainerID, ContainerLimits, Mount, 
 from grange.agent.container_streams import StreamOptions
 
 POD_NETWORK, CONTAINER_PID, NODE_NETWORK = 0, 1, 2
+TARGET_PID = 3
 
 OWNER = "grange.dev/owner"
 """Label: which data directory a sandbox or container belongs to."""
@@ -88,6 +89,7 @@ def container_config(
     *,
     owner: str,
     host_network: bool,
+    joined: str = "",
 ) -> dict[str, Any]:
     """A container.
 
@@ -97,11 +99,15 @@ def container_config(
         mounts: of files of the machine.
         owner: of the data directory.
         host_network: it shares the machine's network.
+        joined: id of the container whose processes it shares; empty for its own.
     """
     image = program.image
     if image is None:
         raise ValueError(f"{target}: it has no image")
     network = NODE_NETWORK if host_network else POD_NETWORK
+    security = _security(image.security, network)
+    if joined:
+        security["namespace_options"] |= {"pid": TARGET_PID, "target_id": joined}
     shown = program.written or (program.command[0] if program.command else "")
     return {
         "metadata": {"name": target.container, "attempt": target.attempt},
@@ -126,7 +132,7 @@ def container_config(
         "log_path": f"{target.container}/{target.attempt}/{LOG_FILE}",
         "linux": {
             "resources": _resources(image.cpu_milli, program.limits),
-            "security_context": _security(image.security, network),
+            "security_context": security,
         },
     }
 

@@ -313,6 +313,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
                     [cri_requests.mount_of(mount, source) for mount, source in found],
                     owner=self._owner,
                     host_network=pod.host_network,
+                    joined=pod.container_id_of(program.joins),
                 ),
                 "sandbox_config": self._sandbox_config(
                     pod.setup, pod.sandbox.address if pod.host_network else "", pod.sandbox_attempt

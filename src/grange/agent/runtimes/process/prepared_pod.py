@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from grange.agent.container_runtime import PodRecord, PodSetup, Sandbox
+from grange.agent.container_runtime import PodRecord, PodSetup, RuntimeFailedError, Sandbox
 from grange.agent.pod_watchers import Watchers
 from grange.agent.runtimes.process.shim_connection import ContainerRun
 from grange.base.clock import Clock
@@ -30,6 +30,24 @@ class PreparedPod:
     def all_attempts(self) -> list[ContainerRun]:
         """Those of all containers."""
         return [attempt for items in self.attempts.values() for attempt in items]
+
+    def joined_process(self, container: str) -> int:
+        """Id of a process in the namespaces of a container; zero where it has none to itself.
+
+        Args:
+            container: its name; empty for none.
+
+        Raises:
+            RuntimeFailedError: it does not run.
+        """
+        if not container:
+            return 0
+        attempts = self.attempts.get(container)
+        if not attempts or attempts[-1].ended.is_set() or attempts[-1].run is None:
+            raise RuntimeFailedError(
+                f"container {container} does not run: its processes cannot be shared"
+            )
+        return attempts[-1].run.pid if attempts[-1].is_isolated else 0
 
     def record(self) -> PodRecord:
         """The pod as the seam has it."""

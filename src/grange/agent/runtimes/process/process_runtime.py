@@ -502,7 +502,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         spec["id"] = str(target)
         if self._config.own_addresses:
             spec["address"] = pod.sandbox.address
-        if self._is_isolated:
+        if joined := pod.joined_process(program.joins):
+            spec["join"] = joined
+        elif self._is_isolated:
             hidden = (self._config.data_dir, *self._config.hidden)
             root = pod.sandbox.root(target.container)
             where = self._layout.pod(target.pod_uid)

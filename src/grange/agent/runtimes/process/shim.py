@@ -158,7 +158,9 @@ class _Shim:
             return
         pid = self._process.pid
         self._state.update(
-            pid=pid, pid_start=start_time(pid), isolated=bool(self._spec.get("view"))
+            pid=pid,
+            pid_start=start_time(pid),
+            isolated=bool(self._spec.get("view") or self._spec.get("join")),
         )
         self._record(durable=False)
         os.close(lock_fd)
