@@ -35,7 +35,7 @@ def finished(model: JobModel, *, complete: bool = False) -> JobSimulator:
 
 
 @pytest.mark.parametrize("limit", [0, 2])
-def test_c48_job_ends_at_its_active_deadline(limit: int) -> None:
+def test_check_48_job_ends_at_its_active_deadline(limit: int) -> None:
     world = JobSimulator(tf_job(worker=4, ps=2, active_deadline_s=limit))
     plan = world.step()
     if limit:
@@ -46,7 +46,7 @@ def test_c48_job_ends_at_its_active_deadline(limit: int) -> None:
     assert len(world.step().delete) == (6 if limit else 0)
 
 
-def test_c48_job_without_a_deadline_runs_on() -> None:
+def test_check_48_job_without_a_deadline_runs_on() -> None:
     world = JobSimulator(tf_job(worker=4)).started()
     world.forward(1e9)
     plan = world.step()
@@ -69,7 +69,7 @@ def test_deadline_does_not_count_suspension() -> None:
 
 
 @pytest.mark.parametrize(("policy", "left"), [(ALL, 0), (RUNNING, 1), (NONE, 6)])
-def test_c58_running_pods_are_cleaned_by_policy(policy: CleanPodPolicy, left: int) -> None:
+def test_check_58_running_pods_are_cleaned_by_policy(policy: CleanPodPolicy, left: int) -> None:
     world = finished(tf_job(worker=4, ps=2, clean_pod_policy=policy))
     plan = world.step()
     assert len(plan.delete) == len(plan.delete_services) == 6 - left
@@ -79,7 +79,7 @@ def test_c58_running_pods_are_cleaned_by_policy(policy: CleanPodPolicy, left: in
 
 
 @pytest.mark.parametrize(("policy", "left"), [(ALL, 0), (RUNNING, 6), (NONE, 6)])
-def test_c58_complete_pods_are_cleaned_by_policy(policy: CleanPodPolicy, left: int) -> None:
+def test_check_58_complete_pods_are_cleaned_by_policy(policy: CleanPodPolicy, left: int) -> None:
     world = finished(tf_job(worker=4, ps=2, clean_pod_policy=policy), complete=True)
     world.settle()
     assert len(world.pods) == len(world.services) == left
@@ -113,7 +113,7 @@ def test_late_pod_of_a_finished_job_does_not_stay() -> None:
     assert [item.pod.name for item in world.step().delete] == ["train-worker-2"]
 
 
-def test_c59_suspension_ignores_the_clean_policy() -> None:
+def test_check_59_suspension_ignores_the_clean_policy() -> None:
     model = tf_job(worker=2, clean_pod_policy=NONE)
     world = JobSimulator(model).started()
     world.model = replace(model, suspend=True)
@@ -129,14 +129,14 @@ def test_c59_suspension_ignores_the_clean_policy() -> None:
 # --- time to live ------------------------------------------------------------------------------------
 
 
-def test_c60_job_without_a_time_to_live_stays() -> None:
+def test_check_60_job_without_a_time_to_live_stays() -> None:
     world = finished(tf_job(worker=1))
     world.forward(1e9)
     world.settle()
     assert not world.job_deleted
 
 
-def test_c60_job_is_deleted_when_its_time_is_over() -> None:
+def test_check_60_job_is_deleted_when_its_time_is_over() -> None:
     world = finished(tf_job(worker=1, ttl_s=10))
     world.forward(4)
     plan = world.step()
@@ -146,14 +146,14 @@ def test_c60_job_is_deleted_when_its_time_is_over() -> None:
     assert finished(tf_job(worker=1, ttl_s=0)).plan().delete_job
 
 
-def test_c60_completion_in_the_future_defers_the_deletion() -> None:
+def test_check_60_completion_in_the_future_defers_the_deletion() -> None:
     world = finished(tf_job(worker=1, ttl_s=10))
     later = timestamps.rfc3339(world.now + timedelta(seconds=100))
     world.status = with_fields(world.status, completion_time=later)
     assert (world.plan().delete_job, world.plan().requeue_s) == (False, 110)
 
 
-def test_c60_missing_completion_time_is_completed() -> None:
+def test_check_60_missing_completion_time_is_completed() -> None:
     world = finished(tf_job(worker=1, ttl_s=10))
     end = world.status.completion_time
     world.status = with_fields(world.status, completion_time="")
@@ -164,7 +164,7 @@ def test_c60_missing_completion_time_is_completed() -> None:
 # --- suspension --------------------------------------------------------------------------------------
 
 
-def test_c64_job_created_suspended_has_no_pods() -> None:
+def test_check_64_job_created_suspended_has_no_pods() -> None:
     world = JobSimulator(tf_job(worker=2, suspend=True))
     plan = world.step()
     assert (plan.create, plan.create_services, world.status.start_time) == ((), (), "")
@@ -172,7 +172,7 @@ def test_c64_job_created_suspended_has_no_pods() -> None:
     assert not world.step().events
 
 
-def test_c64_suspension_and_resumption_of_a_running_job() -> None:
+def test_check_64_suspension_and_resumption_of_a_running_job() -> None:
     model = tf_job(worker=2)
     world = JobSimulator(model).started()
     started = world.status.start_time
@@ -221,7 +221,7 @@ def test_complete_indexes_stay_complete_over_a_suspension() -> None:
 # --- who manages the job -------------------------------------------------------------------------------
 
 
-def test_c65_job_of_another_controller_is_left_alone() -> None:
+def test_check_65_job_of_another_controller_is_left_alone() -> None:
     world = JobSimulator(tf_job(worker=2, managed=False))
     assert world.plan() == JobPlan(JobStatus())
     running = JobSimulator(tf_job(worker=2, suspend=True)).started()
@@ -250,7 +250,7 @@ def test_deleted_job_lets_go_of_its_pods() -> None:
         (SuccessRule(any_of=True, indexes=frozenset({1, 2})), (2,)),
     ],
 )
-def test_c70_success_rules(rule: SuccessRule, done: tuple[int, ...]) -> None:
+def test_check_70_success_rules(rule: SuccessRule, done: tuple[int, ...]) -> None:
     world = JobSimulator(gang_job(workers(4), success=(rule,))).started()
     for index in done[:-1]:
         world.end(f"train-worker-{index}")
@@ -261,7 +261,7 @@ def test_c70_success_rules(rule: SuccessRule, done: tuple[int, ...]) -> None:
     assert world.phase == "Succeeded"
 
 
-def test_c70_success_precedes_a_failure_of_the_same_pass() -> None:
+def test_check_70_success_precedes_a_failure_of_the_same_pass() -> None:
     world = JobSimulator(gang_job(workers(2), success=(SuccessRule(any_of=True),))).started()
     world.fail("train-worker-0")
     world.end("train-worker-1")
@@ -284,14 +284,14 @@ def test_draining_job_waits_for_its_last_pods() -> None:
     assert world.phase == "Succeeded"
 
 
-def test_c70_finished_job_deletes_active_pods() -> None:
+def test_check_70_finished_job_deletes_active_pods() -> None:
     model = gang_job(workers(4), success=(SuccessRule(any_of=True),))
     world = finished(model)
     world.settle()
     assert list(world.pods) == ["train-worker-0"]
 
 
-def test_c70_pass_without_change_writes_nothing() -> None:
+def test_check_70_pass_without_change_writes_nothing() -> None:
     world = JobSimulator(tf_job(worker=4, ps=2)).started()
     writes, events = world.status_writes, len(world.events)
     for _ in range(3):
@@ -299,7 +299,7 @@ def test_c70_pass_without_change_writes_nothing() -> None:
     assert (world.status_writes, len(world.events)) == (writes, events)
 
 
-def test_c70_events_follow_the_status() -> None:
+def test_check_70_events_follow_the_status() -> None:
     world = JobSimulator(tf_job(worker=1)).started()
     world.end("train-worker-0")
     world.step(limit=0)
@@ -309,7 +309,7 @@ def test_c70_events_follow_the_status() -> None:
     assert reasons == ["TFJobCreated", "TFJobRunning", "TFJobSucceeded"]
 
 
-def test_c24_invalid_spec_fails_the_job_once() -> None:
+def test_check_24_invalid_spec_fails_the_job_once() -> None:
     plan = logic.reject(JobStatus(), "TFJob", "spec.tfReplicaSpecs: is empty", START)
     assert plan.status.phase == "Failed"
     assert [event.reason for event in plan.events] == ["TFJobCreated", "InvalidJobSpec"]

@@ -34,7 +34,7 @@ def queued_job() -> JobModel:
 # --- creating --------------------------------------------------------------------------------------
 
 
-def test_c33_every_index_gets_a_pod_and_a_service() -> None:
+def test_check_33_every_index_gets_a_pod_and_a_service() -> None:
     world = JobSimulator(tf_job(worker=4, ps=2))
     plan = world.step()
     assert len(plan.create) == len(plan.create_services) == 6
@@ -42,13 +42,13 @@ def test_c33_every_index_gets_a_pod_and_a_service() -> None:
     assert world.step().create == ()
 
 
-def test_c33_job_has_one_service_for_all_its_pods() -> None:
+def test_check_33_job_has_one_service_for_all_its_pods() -> None:
     assert JobSimulator(gang_job(workers(4))).plan().create_services == ("train",)
     model = gang_job(workers(4), services=ServiceMode.NONE)
     assert JobSimulator(model).plan().create_services == ()
 
 
-def test_c34_pending_pods_are_left_alone() -> None:
+def test_check_34_pending_pods_are_left_alone() -> None:
     world = JobSimulator(tf_job(worker=4, ps=2))
     world.step()
     world.step()
@@ -62,7 +62,7 @@ def test_c34_pending_pods_are_left_alone() -> None:
     assert world.role("PS").active == 2
 
 
-def test_c35_missing_pods_are_created() -> None:
+def test_check_35_missing_pods_are_created() -> None:
     world = JobSimulator(tf_job(worker=4, ps=2))
     world.add("worker", 0)
     world.add("worker", 1)
@@ -76,7 +76,7 @@ def test_c35_missing_pods_are_created() -> None:
     assert world.condition("Running") == "True"
 
 
-def test_c36_one_complete_worker_does_not_end_the_job() -> None:
+def test_check_36_one_complete_worker_does_not_end_the_job() -> None:
     world = JobSimulator(tf_job(worker=4)).started()
     world.end("train-worker-1")
     world.settle()
@@ -85,7 +85,7 @@ def test_c36_one_complete_worker_does_not_end_the_job() -> None:
     assert creations(world) == []
 
 
-def test_c37_success_deletes_nothing_before_it_is_written() -> None:
+def test_check_37_success_deletes_nothing_before_it_is_written() -> None:
     world = JobSimulator(tf_job(worker=2, ps=1)).started()
     world.end("train-worker-0", "train-worker-1")
     plan = world.step()
@@ -133,7 +133,7 @@ def test_pods_that_stop_use_up_the_parallelism() -> None:
 # --- surplus and duplicates ------------------------------------------------------------------------
 
 
-def test_c61_scale_down_removes_the_highest_indexes() -> None:
+def test_check_61_scale_down_removes_the_highest_indexes() -> None:
     world = JobSimulator(gang_job(workers(3))).started()
     world.model = gang_job(workers(1))
     assert [item.pod.name for item in world.step().delete] == ["train-worker-1", "train-worker-2"]
@@ -142,7 +142,7 @@ def test_c61_scale_down_removes_the_highest_indexes() -> None:
     assert (world.role().failed, world.status.restarts, world.phase) == (0, 0, "Running")
 
 
-def test_c61_scale_up_creates_the_next_indexes() -> None:
+def test_check_61_scale_up_creates_the_next_indexes() -> None:
     world = JobSimulator(gang_job(workers(1))).started()
     uid = world.uid("train-worker-0")
     world.model = gang_job(workers(3))
@@ -152,7 +152,7 @@ def test_c61_scale_up_creates_the_next_indexes() -> None:
     assert world.status.restarts == 0
 
 
-def test_c61_services_follow_the_scale() -> None:
+def test_check_61_services_follow_the_scale() -> None:
     world = JobSimulator(tf_job(worker=3)).started()
     world.model = tf_job(worker=1)
     assert world.step().delete_services == ("train-worker-1", "train-worker-2")
@@ -188,7 +188,7 @@ def test_late_pod_of_a_complete_index_is_deleted() -> None:
 # --- gang ------------------------------------------------------------------------------------------
 
 
-def test_c63_no_pod_before_the_gang_is_admitted() -> None:
+def test_check_63_no_pod_before_the_gang_is_admitted() -> None:
     world = JobSimulator(queued_job(), gang=GangState(admitted=False))
     plan = world.step()
     assert plan.gang is True
@@ -203,7 +203,7 @@ def test_c63_no_pod_before_the_gang_is_admitted() -> None:
     assert (world.condition("Queued"), world.phase) == ("False", "Created")
 
 
-def test_c63_gang_is_removed_at_the_end_and_on_suspend() -> None:
+def test_check_63_gang_is_removed_at_the_end_and_on_suspend() -> None:
     model = gang_job(workers(1), scheduling=SchedulingPolicy())
     world = JobSimulator(model).started()
     seen = [world.gang.exists]
@@ -233,7 +233,7 @@ def test_queued_pods_of_a_gang_make_the_job_queued() -> None:
 # --- attempts --------------------------------------------------------------------------------------
 
 
-def test_c69_pods_of_an_earlier_attempt_are_deleted() -> None:
+def test_check_69_pods_of_an_earlier_attempt_are_deleted() -> None:
     model = gang_job(workers(2), default_action=FailureAction.RESTART_JOB)
     world = JobSimulator(model).started()
     old = world.uid("train-worker-1")
@@ -247,7 +247,7 @@ def test_c69_pods_of_an_earlier_attempt_are_deleted() -> None:
     assert world.uid("train-worker-1") != old
 
 
-def test_c69_names_are_free_before_a_replacement() -> None:
+def test_check_69_names_are_free_before_a_replacement() -> None:
     world = JobSimulator(gang_job(workers(2), default_action=FailureAction.RESTART_JOB)).started()
     world.fail("train-worker-0")
     world.step()
@@ -269,7 +269,7 @@ def ordered(condition: Await) -> JobModel:
     return gang_job(driver, workers(2, depends_on=(dependency,)), services=ServiceMode.POD)
 
 
-def test_c71_role_waits_until_another_is_ready() -> None:
+def test_check_71_role_waits_until_another_is_ready() -> None:
     world = JobSimulator(ordered(Await.READY))
     world.step()
     assert list(world.pods) == ["train-driver-0"]
@@ -277,7 +277,7 @@ def test_c71_role_waits_until_another_is_ready() -> None:
     assert creations(world) == [("worker", 0), ("worker", 1)]
 
 
-def test_c71_role_waits_until_another_is_complete() -> None:
+def test_check_71_role_waits_until_another_is_complete() -> None:
     world = JobSimulator(ordered(Await.COMPLETE)).started()
     assert list(world.pods) == ["train-driver-0"]
     world.end("train-driver-0")
@@ -286,7 +286,7 @@ def test_c71_role_waits_until_another_is_complete() -> None:
     assert world.phase == "Running"
 
 
-def test_c71_started_role_does_not_wait_again() -> None:
+def test_check_71_started_role_does_not_wait_again() -> None:
     world = JobSimulator(ordered(Await.READY)).started()
     world.disrupt("train-driver-0")
     world.disrupt("train-worker-1")
@@ -294,7 +294,7 @@ def test_c71_started_role_does_not_wait_again() -> None:
     assert creations(world) == [("driver", 0), ("worker", 1)]
 
 
-def test_c71_resume_replays_the_order() -> None:
+def test_check_71_resume_replays_the_order() -> None:
     model = ordered(Await.READY)
     world = JobSimulator(model).started()
     world.model = replace(model, suspend=True)

@@ -44,7 +44,7 @@ def restarts(world: JobSimulator) -> tuple[int, int, int]:
 # --- restart policies ------------------------------------------------------------------------------
 
 
-def test_c44_retryable_exit_code_restarts_the_pod() -> None:
+def test_check_44_retryable_exit_code_restarts_the_pod() -> None:
     world = JobSimulator(tf_job(worker=4, policy=RestartPolicy.EXIT_CODE)).started()
     world.fail(WORKER_1, code=130)
     plan = world.step()
@@ -57,7 +57,7 @@ def test_c44_retryable_exit_code_restarts_the_pod() -> None:
     assert restarts(world) == (1, 0, 0)
 
 
-def test_c44_permanent_exit_code_fails_the_job() -> None:
+def test_check_44_permanent_exit_code_fails_the_job() -> None:
     world = JobSimulator(tf_job(worker=4, policy=RestartPolicy.EXIT_CODE)).started()
     world.fail(WORKER_2, code=1, reasons=frozenset({"Error"}), message="no data")
     world.step()
@@ -74,11 +74,11 @@ def test_c44_permanent_exit_code_fails_the_job() -> None:
         (None, True),
     ],
 )
-def test_c45_retryable_exit_codes(code: int | None, retryable: bool) -> None:
+def test_check_45_retryable_exit_codes(code: int | None, retryable: bool) -> None:
     assert exit_codes.is_retryable(code) is retryable
 
 
-def test_c45_code_of_the_framework_container_decides() -> None:
+def test_check_45_code_of_the_framework_container_decides() -> None:
     role = JobRole("w", 1, {"spec": {"containers": [{"name": "a"}, {"name": "b"}]}})
     pod = JobPod("p", "u", "w", 0, exit_codes={"b": 1, "a": 137})
     assert exit_codes.deciding_code(role, pod) == 137
@@ -88,7 +88,7 @@ def test_c45_code_of_the_framework_container_decides() -> None:
 
 
 @pytest.mark.parametrize("policy", [RestartPolicy.ON_FAILURE, RestartPolicy.ALWAYS])
-def test_c46_failed_pod_of_a_restarting_role_is_replaced(policy: RestartPolicy) -> None:
+def test_check_46_failed_pod_of_a_restarting_role_is_replaced(policy: RestartPolicy) -> None:
     world = JobSimulator(tf_job(worker=2, policy=policy)).started()
     old = world.uid(WORKER_0)
     world.fail(WORKER_0, code=1)
@@ -111,7 +111,7 @@ def restarting_in_place(counts: list[int], limit: int) -> JobSimulator:
     return world
 
 
-def test_c47_restarts_in_place_reach_the_backoff_limit() -> None:
+def test_check_47_restarts_in_place_reach_the_backoff_limit() -> None:
     world = restarting_in_place([1, 1, 1, 1], limit=4)
     assert (world.phase, world.reason("Failed")) == ("Failed", "BackoffLimitExceeded")
     assert (world.pods, world.services) == ({}, set())
@@ -120,12 +120,12 @@ def test_c47_restarts_in_place_reach_the_backoff_limit() -> None:
     assert restarting_in_place([2], limit=3).phase == "Running"
 
 
-def test_c47_limit_of_zero_allows_no_restart() -> None:
+def test_check_47_limit_of_zero_allows_no_restart() -> None:
     assert restarting_in_place([], limit=0).phase == "Running"
     assert restarting_in_place([1], limit=0).phase == "Failed"
 
 
-def test_c47_replaced_pods_count_towards_the_limit() -> None:
+def test_check_47_replaced_pods_count_towards_the_limit() -> None:
     world = JobSimulator(batch_job(1, backoff_limit=2)).started()
     for number in range(2):
         world.fail("train--0")
@@ -137,7 +137,7 @@ def test_c47_replaced_pods_count_towards_the_limit() -> None:
     assert (world.status.restarts, world.role("").failed) == (2, 3)
 
 
-def test_c47_restarts_in_place_outlive_their_pod() -> None:
+def test_check_47_restarts_in_place_outlive_their_pod() -> None:
     model = gang_job(workers(2, restart_policy=RestartPolicy.ON_FAILURE), backoff_limit=4)
     world = JobSimulator(model).started()
     world.restart_in_place(WORKER_0, 2)
@@ -154,7 +154,7 @@ def test_c47_restarts_in_place_outlive_their_pod() -> None:
     ("policy", "left"),
     [(CleanPodPolicy.NONE, 4), (CleanPodPolicy.RUNNING, 1), (CleanPodPolicy.ALL, 0)],
 )
-def test_c49_backoff_respects_the_clean_policy(policy: CleanPodPolicy, left: int) -> None:
+def test_check_49_backoff_respects_the_clean_policy(policy: CleanPodPolicy, left: int) -> None:
     model = gang_job(
         workers(4, restart_policy=RestartPolicy.ON_FAILURE),
         backoff_limit=0,
@@ -170,7 +170,7 @@ def test_c49_backoff_respects_the_clean_policy(policy: CleanPodPolicy, left: int
 # --- rules -----------------------------------------------------------------------------------------
 
 
-def test_c68_first_rule_that_matches_wins() -> None:
+def test_check_68_first_rule_that_matches_wins() -> None:
     world = with_rules(
         rule(FailureAction.RESTART_POD, 7),
         rule(FailureAction.FAIL_JOB, 7, name="late"),
@@ -186,7 +186,7 @@ def test_c68_first_rule_that_matches_wins() -> None:
     assert "rule nine" in world.message("Failed")
 
 
-def test_c68_earliest_failure_decides_within_a_rule() -> None:
+def test_check_68_earliest_failure_decides_within_a_rule() -> None:
     world = with_rules(rule(FailureAction.FAIL_JOB, 3))
     world.fail(WORKER_2, code=3)
     world.fail(WORKER_0, code=3)
@@ -195,7 +195,7 @@ def test_c68_earliest_failure_decides_within_a_rule() -> None:
     assert world.role().failed == 2
 
 
-def test_c68_rule_order_precedes_time() -> None:
+def test_check_68_rule_order_precedes_time() -> None:
     world = with_rules(rule(FailureAction.RESTART_JOB, 5), rule(FailureAction.FAIL_JOB, 3))
     world.fail(WORKER_2, code=3)
     world.fail(WORKER_0, code=5)
@@ -204,7 +204,7 @@ def test_c68_rule_order_precedes_time() -> None:
     assert world.role().attempt == 1
 
 
-def test_c68_default_is_to_restart_all_until_the_limit() -> None:
+def test_check_68_default_is_to_restart_all_until_the_limit() -> None:
     world = with_rules(default_action=FailureAction.RESTART_JOB, max_restarts=1)
     world.fail(WORKER_0)
     world.started()
@@ -214,7 +214,7 @@ def test_c68_default_is_to_restart_all_until_the_limit() -> None:
     assert (world.phase, world.reason("Failed")) == ("Failed", "ReachedMaxRestarts")
 
 
-def test_c68_uncharged_restart_does_not_use_the_limit() -> None:
+def test_check_68_uncharged_restart_does_not_use_the_limit() -> None:
     world = with_rules(rule(FailureAction.RESTART_JOB_UNCHARGED, 4), max_restarts=0)
     for attempt in (1, 2, 3):
         world.fail(WORKER_0, code=4)
@@ -223,7 +223,7 @@ def test_c68_uncharged_restart_does_not_use_the_limit() -> None:
     assert (world.phase, restarts(world)) == ("Running", (0, 0, 3))
 
 
-def test_c68_several_failures_restart_the_job_once() -> None:
+def test_check_68_several_failures_restart_the_job_once() -> None:
     world = with_rules(default_action=FailureAction.RESTART_JOB)
     world.fail(WORKER_0, WORKER_1, WORKER_2)
     world.started()
@@ -381,7 +381,7 @@ def test_restarts_of_a_given_up_pod_are_counted_once() -> None:
     assert (world.role().attempt, restarts(world)) == (1, (2, 0, 1))
 
 
-def test_c74_own_deletions_trigger_no_policy() -> None:
+def test_check_74_own_deletions_trigger_no_policy() -> None:
     world = with_rules(rule(FailureAction.FAIL_JOB, 143), rule(FailureAction.RESTART_JOB, 1))
     world.fail(WORKER_0)
     world.step()
@@ -390,7 +390,7 @@ def test_c74_own_deletions_trigger_no_policy() -> None:
     assert (world.phase, restarts(world)) == ("Running", (1, 1, 0))
 
 
-def test_c74_failed_pods_stay_when_no_retry_is_left() -> None:
+def test_check_74_failed_pods_stay_when_no_retry_is_left() -> None:
     world = with_rules(default_action=FailureAction.RESTART_JOB, max_restarts=0)
     world.fail(WORKER_0)
     world.settle()
@@ -398,7 +398,7 @@ def test_c74_failed_pods_stay_when_no_retry_is_left() -> None:
     assert not world.pods[WORKER_0].tracked
 
 
-def test_c74_failed_pods_stay_when_one_of_them_ends_the_job() -> None:
+def test_check_74_failed_pods_stay_when_one_of_them_ends_the_job() -> None:
     world = JobSimulator(batch_job(3, backoff_limit=1)).started()
     world.fail("train--0", "train--1")
     world.settle()

@@ -53,7 +53,7 @@ ONE_OK, ONE_FAILED, ONE_ACTIVE = Pods(succeeded=1), Pods(failed=1), Pods(active=
     ("chief", "phase"),
     [(ONE_OK, "Succeeded"), (ONE_ACTIVE, "Running"), (ONE_FAILED, "Failed")],
 )
-def test_c50_chief_decides(chief: Pods, phase: str) -> None:
+def test_check_50_chief_decides(chief: Pods, phase: str) -> None:
     assert world_of(chief=chief).phase == phase
     assert world_of(chief=chief, worker=Pods(active=4)).phase == phase
 
@@ -70,11 +70,11 @@ def test_c50_chief_decides(chief: Pods, phase: str) -> None:
         (Pods(succeeded=1, active=3), "Succeeded"),
     ],
 )
-def test_c51_without_a_chief_workers_decide(worker: Pods, phase: str) -> None:
+def test_check_51_without_a_chief_workers_decide(worker: Pods, phase: str) -> None:
     assert world_of(worker=worker).phase == phase
 
 
-def test_c51_two_complete_and_two_failed_workers_fail() -> None:
+def test_check_51_two_complete_and_two_failed_workers_fail() -> None:
     world = JobSimulator(tf_job(worker=4)).started()
     world.end("train-worker-2", "train-worker-3")
     world.settle()
@@ -91,7 +91,7 @@ def test_c51_two_complete_and_two_failed_workers_fail() -> None:
         (Pods(succeeded=1, failed=1, active=2), "Failed"),
     ],
 )
-def test_c52_all_workers_have_to_complete(worker: Pods, phase: str) -> None:
+def test_check_52_all_workers_have_to_complete(worker: Pods, phase: str) -> None:
     assert world_of(worker=worker, all_workers=True).phase == phase
 
 
@@ -105,13 +105,13 @@ def test_c52_all_workers_have_to_complete(worker: Pods, phase: str) -> None:
         (ONE_OK, Pods(failed=4), NONE, "Succeeded"),
     ],
 )
-def test_c53_chief_and_workers(chief: Pods, worker: Pods, ps: Pods, phase: str) -> None:
+def test_check_53_chief_and_workers(chief: Pods, worker: Pods, ps: Pods, phase: str) -> None:
     world = world_of(chief=chief, worker=worker, ps=ps)
     assert world.phase == phase
     assert world.condition("Running") in ("True", "False")
 
 
-def test_c53_chief_that_may_be_retried_restarts() -> None:
+def test_check_53_chief_that_may_be_retried_restarts() -> None:
     chief = Pods(failed=1, code=137)
     world = world_of(chief=chief, worker=Pods(active=4), policy=RestartPolicy.EXIT_CODE)
     assert world.phase == "Restarting"
@@ -121,7 +121,7 @@ def types(world: JobSimulator) -> list[tuple[str, str]]:
     return [(item.type, item.status) for item in world.status.conditions]
 
 
-def test_c54_running_and_restarting_take_each_others_place() -> None:
+def test_check_54_running_and_restarting_take_each_others_place() -> None:
     world = JobSimulator(tf_job(worker=2, policy=RestartPolicy.EXIT_CODE)).started()
     assert types(world) == [("Created", "True"), ("Running", "True")]
     world.fail("train-worker-0", code=130)
@@ -134,7 +134,7 @@ def test_c54_running_and_restarting_take_each_others_place() -> None:
     assert types(world) == [("Created", "True"), ("Running", "False"), ("Failed", "True")]
 
 
-def test_c54_nothing_is_running_or_restarting_at_the_end() -> None:
+def test_check_54_nothing_is_running_or_restarting_at_the_end() -> None:
     world = JobSimulator(tf_job(worker=2, policy=RestartPolicy.EXIT_CODE)).started()
     world.fail("train-worker-0", code=130)
     world.step()
@@ -143,7 +143,7 @@ def test_c54_nothing_is_running_or_restarting_at_the_end() -> None:
     assert types(world) == [("Created", "True"), ("Running", "False"), ("Failed", "True")]
 
 
-def test_c55_end_is_final() -> None:
+def test_check_55_end_is_final() -> None:
     world = world_of(worker=ONE_OK)
     end = world.status
     world.forward(60)
@@ -157,7 +157,7 @@ def test_c55_end_is_final() -> None:
     assert job_conditions.set_condition(end.conditions, failed, START) == end.conditions
 
 
-def test_c55_same_condition_changes_nothing() -> None:
+def test_check_55_same_condition_changes_nothing() -> None:
     first = Condition(type="Queued", status="True", reason="OverQuota", message="a")
     before = job_conditions.set_condition((), first, START)
     later = START.replace(hour=1)
@@ -168,7 +168,7 @@ def test_c55_same_condition_changes_nothing() -> None:
     assert (after.message, after.last_transition_time) == ("b", before[0].last_transition_time)
 
 
-def test_c56_pods_are_counted_by_how_they_ended() -> None:
+def test_check_56_pods_are_counted_by_how_they_ended() -> None:
     model = gang_job(workers(7, min_replicas=1))
     world = JobSimulator(model).started()
     world.end("train-worker-0", "train-worker-1", "train-worker-2")
@@ -188,14 +188,14 @@ def complete(model: JobModel, completed: str) -> bool:
     return success_policy.met(draft) is not None
 
 
-def test_c57_worker_0_completes_the_job() -> None:
+def test_check_57_worker_0_completes_the_job() -> None:
     assert not complete(tf_job(worker=4), "")
     assert complete(tf_job(worker=1), "0")
     assert complete(tf_job(worker=2), "0")
     assert not complete(tf_job(worker=2), "1")
 
 
-def test_c57_worker_0_needs_phase_and_exit_code() -> None:
+def test_check_57_worker_0_needs_phase_and_exit_code() -> None:
     world = JobSimulator(tf_job(worker=2, policy=RestartPolicy.ON_FAILURE)).started()
     world.end("train-worker-0", phase="Running", finished_at=None)
     world.settle()
@@ -205,7 +205,7 @@ def test_c57_worker_0_needs_phase_and_exit_code() -> None:
     assert world.phase == "Succeeded"
 
 
-def test_c57_job_without_workers_is_decided_by_what_it_has() -> None:
+def test_check_57_job_without_workers_is_decided_by_what_it_has() -> None:
     world = JobSimulator(tf_job(ps=1)).started()
     assert world.phase == "Running"
     world.end("train-ps-0")

@@ -243,6 +243,22 @@ async def world_with_machine(world: MachineWorld, phase: str, **status: str) -> 
     return machine
 
 
+async def test_f56_a_type_without_capacity_gives_way_to_another(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """One launch names them all, cheapest first, so no machine is refused."""
+    async with machine_world(clock, rng, log) as world:
+        world.cloud.capacity = {
+            (kind, zone, False): 0 for kind in ("small", "medium") for zone in "ab"
+        }
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.bound("a")
+        (machine,) = await world.machines()
+        (held,) = world.cloud.instances.values()
+        assert machine.status.instance_type == held.instance.instance_type == "large"
+
+
 async def test_f57_without_a_plan_there_is_no_binding(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -47,26 +47,26 @@ async def world(clock: Clock, rng: Stream, log: Logger) -> AsyncIterator[Session
         yield world
 
 
-def test_c1_a_client_is_required() -> None:
+def test_check_1_a_client_is_required() -> None:
     with pytest.raises(ValueError, match="client: is None; connect to a cluster first"):
         SessionController(None)  # type: ignore[arg-type]  # as untyped programs do
 
 
-async def test_c2_no_session_is_refused(world: SessionLibraryWorld) -> None:
+async def test_check_2_no_session_is_refused(world: SessionLibraryWorld) -> None:
     async with controller_world(world) as w:
         await w.controller.start()
         with pytest.raises(InvalidSessionError, match="session: is None"):
             w.controller.schedule(None)
 
 
-async def test_c3_schedule_before_start_is_refused(world: SessionLibraryWorld) -> None:
+async def test_check_3_schedule_before_start_is_refused(world: SessionLibraryWorld) -> None:
     async with controller_world(world) as w:
         assert w.controller.stopped
         with pytest.raises(ControllerStoppedError, match="the controller is stopped; start it"):
             w.controller.schedule(new_session("a"))
 
 
-async def test_c4_executor_gets_the_session_at_once(world: SessionLibraryWorld) -> None:
+async def test_check_4_executor_gets_the_session_at_once(world: SessionLibraryWorld) -> None:
     async with controller_world(world) as w:
         await w.controller.start()
         await world.settle(60.0)
@@ -80,7 +80,7 @@ async def test_c4_executor_gets_the_session_at_once(world: SessionLibraryWorld) 
         assert w.events("a") == PASSED
 
 
-async def test_c5_started_controller_is_not_stopped(world: SessionLibraryWorld) -> None:
+async def test_check_5_started_controller_is_not_stopped(world: SessionLibraryWorld) -> None:
     async with controller_world(world) as w:
         await w.controller.start()
         assert not w.controller.stopped
@@ -95,7 +95,7 @@ async def test_c5_started_controller_is_not_stopped(world: SessionLibraryWorld) 
     ],
     ids=["c6-nodes", "c7-pods", "c7-watch"],
 )
-async def test_c6_c7_start_fails_and_can_be_repeated(
+async def test_check_6_c7_start_fails_and_can_be_repeated(
     world: SessionLibraryWorld, path: str, watch: bool
 ) -> None:
     async with controller_world(world) as w:
@@ -116,7 +116,7 @@ async def test_c6_c7_start_fails_and_can_be_repeated(
         assert w.executor.started == ["a"]
 
 
-async def test_c8_stop_without_executors(world: SessionLibraryWorld) -> None:
+async def test_check_8_stop_without_executors(world: SessionLibraryWorld) -> None:
     async with controller_world(world) as w:
         await w.controller.stop(1.0)  # never started
         await w.controller.start()
@@ -125,7 +125,7 @@ async def test_c8_stop_without_executors(world: SessionLibraryWorld) -> None:
         assert w.controller.stopped
 
 
-async def test_c9_stop_waits_for_an_executor(world: SessionLibraryWorld) -> None:
+async def test_check_9_stop_waits_for_an_executor(world: SessionLibraryWorld) -> None:
     async with controller_world(world) as w:
         await w.controller.start()
         w.schedule(new_session("a"))
@@ -144,7 +144,7 @@ async def finish_later(
     finish(name)
 
 
-async def test_c10_stop_raises_when_its_time_is_over(world: SessionLibraryWorld) -> None:
+async def test_check_10_stop_raises_when_its_time_is_over(world: SessionLibraryWorld) -> None:
     async with controller_world(world) as w:
         await w.controller.start()
         w.schedule(new_session("a"))
@@ -165,7 +165,7 @@ async def test_c10_stop_raises_when_its_time_is_over(world: SessionLibraryWorld)
 
 
 @pytest.mark.parametrize("timed_out", [False, True])
-async def test_c11_schedule_after_stop_is_refused(
+async def test_check_11_schedule_after_stop_is_refused(
     world: SessionLibraryWorld, timed_out: bool
 ) -> None:
     async with controller_world(world) as w:
