@@ -180,6 +180,7 @@ def test_a_database_of_a_newer_version_is_refused(plane: Plane) -> None:
         (("--nodes", "0"), 64, "--nodes"),
         (("--log-level", "loud"), 64, "warning"),
         (("--alert-webhook", "me"), 64, "--alert-webhook"),
+        (("--agent-url", "ftp://h/a.whl"), 64, "--agent-url"),
         (("--scheduler-config", "/nowhere"), 1, "--scheduler-config /nowhere: No such file"),
         (("--scheduler-config", "/dev/null"), 1, "--scheduler-config /dev/null: needs exactly one"),
     ],

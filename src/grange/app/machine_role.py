@@ -7,6 +7,9 @@ from grange.api import x509_facts
 from grange.app import local_machines
 from grange.app.machine_bootstrap import JoinBootstrap
 from grange.app.settings import Settings
+from grange.base.clock import Clock
+from grange.client.client import Client
+from grange.machines.bootstrap.agent_package import AgentPackage
 from grange.machines.controller.node_controller import NodeController, NodeControllerTools
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.leader_election import ElectedService
@@ -24,9 +27,17 @@ def of_control_plane(deps: Deps, settings: Settings, url: str, ca_pem: bytes) ->
     pin = x509_facts.read(ca_pem).pin
     tools = NodeControllerTools(
         settings={"local": local_machines.provider_settings(settings, url, pin)},
-        bootstrap=JoinBootstrap(deps.client, url_elsewhere(settings, url), pin, deps.clock),
+        bootstrap=join_bootstrap(deps.client, settings, url, pin, deps.clock),
     )
     return NodeController(deps, tools)
+
+
+def join_bootstrap(
+    client: Client, settings: Settings, url: str, pin: str, clock: Clock
+) -> JoinBootstrap:
+    """Prepares machines that join this control plane, with the package of the settings."""
+    package = AgentPackage(settings.agent_version, settings.agent_url)
+    return JoinBootstrap(client, url_elsewhere(settings, url), pin, clock, package)
 
 
 def url_elsewhere(settings: Settings, url: str) -> str:

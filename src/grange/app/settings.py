@@ -74,6 +74,8 @@ class Settings:
         network: what a program gets that listens on all addresses.
         hidden_files: of the user; isolated pods do not see them.
         scheduler_config: the scheduler's configuration file; None for the default profile.
+        agent_version: of the package that machines of node pools install; empty for the newest.
+        agent_url: of that package; empty for the package index that the machine uses.
         no_context: add no context to the user's kubeconfig.
         alert_webhook: URL that alerts are POSTed to; empty for none. May hold a secret.
         audit_log: file that takes an event for each request; None for none.
@@ -212,6 +214,26 @@ class Settings:
             "See [scheduling](scheduler-configuration.md).",
             type=AbsolutePath(),
             metavar="FILE",
+        ),
+    )
+    agent_version: str = field(
+        default="",
+        metadata=flag(
+            "--agent-version",
+            "Version of Grange that machines of node pools install, such as 1.2.0.",
+            metavar="VERSION",
+            shown_default="the newest",
+        ),
+    )
+    agent_url: str = field(
+        default="",
+        metadata=flag(
+            "--agent-url",
+            "URL of the package that machines of node pools install.",
+            "`{version}` stands for 1.2.0 and `{tag}` for v1.2.0 of `--agent-version`. Local machines run what "
+            "is installed here.",
+            metavar="URL",
+            shown_default="by the package index that the machine uses",
         ),
     )
     no_context: bool = field(

@@ -61,6 +61,7 @@ def command(env: Environment, /, *, detach: bool, output: str, **given: Any) -> 
             **found, environment=_program_environment(), hidden_files=tuple(env.kubeconfig)
         )
         alerting.checked(settings.alert_webhook)
+        _check_agent_package(settings)
     except (SettingsError, InvalidTarget) as error:
         raise click.UsageError(str(error)) from error
     if detach:
@@ -72,6 +73,18 @@ def command(env: Environment, /, *, detach: bool, output: str, **given: Any) -> 
     merge_into = () if settings.no_context else env.kubeconfig
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(serve(settings, output, merge_into=merge_into))
+
+
+def _check_agent_package(settings: Settings) -> None:
+    if not (settings.agent_version or settings.agent_url):
+        return
+    from grange.machines.bootstrap.agent_package import AgentPackage  # few give one
+    from grange.machines.providers.provider import MisconfiguredError
+
+    try:
+        AgentPackage(settings.agent_version, settings.agent_url)
+    except MisconfiguredError as error:
+        raise SettingsError(f"--agent-version, --agent-url: {error}") from error
 
 
 def chosen_pools(

@@ -11,7 +11,7 @@ from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import NodePoolSpec, PoolTimeouts
 from grange.app import local_machines
 from grange.app.machine_bootstrap import JoinBootstrap, token_ids
-from grange.app.machine_role import url_elsewhere
+from grange.app.machine_role import join_bootstrap, url_elsewhere
 from grange.app.settings import Settings
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -97,6 +97,17 @@ async def test_malformed_user_data_launch_nothing(clock: Clock, rng: Stream, log
         pool = NodePoolSpec(provider="local", user_data="#cloud-config\nruncmd: [")
         with pytest.raises(MisconfiguredError, match=r"spec\.userData: is not YAML"):
             await bootstrap(world).prepare(await ordered(world), pool)
+
+
+async def test_machines_install_the_package_of_the_settings(
+    clock: Clock, rng: Stream, log: Logger, tmp_path: Path
+) -> None:
+    async with opened(ApiFixture(clock, rng, log)) as world:
+        url = "https://h/{tag}/grange-{version}.whl"
+        settings = Settings(data_dir=tmp_path, agent_version="1.2.0", agent_url=url)
+        bootstrap = join_bootstrap(world.new_client(), settings, "https://h:1", PIN, clock)
+        secrets = await bootstrap.prepare(await ordered(world), POOL)
+        assert "grange @ https://h/v1.2.0/grange-1.2.0.whl" in secrets.user_data
 
 
 def test_other_machines_reach_the_server_by_its_name(tmp_path: Path) -> None:

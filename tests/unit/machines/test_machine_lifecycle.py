@@ -135,7 +135,7 @@ def test_a_launch_without_instance_is_repeated_not_lost() -> None:
 def test_a_stop_is_repeated_until_the_instance_is_gone() -> None:
     ending = machine(P.TERMINATING)
     assert step(ending, instance=instance()).step is S.TERMINATE
-    assert step(ending).step is S.WAIT
+    assert step(ending).step is S.LOOK
     assert moved(step(ending, missing=True)) is E.GONE
 
 
@@ -175,6 +175,16 @@ def test_f80_a_claim_whose_pod_is_gone_is_returned() -> None:
     assert moved(step(claimed, holder_gone=True)) is E.RETURNED_USED
     assert moved(step(claimed, holder_gone=True, used=False)) is E.RETURNED_UNUSED
     assert moved(step(claimed, holder_gone=True, used=False, pods=True)) is E.RETURNED_USED
+
+
+def test_an_end_is_over_when_a_later_list_shows_no_instance() -> None:
+    ending = machine(P.TERMINATING)
+    assert step(ending, ended=True, instance=instance()).step is S.TERMINATE
+    assert step(ending).step is S.LOOK
+    assert moved(step(ending, ended=True)) is E.GONE
+    # A list may lag: the record stays until two lists apart agree.
+    assert step(machine(P.TERMINATED), ended=True).step is S.WAIT
+    assert step(machine(P.TERMINATED), ended=True, instance=instance()).step is S.TERMINATE
 
 
 def test_standby_is_switched_off_and_on_again() -> None:

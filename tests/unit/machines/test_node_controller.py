@@ -54,6 +54,19 @@ async def test_an_ended_pod_gives_its_machine_back(clock: Clock, rng: Stream, lo
         raise AssertionError("the node of a machine that is gone is deleted")
 
 
+async def test_an_answered_end_needs_one_list(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.bound("a")
+        await world.end_pod("a")
+
+        async def over() -> bool:
+            return bool(await world.machines(P.TERMINATED))
+
+        assert await world.until(over) < world.config.strike_s / 2
+
+
 async def test_idle_machines_end(clock: Clock, rng: Stream, log: Logger) -> None:
     async with machine_world(clock, rng, log) as world:
         await world.add_pool(timeouts={"idleSeconds": 20})
@@ -80,7 +93,7 @@ async def test_a_deleted_pool_ends_its_machines(clock: Clock, rng: Stream, log: 
         await world.add_pool(standby=[{"instanceType": "small", "count": 2}])
         await world.count(P.AVAILABLE, 2)
         await world.client.delete(NODEPOOL, "p")
-        await world.settle(5.0)
+        await world.settle(0.5)
         assert (await world.pool()).metadata.deletion_timestamp
         await world.empty()
 

@@ -75,6 +75,7 @@ class MachineExecutor:
             _S.WIPE: self._wipe,
             _S.STOP: self._switch_off,
             _S.START: self._switch_on,
+            _S.LOOK: self._look,
             _S.TERMINATE: self._terminate,
             _S.DELETE_NODE: self._delete_node,
             _S.DELETE_RECORD: self._delete_record,
@@ -113,6 +114,7 @@ class MachineExecutor:
             spec,
             instance=watch.instance(name),
             missing=watch.is_missing(name),
+            ended=watch.looked_since(self._called.get((name, _S.TERMINATE))),
             node=node,
             initialized=node is not None and machine_nodes.is_initialized(node, machine, spec),
             pods=bool(self._listers.pods_on(name)),
@@ -255,6 +257,10 @@ class MachineExecutor:
         result = await watch.calls.terminate(known.machine, found)
         watch.look_soon()
         return self._after(known.machine, result, _S.TERMINATE)
+
+    async def _look(self, known: MachineInputs, step: NextStep, watch: ProviderWatch) -> Result:
+        watch.look_soon()
+        return Done()
 
     async def _switch_off(
         self, known: MachineInputs, step: NextStep, watch: ProviderWatch

@@ -35,6 +35,7 @@ class MachineStep(Enum):
         MOVE: write an event, which gives the next phase.
         UPDATE: write what the instance is and how far the boot is.
         INITIALIZE: give the node its labels and taints.
+        LOOK: have the instances listed before it is time.
         WIPE: have the provider remove what the holder left.
         STOP, START: have the provider switch the instance off or on.
         TERMINATE: have the provider end the instance.
@@ -48,6 +49,7 @@ class MachineStep(Enum):
     MOVE = "move"
     UPDATE = "update"
     INITIALIZE = "initialize"
+    LOOK = "look"
     WIPE = "wipe"
     STOP = "stop"
     START = "start"
@@ -86,6 +88,7 @@ class MachineInputs:
         pool: of its pool; a default one where that is gone.
         instance: as the last list showed it; None where it did not.
         missing: two lists apart have not shown an instance, with no launch under way.
+        ended: the provider has answered that it ends the instance, and a list after that does not show it.
         node: of its name.
         initialized: the node has its labels and taints.
         pods: pods are on the node that have not ended, other than those of every node's equipment.
@@ -99,6 +102,7 @@ class MachineInputs:
     pool: NodePoolSpec
     instance: Instance | None = None
     missing: bool = False
+    ended: bool = False
     node: Node | None = None
     initialized: bool = False
     pods: bool = False
@@ -237,9 +241,9 @@ def _stopped(known: MachineInputs, now: datetime) -> NextStep:
 def _terminating(known: MachineInputs, now: datetime) -> NextStep:
     if known.instance is not None:
         return NextStep(MachineStep.TERMINATE)
-    if known.missing:
+    if known.missing or known.ended:  # should one appear after all, it is ended: see _terminated
         return _move(_E.GONE, "InstanceGone", "the provider has no instance of it")
-    return NextStep(MachineStep.WAIT)
+    return NextStep(MachineStep.LOOK)
 
 
 def _terminated(known: MachineInputs, now: datetime) -> NextStep:

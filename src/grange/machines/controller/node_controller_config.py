@@ -18,6 +18,7 @@ class NodeControllerConfig:
         heartbeat_interval_s: between two looks at the health of available machines.
         reaper_interval_s: between two looks for machines that are to end.
         instances_interval_s: between two lists of a provider's instances.
+        ending_interval_s: the same while one of them ends.
         look_pause_s: between two lists of a provider's instances, at least.
         probe_timeout_s: a look at one machine takes no longer.
         call_timeout_s: a call to a provider takes no longer; its outcome is unknown then.
@@ -37,6 +38,7 @@ class NodeControllerConfig:
     heartbeat_interval_s: float = 10.0
     reaper_interval_s: float = 10.0
     instances_interval_s: float = 10.0
+    ending_interval_s: float = 2.0
     look_pause_s: float = 1.0
     probe_timeout_s: float = 3.0
     call_timeout_s: float = 60.0

@@ -18,8 +18,10 @@ from grange.machines.controller.instance_looks import InstanceLooks
 from grange.machines.controller.machine_listers import MachineListers
 from grange.machines.controller.node_controller_config import NodeControllerConfig
 from grange.machines.controller.provider_calls import ProviderCalls
-from grange.machines.providers.provider import Instance, Interruption, ProviderError
+from grange.machines.providers.provider import Instance, InstanceState, Interruption, ProviderError
 from grange.machines.scaling.capacity_memory import CapacityMemory
+
+_ENDING = {InstanceState.ENDING, InstanceState.STOPPING}
 
 
 @dataclass(slots=True)
@@ -93,6 +95,7 @@ class ProviderWatch:
         self._looks = InstanceLooks(config.strike_s)
         self._instances: Mapping[str, Instance] = {}
         self._missing: frozenset[str] = frozenset()
+        self._looked = 0.0
         self._images: dict[str, tuple[Mapping[str, str], BootImage]] = {}
         self._look_now, self._find_now = asyncio.Event(), asyncio.Event()
 
@@ -105,6 +108,10 @@ class ProviderWatch:
     def is_missing(self, machine: str) -> bool:
         """Whether two lists apart have shown no instance of a machine."""
         return machine in self._missing
+
+    def looked_since(self, at: float | None) -> bool:
+        """Whether the last list was asked for after a time, in monotonic seconds; None: never."""
+        return at is not None and self._looked > at
 
     def image(self, spec: Mapping[str, str]) -> BootImage:
         """The image that matches a pool's description, once it is known."""
@@ -138,8 +145,13 @@ class ProviderWatch:
         while True:
             self._look_now.clear()
             await self.look()
-            await self._wait(self._look_now, self._config.instances_interval_s)
+            await self._wait(self._look_now, self._until_next_s())
             await self._clock.sleep(self._config.look_pause_s)
+
+    def _until_next_s(self) -> float:
+        """Sooner while an instance ends: its machine waits for that alone."""
+        ending = any(one.state in _ENDING for one in self._instances.values())
+        return self._config.ending_interval_s if ending else self._config.instances_interval_s
 
     async def _find_on(self) -> None:
         while True:
@@ -168,6 +180,7 @@ class ProviderWatch:
         result = self._looks.look(instances, names, calling=calling | self.calling, began=began)
         before, missed = self._instances, self._missing
         self._instances, self._missing = result.by_machine, result.missing
+        self._looked = began
         for name in sorted(names):
             known, was = self._instances.get(name), before.get(name)
             if known != was or (name in missed) != (name in self._missing):
