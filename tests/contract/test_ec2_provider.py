@@ -219,7 +219,7 @@ async def test_notices_come_from_the_queue_and_leave_it(cloud: Cloud) -> None:
     provider = cloud.provider(interruptionQueue=url)
     notices = provider.interruptions()
     assert (await anext(notices)).instance_id == "i-1"
-    await notices.aclose()  # type: ignore[attr-defined]  # the protocol asks for an iterator only
+    await notices.aclose()
     await provider.close()
     silent = cloud.provider()
     assert [one async for one in silent.interruptions()] == []

@@ -7,6 +7,7 @@ nothing that runs, and a list that fails is no empty list.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from grange.api.status import ApiError
@@ -203,15 +204,16 @@ class ProviderWatch:
     # --- interruptions ---------------------------------------------------------------------------
 
     async def _read_notices(self) -> None:
-        async for notice in self.calls.provider.interruptions():
-            name = self._machine_of(notice.instance_id)
-            if name is None:
-                await self.look()
+        async with aclosing(self.calls.provider.interruptions()) as notices:
+            async for notice in notices:
                 name = self._machine_of(notice.instance_id)
-            if name is None:
-                self._log.info("notice about an unknown instance", instance=notice.instance_id)
-            else:
-                await self._hooks.on_notice(name, notice, self.memory)
+                if name is None:
+                    await self.look()
+                    name = self._machine_of(notice.instance_id)
+                if name is None:
+                    self._log.info("notice about an unknown instance", instance=notice.instance_id)
+                else:
+                    await self._hooks.on_notice(name, notice, self.memory)
 
     def _machine_of(self, instance_id: str) -> str | None:
         found = (name for name, one in self._instances.items() if one.id == instance_id)

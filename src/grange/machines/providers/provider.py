@@ -11,7 +11,7 @@ The contract (tests/contract/test_provider.py):
 - An error is one of those below; anything else that a provider raises is a bug.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -235,7 +235,7 @@ class Provider(Protocol):
             ProviderError: it may not have grown.
         """
 
-    def interruptions(self) -> AsyncIterator[Interruption]:
+    def interruptions(self) -> AsyncGenerator[Interruption, None]:
         """Notices until cancelled; ends at once where the provider has none."""
 
     async def close(self) -> None:

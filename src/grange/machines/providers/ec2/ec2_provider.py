@@ -5,7 +5,7 @@ instance, and after a refusal the token is bound to what was refused. So one lau
 after a refusal the next machine, which has another name, is ordered with the next one.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
@@ -161,7 +161,7 @@ class Ec2Provider:
             await clock.sleep(_RESIZE_LOOK_S)
         return True
 
-    async def interruptions(self) -> AsyncIterator[Interruption]:
+    async def interruptions(self) -> AsyncGenerator[Interruption, None]:
         """Notices of the queue, each removed there when the next one is asked for."""
         while self._config.interruption_queue:
             try:

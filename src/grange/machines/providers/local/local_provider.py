@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -117,7 +117,7 @@ class LocalProvider:
         """There is no volume."""
         return False
 
-    async def interruptions(self) -> AsyncIterator[Interruption]:
+    async def interruptions(self) -> AsyncGenerator[Interruption, None]:
         """There are none."""
         none: tuple[Interruption, ...] = ()
         for notice in none:

@@ -1,7 +1,7 @@
 """The provider over a simulated cloud: calls take time and may have faults."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from grange.machines.catalogue import InstanceType
@@ -110,7 +110,7 @@ class SimulatedProvider:
 
         return await self._call("resize_volume", instance_id, resize)
 
-    async def interruptions(self) -> AsyncIterator[Interruption]:
+    async def interruptions(self) -> AsyncGenerator[Interruption, None]:
         """The notices of the cloud, each removed there when the next one is asked for."""
         while True:
             waiting = self.cloud.announced(self._cluster)

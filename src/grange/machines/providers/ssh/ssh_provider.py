@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from grange.api.kinds.node import NodeAddress
 from grange.base.tasks import Nursery
@@ -148,7 +148,7 @@ class SshProvider:
         """Disks of hosts have their size."""
         return False
 
-    async def interruptions(self) -> AsyncIterator[Interruption]:
+    async def interruptions(self) -> AsyncGenerator[Interruption, None]:
         """There are none."""
         nothing: tuple[Interruption, ...] = ()
         for notice in nothing:
