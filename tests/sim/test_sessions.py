@@ -2,15 +2,18 @@
 
 At every write one attempt of a session runs, its driver once, and on its own machines; ends never
 change (``session_judges``). When the faults stop every session moves within 10 s (``session_moves``)
-until it ends, and nothing is left of it.
+until it ends, and nothing is left of it. Evidence is collected meanwhile, and fails, too: no verdict and
+no end depends on it, and what is called complete is there.
 """
 
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sim.evidence_faults import EvidenceFaults, EvidenceMembers, tap_logs
 from tests.sim.session_judges import AttemptsRunAlone, SessionsEndOnce
 from tests.sim.session_moves import all_move
 from tests.sim.test_farm import skewed
@@ -47,12 +50,19 @@ WATCHES_RESUME_S = (
 class SessionProcess:
     """A member of the farm that runs the session controller, put together as in a real process."""
 
-    def __init__(self, deps: Deps, name: str) -> None:
+    def __init__(self, deps: Deps, name: str, evidence: EvidenceMembers) -> None:
         self._deps = deps
-        self._manager = Manager(FarmConfig(member=name), lambda _: deps, frozenset({"testsession"}))
+        self._collector = evidence.collector(name, deps)
+        self._manager = Manager(
+            FarmConfig(member=name),
+            lambda _: deps,
+            frozenset({"testsession"}),
+            sharded=evidence.sharded(self._collector),
+        )
 
     async def run(self) -> None:
         async with Nursery("process") as nursery:
+            nursery.start(self._collector.run(), name="evidence")
             for role in self._manager.runnables():
                 clock, log = self._deps.clock, self._deps.log
                 nursery.start(supervise(role.name, role.run, clock=clock, log=log))
@@ -154,7 +164,9 @@ class SessionUsers:
                 await self._world.client.post(POD, name, "default", "eviction", body)
 
 
-async def populate(world: World, draw: Stream) -> tuple[dict[str, FakeMachine], TestPrograms]:
+async def populate(
+    world: World, draw: Stream, evidence: EvidenceMembers
+) -> tuple[dict[str, FakeMachine], TestPrograms]:
     """Machines in pools, two members, and everybody else."""
     programs = TestPrograms(draw.fork("programs"))
     machines = {}
@@ -166,7 +178,8 @@ async def populate(world: World, draw: Stream) -> tuple[dict[str, FakeMachine], 
     simulated_nodes.add_controllers(world, besides="testsession")
     for name in MEMBERS:
         clock = skewed(world, name, draw.fork(name))
-        world.add(name, partial(SessionProcess, name=name), clock=clock)
+        process = partial(SessionProcess, name=name, evidence=evidence)
+        world.add(name, process, clock=clock)
     simulated_nodes.add_scheduler(world)
     await simulated_nodes.registered(world, sum(POOLS.values()))
     await world.client.create(LEASEPOLICY, {"metadata": {"name": "default"}, "spec": {}})
@@ -205,11 +218,15 @@ async def nodes_are_ready(world: World) -> bool:
 
 
 @pytest.mark.seeds(3)
-async def test_sessions_survive_an_unlucky_week(seed: int, log: Logger, records: Records) -> None:
+async def test_sessions_survive_an_unlucky_week(
+    seed: int, log: Logger, records: Records, tmp_path: Path
+) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)
-    ends = SessionsEndOnce()
+    ends, faults = SessionsEndOnce(), EvidenceFaults(rng.fork("evidence"))
+    evidence = EvidenceMembers(tmp_path, faults)
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
-        machines, programs = await populate(world, rng.fork("nodes"))
+        world.taps.append(partial(tap_logs, faults=faults, clock=clock))
+        machines, programs = await populate(world, rng.fork("nodes"), evidence)
         alone = AttemptsRunAlone(machines)
         for judge in (alone, ends):
             world.history.add(judge)
@@ -234,13 +251,14 @@ async def test_sessions_survive_an_unlucky_week(seed: int, log: Logger, records:
                 chaos.add_some([chaos.hang_watches, chaos.suspend], rng.fork("rare"))
                 nursery.start(chaos.run(TROUBLE_S))
             nursery.start(members.run(TROUBLE_S))
-        programs.calm = True
+        programs.calm = faults.calm = True
         await troubles[0].restore()
         await clock.sleep(max(members.late_s + troubles[0].deaf_s, WATCHES_RESUME_S))
         await world.until(partial(nodes_are_ready, world), limit_s=120.0)
         await all_move(world, machines, partial(unfinished, world), limit_s=SETTLED_S)
         for name in ("x", "y"):
             document = session_document(name, rng.fork(name))
+            document["spec"].pop("ttlSecondsAfterFinished", None)
             await world.client.create(TESTSESSION, document, "default")
         await all_move(world, machines, partial(unfinished, world), limit_s=SETTLED_S)
         await clock.sleep(60)  # finished sessions expire
@@ -248,4 +266,7 @@ async def test_sessions_survive_an_unlucky_week(seed: int, log: Logger, records:
         assert restless == []
         assert await unfinished(world) == []
         assert ends.ends
+        assert faults.struck
+        assert evidence.missing((await world.client.list(TESTSESSION)).items) == []
+        assert evidence.judged >= 2, "of x and y at least"
     assert crashes(records) == []

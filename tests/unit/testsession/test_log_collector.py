@@ -1,5 +1,6 @@
 """The collector of evidence: logs over breaks, artifacts, results, and what goes wrong."""
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -295,6 +296,47 @@ async def test_hostile_artifacts_are_named_and_not_kept(
             ("key", 0),
             ("z-core", 10 * 1024**3),
         ]
+
+
+async def test_artifact_that_cannot_be_read_is_named(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    async with running(tmp_path, clock, log) as world:
+        world.artifacts.root = Path("/proc")
+        world.api.pods["bench-driver"]["metadata"]["uid"] = str(os.getpid())
+        world.document = session_document()
+        world.document["spec"]["driver"]["artifacts"] = ["comm", "mem"]
+        found = await world.collect()
+        assert "artifact 'mem' is not kept: Input/output error" in found.status.message
+        driver = world.record().driver
+        assert driver is not None
+        assert [item.path for item in driver.artifacts] == ["artifacts/0/driver/comm", "mem"]
+
+
+@pytest.mark.parametrize("file", ["artifacts", "session.json"])
+async def test_disk_that_refuses_writes_costs_no_figures(
+    file: str, tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    """A file where a directory should be, and a directory where the record should be."""
+    async with running(tmp_path, clock, log) as world:
+        world.document = session_document(metrics=[{"name": "p99", "jsonPath": "{.p99}"}])
+        world.artifacts.write("bench-driver", "a", "1")
+        world.artifacts.write("bench-server", "b", "1")
+        place = world.directory.path(key_of(world.session)) / file
+        if file == "artifacts":
+            place.parent.mkdir(parents=True)
+            place.touch()
+        else:
+            place.mkdir(parents=True)
+        world.api.write("bench-driver/main", '{"p99": 7}')
+        world.api.end("bench-driver")
+        world.api.end("bench-server")
+        world.start()
+        found = await world.collect()
+        assert [(item.name, item.value) for item in found.metrics] == [("p99", 7)]
+        assert not found.status.complete
+        assert "check the directory of evidence and its disk" in found.status.message
+        assert bool(found.failure) is (file == "session.json")
 
 
 async def test_artifacts_elsewhere_must_be_uploaded(

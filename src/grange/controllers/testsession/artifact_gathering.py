@@ -60,17 +60,16 @@ def copy(
         return f"{where} is not kept: {file.refusal}"
     try:
         descriptor = artifact_scan.open_beneath(directory, file.path)
-    except OSError as error:
-        why = error.strerror or str(error)
-        store.skip(attempt, pod.member, KeptFile(file.path, file.size, why))
-        return f"{where} is not kept: {why}"
-    with os.fdopen(descriptor, "rb", buffering=0) as source:
-        size = os.fstat(source.fileno()).st_size
-        try:
+        with os.fdopen(descriptor, "rb", buffering=0) as source:
+            size = os.fstat(source.fileno()).st_size
             with store.open(attempt, pod.member, file.path, limit=limit, size=size) as target:
                 while piece := source.read(_CHUNK):
                     target.write(piece)
                 target.commit()
-        except (ArtifactTooLarge, EvidencePathError) as error:
-            return f"{pod.member}: {error}"
+    except (ArtifactTooLarge, EvidencePathError) as error:
+        return f"{pod.member}: {error}"
+    except OSError as error:  # of reading: those of writing are an ArtifactError
+        why = error.strerror or str(error)
+        store.skip(attempt, pod.member, KeptFile(file.path, file.size, why))
+        return f"{where} is not kept: {why}"
     return ""

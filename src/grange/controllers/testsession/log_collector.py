@@ -40,8 +40,9 @@ from grange.controllers.testsession.container_log_reader import (
 )
 from grange.controllers.testsession.evidence_collector import CollectedEvidence
 from grange.evidence import driver_result, metric_series, session_record
+from grange.evidence.artifact_store import ArtifactError
 from grange.evidence.driver_result import ParsedMetrics, ResultError
-from grange.evidence.evidence_directory import EvidenceDirectory
+from grange.evidence.evidence_directory import EvidenceDirectory, EvidenceError
 from grange.evidence.evidence_paths import EvidenceKey, artifact_path, segment
 from grange.evidence.metric_series import MetricSeries, SeriesError
 from grange.evidence.session_record import KeptFile, SessionRecord
@@ -212,7 +213,10 @@ class LogCollector:
             copied = functools.partial(
                 artifact_gathering.copy, store, attempt, member, place, file, limit
             )
-            notes += [await offload.run(copied)]  # one at a time: others need the lane, too
+            try:
+                notes += [await offload.run(copied)]  # one at a time: others need the lane, too
+            except ArtifactError as error:
+                return [*notes, f"{member.member}: {error}"]  # nor will the next one be written
         return notes
 
     async def _complete(self, pods: Iterable[Pod]) -> None:
@@ -243,11 +247,14 @@ class LogCollector:
         record = msgspec.structs.replace(
             record, result=result, metrics=parsed.values, notes=tuple(notes)
         )
-        await offload.run(lambda: self._tools.directory.write_record(key_of(session), record))
         points = metric_series.points_of(record, self._tools.clock.now())
         failure = ""
         try:
+            await offload.run(lambda: self._tools.directory.write_record(key_of(session), record))
             await offload.run(lambda: self._tools.series.append(points))
+        except EvidenceError as error:
+            failure = str(error)
+            notes = [*notes, failure]
         except SeriesError as error:
             failure = str(error)
         url = "" if self._service is None else self._service.evidence_url(session)
