@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -343,3 +344,49 @@ async def test_bound_write_limits_how_long_the_kernel_sends_it_again() -> None:
         opened = writer.transport.get_extra_info("socket")
         assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 2500
         writer.close()
+
+
+async def test_cancelled_request_leaves_no_connection(tmp_path: Path) -> None:
+    """Also where the server is busy and does not answer the end of TLS."""
+    keys = transport_factories.keys(tmp_path, "127.0.0.1")
+    context = keys.server_context()
+    asked, ended = asyncio.Event(), asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(received, sent, server_side=True)
+        with suppress(ConnectionResetError):
+            while piece := await reader.read(4096):
+                received.write(piece)
+                with suppress(ssl.SSLError):  # it wants more, or is at its end
+                    tls.do_handshake()
+                    if tls.read(4096):
+                        asked.set()
+                writer.write(sent.read())
+        ended.set()
+
+    async with peer(talk) as url:
+        tls = tls_context(keys.ca_pem)
+        async with closing(HTTP(url.replace("http:", "https:"), ssl_context=tls)) as transport:
+            request = asyncio.ensure_future(transport.send(ASK))
+            await asked.wait()
+            request.cancel()
+            await asyncio.wait([request])
+        async with asyncio.timeout(5):
+            await ended.wait()
+
+
+async def test_answered_request_leaves_its_connection_to_others() -> None:
+    connections = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+    async with peer(talk) as url, closing(HTTP(url)) as transport:
+        for _ in range(3):
+            assert (await transport.send(ASK)).body == b"{}"
+    assert connections == 1

@@ -1,4 +1,8 @@
-"""Connections that die with the right of their sender to write.
+"""Connections that end with their request, or with the right of its sender to write.
+
+A request that is given up leaves a connection that no other can use. Closing it in order takes an answer
+to the end of TLS, which a server that works on the request sends late: the connection would outlast the
+transport and its loop. So it is aborted.
 
 A fenced write may be under way for as long as its sender's session lasts. What the kernel of this
 machine still holds of it by then must not leave it: not when the sender is stopped, nor when it has
@@ -24,35 +28,39 @@ class BoundedExchange:
     """One request and the connection that carries it.
 
     Args:
-        within_s: how long it may be under way.
+        within_s: how long it may be under way; None for no such bound.
     """
 
-    def __init__(self, within_s: float) -> None:
-        self._within_ms = max(1, int(within_s * 1000))
+    def __init__(self, within_s: float | None) -> None:
+        self._within_ms = None if within_s is None else max(1, int(within_s * 1000))
         self._transport: asyncio.WriteTransport | None = None
 
     def take(self, transport: asyncio.WriteTransport) -> None:
         """The request is about to be written here."""
         self._transport = transport
         opened: socket.socket | None = transport.get_extra_info("socket")
-        if opened is None:
+        if opened is None or self._within_ms is None:
             return
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORTIVE)
         if _USER_TIMEOUT is not None:
             opened.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, self._within_ms)
 
+    def finish(self) -> None:
+        """The answer is there: others may use the connection from now on."""
+        self._transport = None
+
     def abort(self) -> None:
-        """Drop the connection and all that is not sent yet; nothing if there is none."""
+        """Drop the connection and all that is not sent yet; nothing if there is none any more."""
         if self._transport is not None:
             self._transport.abort()
 
 
 bound: ContextVar[BoundedExchange | None] = ContextVar("grange_http_bound", default=None)
-"""The bound of the request that the running task sends."""
+"""The request that the running task sends."""
 
 
 class BoundRequest(aiohttp.ClientRequest):
-    """A request that binds its connection, if it is bound itself."""
+    """A request that passes its connection to its exchange."""
 
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
         """Write the request."""

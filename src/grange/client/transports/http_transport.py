@@ -124,23 +124,21 @@ class HTTP:
         if self._closed:
             raise ServiceUnavailable(f"the connection to {self._base} is closed")
         reads = request.method in {"GET", "HEAD"}
-        limit = None if request.within_s is None else BoundedExchange(request.within_s)
-        bound.set(limit)
+        exchange = BoundedExchange(request.within_s)
+        bound.set(exchange)
         try:
             try:
-                return await self._send(request)
+                return await self._send(request, exchange)
             except aiohttp.ServerDisconnectedError:
                 if not reads:
                     raise
                 # The server closed an idle connection just as we used it.
-                return await self._send(request)
+                return await self._send(request, exchange)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            if limit is not None:
-                limit.abort()
+            exchange.abort()
             raise self._translated(error, reads=reads) from error
         except asyncio.CancelledError:
-            if limit is not None:
-                limit.abort()
+            exchange.abort()
             raise
 
     async def close(self) -> None:
@@ -149,14 +147,14 @@ class HTTP:
         if self._session is not None:
             await self._session.close()
 
-    async def _send(self, request: Request) -> Response:
+    async def _send(self, request: Request, exchange: BoundedExchange) -> Response:
         url = self._url(request)
         headers = {"user-agent": _USER_AGENT, **self._headers, **request.headers}
         token = self._current_token()
         if token:
             headers["authorization"] = f"Bearer {token}"
         if request.wants_websocket:
-            return await self._open_websocket(url, request, headers)
+            return await self._open_websocket(url, request, headers, exchange)
         streams = _streams(request)
         limits = aiohttp.ClientTimeout(
             total=None if streams else self._request_s, sock_connect=_CONNECT_S
@@ -182,10 +180,12 @@ class HTTP:
                 "warning": ", ".join(response.headers.getall("Warning")),
             }
         if streams and 200 <= response.status < 300:
+            exchange.finish()  # the stream ends its connection itself
             answer.chunks = self._chunks(response)
             return answer
         async with response:
             answer.body = await self._body(response)
+            exchange.finish()
         return answer
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
@@ -208,7 +208,11 @@ class HTTP:
         return yarl.URL(f"{self._base}{quote(request.path)}{query}", encoded=True)
 
     async def _open_websocket(
-        self, url: yarl.URL, request: Request, headers: Mapping[str, str]
+        self,
+        url: yarl.URL,
+        request: Request,
+        headers: Mapping[str, str],
+        exchange: BoundedExchange,
     ) -> Response:
         kept = {name: value for name, value in headers.items() if name not in _OF_UPGRADE}
         try:
@@ -222,17 +226,18 @@ class HTTP:
                     server_hostname=self._server_name,
                 )
         except aiohttp.WSServerHandshakeError as error:
-            return await self._refusal(request, kept, error.status)
+            return await self._refusal(replace(request, headers=kept), exchange, error.status)
+        exchange.finish()
         protocol = {SUBPROTOCOL: found.protocol} if found.protocol else {}
         return Response(101, headers=protocol, upgrade=lambda ours: _serve(found, ours))
 
-    async def _refusal(self, request: Request, headers: Mapping[str, str], status: int) -> Response:
+    async def _refusal(self, request: Request, exchange: BoundedExchange, status: int) -> Response:
         """Why the server opens no WebSocket: the library drops the body of that answer.
 
         The same request without the upgrade is refused for the same reason, as servers check what
         it asks for before how.
         """
-        answer = await self._send(replace(request, headers=headers))
+        answer = await self._send(request, exchange)
         if answer.status == status:
             return answer
         text = f"{self._base}: the server opens no WebSocket: it answered {status}"
