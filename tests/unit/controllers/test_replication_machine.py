@@ -24,9 +24,9 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, controller_of
 from grange.controllers.replication import deletion_budgets, logic, podtemplate
 from grange.controllers.replication.inputs import Inputs, PodClaims, sort_by_owner
-from grange.controllers.replication.node_eligibility import Demand
 from grange.controllers.replication.plan import Addition, Plan, Repair
 from grange.controllers.shared import pod_identity
+from grange.placement.node_demand import Demand
 from grange.reconcile.expectations import Expectations
 
 NODES = ("n0", "n1", "n2", "n3", "n4")

@@ -139,6 +139,10 @@ class MachineStatus(View, frozen=True):
         node_name: of its node; empty before it has joined.
         bound_pod_name: ``namespace/name`` of the pod that it is meant for or claimed by.
         bound_pod_uid: of that pod.
+        holder: who has claimed it for something else than a pod: ``Kind/namespace/name``.
+        holder_uid: of that object.
+        holder_epoch: of the last request about it; a late one of a former owner of the holder has less.
+        request_id: of the request that claimed it, so that a repeated one finds it.
         launch_time: RFC 3339; when the provider was first asked. Its boot deadline counts from here.
         available_time: RFC 3339; when it was last free.
         last_error: of the last failed attempt to boot it, for people.
@@ -158,6 +162,10 @@ class MachineStatus(View, frozen=True):
     node_name: str = ""
     bound_pod_name: str = ""
     bound_pod_uid: str = msgspec.field(name="boundPodUID", default="")
+    holder: str = ""
+    holder_uid: str = msgspec.field(name="holderUID", default="")
+    holder_epoch: int = 0
+    request_id: str = msgspec.field(name="requestID", default="")
     launch_time: str | None = None
     available_time: str | None = None
     last_error: str = ""
@@ -295,6 +303,14 @@ def _status_fields() -> dict[str, Document]:
         "nodeName": text("Of its node, once that has joined."),
         "boundPodName": text("namespace/name of the pod that it is meant for or claimed by."),
         "boundPodUID": text("UID of that pod."),
+        "holder": text("What has claimed it instead of a pod: Kind/namespace/name."),
+        "holderUID": text("UID of that object."),
+        "holderEpoch": {
+            "type": "integer",
+            "format": "int64",
+            "description": "Of the last request about it by an owner of the holder.",
+        },
+        "requestID": text("Of the request that claimed it."),
         "launchTime": text("When the provider was first asked.", format="date-time"),
         "availableTime": text("When it was last free.", format="date-time"),
         "lastError": text("Of the last failed attempt to boot it."),

@@ -37,6 +37,7 @@ from grange.api.kinds import (
 from grange.api.kinds.lease import NODE_LEASES
 from grange.api.kinds.volcano import VOLCANO_PODGROUP
 from grange.api.kinds.workloads import CORE_REPLICATIONCONTROLLER, REPLICASET, STATEFULSET
+from grange.api.machine_claims import EPOCHS_CONFIGMAP, NAMESPACE as CLAIMS
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 
@@ -94,6 +95,17 @@ def _for_jobs(kind: AnyKind) -> tuple[Permission, ...]:
     )
 
 
+_CLAIMS = "no story moves pods of a controller to a machine of a dedicated pool"
+_FOR_CLAIMS = (
+    Permission(MACHINE, _FOLLOW),
+    Permission(MACHINE, ("patch",), "status", unseen=_CLAIMS),
+    Permission(NODEPOOL, _FOLLOW),
+    Permission(
+        CONFIGMAP, ("get", "patch"), namespace=CLAIMS, name=EPOCHS_CONFIGMAP, unseen=_CLAIMS
+    ),
+    Permission(CONFIGMAP, ("create",), namespace=CLAIMS, unseen=_CLAIMS),
+)
+
 _FOR_PODS_OF_JOBS = (
     Permission(POD, (*_FOLLOW, "create", "patch", "delete")),
     Permission(
@@ -147,6 +159,7 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
         Permission(NODE, _FOLLOW),
         Permission(LEASE, ("get", "list"), namespace=NODE_LEASES),
         Permission(AUDITRECORD, ("create",)),
+        *_FOR_CLAIMS,
         _EVENTS,
     ),
     "rollingupdate": (

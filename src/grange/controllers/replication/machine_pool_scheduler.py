@@ -64,6 +64,8 @@ class MachinePoolScheduler:
                 raise
             holders = self._known
         base = await self._base.eligible_nodes()
+        if not holders:
+            return base
 
         def eligible(controller: ReplicationController) -> Sequence[str]:
             uid = controller.metadata.uid

@@ -211,7 +211,8 @@ def _marks(known: MachineInputs) -> NextStep | None:
 def _claimed(known: MachineInputs, now: datetime) -> NextStep:
     if (marks := _marks(known)) is not None:
         return marks
-    if not known.holder_gone:
+    # Machines that are held for something else than a pod are given back by their holder.
+    if not known.holder_gone or known.machine.status.holder_uid:
         return NextStep(MachineStep.WAIT)
     pod = known.machine.status.bound_pod_name
     if known.used or known.pods:
