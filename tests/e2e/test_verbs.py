@@ -284,3 +284,31 @@ def test_make_run_does_what_the_readme_says() -> None:
     assert "-l 'scheduling.x-k8s.io/pod-group in (blue,green)'" in done.stdout
     assert "fgd        allocates" in done.stdout
     assert "Summary" in done.stdout
+
+
+def test_can_i_answers_with_words_and_exit_codes(plane: Plane) -> None:
+    for manifest in (
+        "{kind: Role, metadata: {name: reader}, rules: [{apiGroups: [''], resources: [pods, pods/log], verbs: [get, list]}]}",
+        "{kind: RoleBinding, metadata: {name: ci}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}, "
+        "subjects: [{kind: User, name: ci, apiGroup: rbac.authorization.k8s.io}]}",
+    ):
+        text = manifest.replace("{kind", "{apiVersion: rbac.authorization.k8s.io/v1, kind", 1)
+        plane.grange("apply", "-f", "-", stdin=text)
+    asked = ("auth", "can-i")
+    assert plane.grange(*asked, "delete", "nodes") == "yes\n"
+    assert plane.grange(*asked, "*", "*") == "yes\n"
+    assert plane.grange(*asked, "list", "pods", "--as", "ci") == "yes\n"
+    assert plane.grange(*asked, "get", "pod/web", "--subresource", "log", "--as", "ci") == "yes\n"
+    assert plane.grange(*asked, "list", "pods", "-A", "--as", "ci", code=1).startswith("no")
+    assert plane.grange(*asked, "get", "nodes", "a", "--as", "ci", "-q", code=1) == ""
+    assert plane.grange(*asked, "get", "/metrics", "--as", "ci", code=1).startswith("no")
+    assert "no resource type" in plane.grange(*asked, "get", "things", "--as", "ci", code=1)
+    status = json.loads(plane.grange(*asked, "delete", "pods", "--as", "ci", "-o", "json", code=1))
+    assert status["allowed"] is False
+    listed = plane.grange(*asked, "--list", "--as", "ci").splitlines()
+    assert listed[0].split() == ["RESOURCES", "PATHS", "NAMES", "VERBS"]
+    assert ["pods/log", "get,list"] in [line.split() for line in listed]
+    assert "grange:admin" in plane.grange("auth", "whoami")
+    assert (
+        json.loads(plane.grange("auth", "whoami", "--as", "ci", "-o", "json"))["username"] == "ci"
+    )

@@ -28,6 +28,11 @@ _COLLECTION_VERBS = {
 CUSTOM_RESOURCE_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 """Not served, but listed: kubectl looks here for a kind that it does not know, and there are none."""
 
+_INSTEAD_OF_PROXY = {
+    "nodes": "use kubectl top (metrics.k8s.io) for usage, and kubectl logs and exec for pods",
+    "pods": "use kubectl port-forward",
+    "services": "use kubectl port-forward, or the address of the Service",
+}
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
@@ -85,6 +90,8 @@ def parse(request: Request, scheme: Scheme) -> Target | None:
         if request.path == CUSTOM_RESOURCE_DEFINITIONS and request.method == "GET":
             return None
         raise unknown_resource(group, version, rest[0], scheme)
+    if len(rest) > 2 and rest[2] == "proxy":
+        raise _no_proxy(info)
     if len(rest) > 3 or (namespace and not info.namespaced):
         raise no_such_path(request.path)
     name = rest[1] if len(rest) > 1 else ""
@@ -143,6 +150,13 @@ def unknown_resource(group: str, version: str, plural: str, scheme: Scheme) -> N
     return NotFound(
         f'the server could not find the requested resource: "{plural}" is not in {where}, '
         f"which has {', '.join(served)}"
+    )
+
+
+def _no_proxy(info: AnyKind) -> NotFound:
+    instead = _INSTEAD_OF_PROXY.get(info.plural, "no kind has it")
+    return NotFound(
+        f"the server could not find the requested resource: {info.plural}/proxy is not served; {instead}"
     )
 
 

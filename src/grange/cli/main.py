@@ -38,6 +38,7 @@ VERBS: dict[str, Verb] = {
     "why": Verb(_DIAGNOSE, f"{_VERBS}.why", "Explain why an object waits or fails."),
     "events": Verb(_DIAGNOSE, f"{_VERBS}.events", "List events, the latest last."),
     "farm": Verb(_OPERATE, f"{_VERBS}.farm", "Show the controller processes; resume deletions."),
+    "auth": Verb(_OPERATE, f"{_VERBS}.auth", "Check who may do what."),
     "version": Verb(_OPERATE, f"{_VERBS}.version", "Print the versions of client and server."),
     "completion": Verb(_OPERATE, f"{_VERBS}.completion", "Print a completion script for a shell."),
 }

@@ -73,6 +73,8 @@ def test_paths_outside_resources_are_left_to_others(path: str) -> None:
         ("/api/v1/namespaces/d/nodes", "nothing is at"),
         ("/api/v1/pods/p", "nothing is at"),
         ("/api/v1/namespaces/d/pods/p/status/more", "nothing is at"),
+        ("/api/v1/nodes/a/proxy/stats/summary", "nodes/proxy is not served; use kubectl top"),
+        ("/api/v1/namespaces/d/pods/p/proxy", "pods/proxy is not served; use kubectl port-f"),
     ],
 )
 def test_path_of_nothing_is_not_found_and_says_what_is_there(path: str, reported: str) -> None:
