@@ -165,8 +165,13 @@ class ControlGroups:
 
 def of_data_dir(data_dir: Path) -> ControlGroups | None:
     """The groups for the containers of a data directory; None where there can be none."""
+    return find(name_of(data_dir))
+
+
+def name_of(data_dir: Path) -> str:
+    """The directory of the groups for the containers of a data directory."""
     digest = hashlib.sha256(str(data_dir).encode()).hexdigest()
-    return find(f"grange-{digest[:8]}")
+    return f"grange-{digest[:8]}"
 
 
 def find(name: str, root: Path = Path("/")) -> ControlGroups | None:
