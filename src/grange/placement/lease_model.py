@@ -80,11 +80,15 @@ class MachineCounts:
         free: can be granted now.
         usable: ready and not cordoned, leased or not.
         total: all that bear the pool's label.
+        busy: have no lease, but pods.
+        pods: one of each of the first busy machines, as ``namespace/name``.
     """
 
     free: int
     usable: int
     total: int
+    busy: int = 0
+    pods: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

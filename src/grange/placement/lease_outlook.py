@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from grange.placement import lease_model as model
-from grange.placement.lease_model import Blocked, WaitingLease
+from grange.placement.lease_model import Blocked, MachineCounts, WaitingLease
 from grange.placement.lease_queue import LeaseQueue
 
 _HOLDERS = 3
@@ -84,7 +84,7 @@ def message(
                 holders[what] = _held_by(queue, what)
             text = (
                 f"pool {what} has {counts.free} of {counts.usable} machines free and {asked} "
-                f"are requested{holders[what]}"
+                f"are requested{holders[what]}{_used_by(counts)}"
             )
         case model.POOL_CAPACITY if counts is not None:
             text = (
@@ -120,6 +120,14 @@ def _held_by(queue: LeaseQueue, pool: str) -> str:
         return ""
     more = f" and {len(held) - _HOLDERS} more" if len(held) > _HOLDERS else ""
     return f"; held by {', '.join(held[:_HOLDERS])}{more}"
+
+
+def _used_by(counts: MachineCounts) -> str:
+    """The pods without a lease that keep machines from being granted."""
+    if not counts.pods:
+        return ""
+    more = f" and {counts.busy - len(counts.pods)} more" if counts.busy > len(counts.pods) else ""
+    return f"; used by pods {', '.join(counts.pods)}{more}"
 
 
 class _Starts:

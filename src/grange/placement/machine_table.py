@@ -2,11 +2,15 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import islice
 
 from grange.api.kinds.machinelease import MACHINE_LEASE, POOL_LABEL, STATE_ANNOTATION
 from grange.api.kinds.node import Node
 from grange.placement.lease_model import MachineCounts
 from grange.placement.machine_pools import is_usable
+
+PODS_NAMED = 3
+"""Of so many busy machines of a pool a pod is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,8 @@ class PoolMachine:
         node: name of its node.
         pool: whose it is.
         usable: ready and not cordoned.
-        busy: pods of others are on it.
+        busy: it is not free, though no lease has it.
+        pod: one of the pods of others that are on it; empty for none.
         lease: uid of the lease that has it; empty for none.
         state: ``Leased``, ``Dirty`` or empty, as its annotation has it.
     """
@@ -28,18 +33,26 @@ class PoolMachine:
     busy: bool
     lease: str
     state: str
+    pod: str = ""
 
 
-def machine_of(node: Node, *, busy: bool) -> PoolMachine:
-    """The machine that a node is."""
+def machine_of(node: Node, *, pod: str = "", avoided: bool = False) -> PoolMachine:
+    """The machine that a node is.
+
+    Args:
+        node: of the machine.
+        pod: one of the pods of others that are on it; empty for none.
+        avoided: it is not to be granted for now.
+    """
     meta = node.metadata
     return PoolMachine(
         node=meta.name,
         pool=meta.labels.get(POOL_LABEL, ""),
         usable=is_usable(node),
-        busy=busy,
+        busy=bool(pod) or avoided,
         lease=lease_of(node),
         state=meta.annotations.get(STATE_ANNOTATION, ""),
+        pod=pod,
     )
 
 
@@ -60,6 +73,7 @@ class MachineTable:
         self._claimed: dict[str, str] = {}
         self._usable: defaultdict[str, set[str]] = defaultdict(set)  # names by pool
         self._free: defaultdict[str, set[str]] = defaultdict(set)
+        self._pods: defaultdict[str, dict[str, str]] = defaultdict(dict)  # by pool and node
 
     def put(self, machine: PoolMachine) -> None:
         """A machine is as it is now."""
@@ -78,6 +92,7 @@ class MachineTable:
             return
         for names in (self._usable, self._free):
             names[old.pool].discard(node)
+        self._pods[old.pool].pop(node, None)
         for group, key in ((self._pools, old.pool), (self._leases, old.lease)):
             group[key].pop(node, None)
             if not group[key]:
@@ -120,7 +135,10 @@ class MachineTable:
         found = self._pools.get(pool)
         if not found:
             return None
-        return MachineCounts(len(self._free[pool]), len(self._usable[pool]), len(found))
+        pods = self._pods[pool]
+        named = tuple(islice(pods.values(), PODS_NAMED))
+        free, usable = len(self._free[pool]), len(self._usable[pool])
+        return MachineCounts(free, usable, len(found), len(pods), named)
 
     def states(self) -> dict[tuple[str, str], int]:
         """How many machines there are by pool and state: free, leased, dirty, busy, unusable."""
@@ -136,7 +154,12 @@ class MachineTable:
 
     def _judge(self, machine: PoolMachine) -> None:
         """Count a machine where it belongs: a change costs the same in a pool of any size."""
-        is_free = self._state(machine) == "free"
+        state = self._state(machine)
+        if state == "busy" and machine.pod:
+            self._pods[machine.pool][machine.node] = machine.pod
+        else:
+            self._pods[machine.pool].pop(machine.node, None)
+        is_free = state == "free"
         for names, belongs in ((self._usable, machine.usable), (self._free, is_free)):
             (set.add if belongs else set.discard)(names[machine.pool], machine.node)
 

@@ -150,7 +150,12 @@ async def test_a_node_with_pods_of_others_is_not_granted(
         assert await there.machines("a") == ["n2"]
         await there.add_lease("b", 1)
         await there.settle(4.0)
-        assert (await there.status("b")).reason == "PoolAvailability"
+        status = await there.status("b")
+        assert (status.reason, status.message) == (
+            "PoolAvailability",
+            "pool w has 0 of 2 machines free and 1 are requested; "
+            "held by MachineLease default/a (1); used by pods default/other",
+        )
         await there.remove_pod("other")
         await there.reaches("b", "Granted")
 

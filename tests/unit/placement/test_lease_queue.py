@@ -8,6 +8,7 @@ from grange.api.kinds.leasepolicy import BACKFILL, FIRST_FIT, STRICT, LeasePolic
 from grange.placement.lease_model import GrantedLease, MachineCounts, WaitingLease
 from grange.placement.lease_outlook import LeaseOutlook, outlooks
 from grange.placement.lease_queue import LeaseQueue
+from grange.placement.machine_table import MachineTable, PoolMachine
 
 NOW = 1_000.0
 ENDLESS = 10**6
@@ -335,6 +336,21 @@ def test_a_waiting_lease_names_pool_numbers_and_holders() -> None:
         "pool w has 1 of 5 machines free and 2 are requested; held by TestSession ns/s0 (1), "
         "TestSession ns/s1 (1), TestSession ns/s2 (1) and 1 more",
     )
+
+
+def test_pods_that_keep_machines_are_named() -> None:
+    table = MachineTable()
+    for number in range(5):
+        pod = f"ns/p{number}" if number else ""
+        table.put(PoolMachine(f"m{number}", "w", True, bool(pod), "", "", pod))
+    queue = LeaseQueue()
+    queue.set_pool("w", table.counts("w"))
+    queue.put(request("a", 2))
+    [found] = outlooks(queue, NOW)
+    assert found.message.endswith("; used by pods ns/p1, ns/p2, ns/p3 and 1 more")
+    table.put(PoolMachine("m2", "w", True, False, "", ""))
+    table.put(PoolMachine("m3", "w", True, True, "other", "Leased", "ns/p3"))
+    assert table.counts("w") == MachineCounts(2, 5, 5, 2, ("ns/p1", "ns/p4"))
 
 
 def test_positions_and_starts_follow_the_order() -> None:

@@ -173,8 +173,9 @@ class LeaseListers:
             self.table.remove(name)
         else:
             pods = self._pods.store.by_index(_BY_NODE, name)
-            foreign = logic.foreign_pods(pods, lease_of(node))
-            self.table.put(machine_of(node, busy=bool(foreign) or name in self._avoided))
+            foreign = (pod.key for pod in logic.foreign_pods(pods, lease_of(node)))
+            first = next((f"{key.namespace}/{key.name}" for key in foreign), "")
+            self.table.put(machine_of(node, pod=first, avoided=name in self._avoided))
         after = self.table.get(name)
         for pool in {one.pool for one in (before, after) if one is not None and one.pool}:
             self.count_pool(pool)
