@@ -18,7 +18,15 @@ from importlib import import_module
 from pathlib import Path
 
 # Sessions first: what other examples leave running would keep machines from being leased whole.
-EXAMPLES = ("sessions.http", "quickstart", "replication", "gang", "jobs.allreduce", "simulate")
+EXAMPLES = (
+    "sessions.http",
+    "quickstart",
+    "replication",
+    "gang",
+    "jobs.allreduce",
+    "machines",
+    "simulate",
+)
 HERE = Path(__file__).resolve().parent
 NODES = ("--nodes", "4", "--pool", "drivers=1", "--pool", "workers=3")
 ISOLATED = ("services",)

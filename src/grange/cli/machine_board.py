@@ -73,7 +73,7 @@ def view(document: Document) -> Machine:
 def total(machines: Iterable[Document]) -> str:
     """How many machines there are and what they cost an hour."""
     live = [each for each in map(view, machines) if each.phase is not _P.TERMINATED]
-    known = [price for each in live if (price := _price(each)) is not None]
+    known = [price for each in live if (price := price_of(each)) is not None]
     noun = "machine" if len(live) == 1 else "machines"
     unknown = len(live) - len(known)
     aside = f"; the price of {unknown} is not known" if unknown else ""
@@ -122,7 +122,7 @@ def _row(
 ) -> list[str]:
     status, name = machine.status, machine.metadata.name
     stage = f" ({status.stage})" if status.stage and machine.phase in _BOOTS else ""
-    price = _price(machine)
+    price = price_of(machine)
     return [
         name,
         machine.spec.pool,
@@ -166,7 +166,7 @@ def _node_state(document: Document | None) -> str:
     return f"{ready},SchedulingDisabled" if node.spec.unschedulable else ready
 
 
-def _price(machine: Machine) -> Decimal | None:
+def price_of(machine: Machine) -> Decimal | None:
     """Of its instance, or of the offering that is tried first."""
     offered = machine.spec.candidates[0].price_per_hour if machine.spec.candidates else ""
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from grange.api import minimum_attempts
 from grange.api.meta import Document
-from grange.cli import job_board, job_timeline, job_view, readiness
+from grange.cli import job_board, job_timeline, job_view, readiness, timeline
 from grange.cli.verbs.job import change
 
 NOW = datetime(2030, 1, 1, 0, 2, 0, tzinfo=UTC)
@@ -129,16 +129,18 @@ def test_timeline_shows_who_waited_and_ran() -> None:
     job = job_view.view(gang_job())
     now = datetime(2030, 1, 1, 0, 0, 40, tzinfo=UTC)
     spans = job_timeline.spans([pod("a", 0, 10, 20, 40), pod("<b>", 0, 20, 30, None)], now)
-    lines = job_timeline.text(job, spans, 55)
+    title = job_timeline.title(job, spans)
+    lines = timeline.text(title, spans, job_timeline.STAGES, 55)
     assert lines[1].split()[0] == "a"
     assert lines[1].endswith("Succeeded")
     stages = [[stage.mark for stage, _, _ in span.parts] for span in spans]
     assert stages == [[".", "-", "#"], [".", "-", "#"]]
     assert [(e - s).total_seconds() for _, s, e in spans[1].parts] == [20, 10, 10]
-    assert "&lt;b&gt;" in job_timeline.picture(job, spans)
+    assert "&lt;b&gt;" in timeline.picture(title, spans, job_timeline.STAGES)
 
 
 def test_timeline_of_a_pod_without_times_is_no_error() -> None:
     bare: Document = {"metadata": {"name": "a"}, "status": {}}
     spans = job_timeline.spans([bare], NOW)
-    assert job_timeline.text(job_view.view(gang_job()), spans, 80)
+    title = job_timeline.title(job_view.view(gang_job()), spans)
+    assert timeline.text(title, spans, job_timeline.STAGES, 80)

@@ -3,18 +3,20 @@
 import json
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import session
 
 from grange.api.kinds import MACHINE, POD
+from grange.api.kinds.machine import Machine
 from grange.api.meta import Document
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.cli import machine_board
+from grange.cli import machine_board, machine_costs, machine_timeline, timeline
 from grange.cli.machine_board import MachineSight
 from grange.cli.verbs.machines import show
 
@@ -190,3 +192,49 @@ async def test_watch_prints_each_state_once(
 
 def _spec(pool: str) -> Document:
     return {"spec": {"pool": pool, "provider": "local", "instanceType": "small"}}
+
+
+def lived(name: str, *phases: tuple[str, str], launched: str = "11:50:10") -> Machine:
+    """A machine with a history of today."""
+    history = [{"time": f"2026-03-01T{time}Z", "phase": phase} for time, phase in phases]
+    found = machine(name, phases[-1][1], launchTime=f"2026-03-01T{launched}Z")
+    found["status"]["history"] = history
+    return machine_board.view(found)
+
+
+def test_timeline_has_a_stage_for_each_phase() -> None:
+    claimed = lived(
+        "a", ("11:51:00", "Created"), ("11:52:00", "Available"), ("11:55:00", "Claimed")
+    )
+    ended = lived(
+        "b", ("11:51:00", "Created"), ("11:52:00", "Terminating"), ("11:53:00", "Terminated")
+    )
+    spans = machine_timeline.spans([ended, claimed], NOW)
+    assert [span.name for span in spans] == ["a", "b"]
+    marks = ["".join(stage.mark for stage, _, _ in span.parts) for span in spans]
+    assert marks == [".-=#", ".-x"]
+    assert [span.end for span in spans] == ["", "Terminated"]
+    assert (spans[0].parts[-1][2], spans[1].parts[-1][2].minute) == (NOW, 53)
+    text = timeline.text("two", spans, machine_timeline.STAGES, 80)
+    assert text[1].startswith("a  .")
+    assert 'fill="#d9534f"' in timeline.picture("two", spans, machine_timeline.STAGES)
+
+
+def test_cost_counts_the_time_that_a_machine_was_on() -> None:
+    on = lived("a", ("11:51:00", "Created"), launched="11:30:00")
+    parked = lived("b", ("11:52:10", "Stopping"), ("11:54:10", "Stopped"))
+    found = machine_costs.costs([parked, on], NOW)
+    assert [one.on.total_seconds() for one in found] == [600.0, 240.0]
+    assert [str(one.spent) for one in found] == ["0.0083", "0.0033"]
+    assert machine_costs.per_hour(found) == Decimal("0.05")
+    assert machine_costs.lines(found)[-1] == "2 machines, 0.05 per hour, 0.0116 spent"
+    document = machine_costs.document(found)
+    assert (document["spent"], document["machines"][0]["onSeconds"]) == ("0.0116", 600)
+
+
+def test_cost_of_what_was_never_launched_is_nothing() -> None:
+    bare = machine("a")
+    del bare["spec"]["candidates"]
+    (found,) = machine_costs.costs([machine_board.view(bare)], NOW)
+    assert (found.price, found.spent, found.on.total_seconds()) == (None, None, 0.0)
+    assert machine_costs.lines([found])[-1].endswith("the price of 1 is not known")

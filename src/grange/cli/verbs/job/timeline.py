@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
-from grange.cli import job_lookup, job_timeline, job_view, options, session, terminal
+from grange.cli import job_lookup, job_timeline, job_view, options, session, terminal, timeline
 from grange.cli.command import Command
 from grange.cli.environment import Environment
+from grange.cli.job_timeline import STAGES
 from grange.cli.printers import documents
 
 
@@ -35,11 +36,14 @@ def command(
             terminal.echo(f"{job.label} has no pods", err=True)
             return 1
         if output:
-            terminal.write(documents.report(output, job_timeline.document(job, spans)))
+            pods = timeline.documents("pod", spans)
+            shown = {"job": job.label, "phase": job.phase, "pods": pods}
+            terminal.write(documents.report(output, shown))
         elif svg is not None:
-            pictures.append(job_timeline.picture(job, spans))
+            pictures.append(timeline.picture(job_timeline.title(job, spans), spans, STAGES))
         else:
-            terminal.echo("\n".join(job_timeline.text(job, spans, env.width)))
+            title = job_timeline.title(job, spans)
+            terminal.echo("\n".join(timeline.text(title, spans, STAGES, env.width)))
         return 0
 
     session.run(env, target, verb)

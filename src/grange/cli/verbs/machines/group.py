@@ -8,6 +8,10 @@ _INSPECT, _OPERATE = Section.INSPECT, Section.OPERATE
 VERBS: dict[str, Verb] = {
     "list": Verb(_INSPECT, f"{_MACHINES}.show", "List machines: phase, price, pods.", "list_"),
     "pools": Verb(_INSPECT, f"{_MACHINES}.show", "List node pools with their machines.", "pools"),
+    "cost": Verb(_INSPECT, f"{_MACHINES}.records", "Show what machines cost.", "cost"),
+    "timeline": Verb(
+        _INSPECT, f"{_MACHINES}.records", "Show the lives of machines on lines.", "timeline"
+    ),
     "cordon": Verb(_OPERATE, f"{_MACHINES}.change", "Let no more pods come to machines.", "cordon"),
     "uncordon": Verb(
         _OPERATE, f"{_MACHINES}.change", "Let pods come to machines again.", "uncordon"

@@ -1,0 +1,86 @@
+"""Machines come when pods need them, and go when they do not: one for a pod alone, two for a gang."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+HERE = Path(__file__).resolve().parent
+LIMIT_S = 120.0
+
+
+class Stage(Protocol):
+    """What the driver gives an example."""
+
+    def show(self, text: str) -> None: ...
+    def step(self, title: str) -> Any: ...
+    def grange(self, *words: str, quiet: bool = False) -> str: ...
+
+
+def listed(stage: Stage, *what: str) -> list[dict[str, Any]]:
+    """Objects of the API server."""
+    found: dict[str, Any] = json.loads(stage.grange("get", *what, "-o", "json", quiet=True))
+    items: list[dict[str, Any]] = found["items"]
+    return items
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait until it holds."""
+    deadline = time.monotonic() + LIMIT_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"not after {LIMIT_S:.0f} s: {what}")
+        time.sleep(0.2)
+
+
+def live(stage: Stage, pool: str) -> list[str]:
+    """Names of the machines of a pool that have not ended."""
+    return [
+        one["metadata"]["name"]
+        for one in listed(stage, "machines")
+        if one["spec"]["pool"] == pool and one.get("status", {}).get("phase", "") != "Terminated"
+    ]
+
+
+def nodes_of(stage: Stage, *names: str) -> list[str]:
+    """The nodes of pods that have succeeded, in the order of the names; none where one has not."""
+    pods = {one["metadata"]["name"]: one for one in listed(stage, "pods")}
+    found = [pods[name] for name in names if name in pods]
+    if [one["status"].get("phase") for one in found] != ["Succeeded"] * len(names):
+        return []
+    return [one["spec"]["nodeName"] for one in found]
+
+
+def shown_while_there(stage: Stage, pool: str, count: int) -> list[str]:
+    """The machines of a pool, once there are so many."""
+    until(lambda: len(live(stage, pool)) == count, f"{count} machines of pool {pool}")
+    machines = live(stage, pool)
+    stage.grange("machines", "list", "--pool", pool)
+    return machines
+
+
+def run(stage: Stage) -> None:
+    """The whole example."""
+    with stage.step("give a pod a machine to itself"):
+        stage.grange("apply", "-f", str(HERE / "dedicated.yaml"))
+        machines = shown_while_there(stage, "alone", 1)
+        stage.grange("wait", "pod/alone", "--timeout", f"{LIMIT_S:.0f}s")
+        stage.grange("logs", "-f", "alone")  # while its machine is there
+        until(lambda: nodes_of(stage, "alone") == machines, "the pod succeeds on its machine")
+    with stage.step("see the machine go when the pod has ended"):
+        until(lambda: not live(stage, "alone"), "the machine of the pod ends")
+        stage.grange("machines", "timeline", "--pool", "alone")
+    with stage.step("see a pool grow for a gang that fits on no node"):
+        stage.grange("apply", "-f", str(HERE / "shared.yaml"))
+        machines = shown_while_there(stage, "shared", 2)
+        pair = ("pair-0", "pair-1")
+        until(
+            lambda: sorted(nodes_of(stage, *pair)) == sorted(machines), "each member has a machine"
+        )
+        stage.grange("logs", "-l", "scheduling.x-k8s.io/pod-group=pair")
+    with stage.step("see the pool shrink when the gang has ended"):
+        until(lambda: not live(stage, "shared"), "the machines of the gang end")
+        stage.grange("machines", "cost")
+        stage.grange("delete", "nodepool", "alone", "shared", quiet=True)
+        stage.grange("delete", "podgroup", "pair", quiet=True)
