@@ -1,0 +1,112 @@
+"""Evidence of sessions over HTTP: uploads of components, files and figures for readers."""
+
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from grange.base.offload import Offload
+from grange.controllers.testsession.coordination import NAME, CoordinationError
+from grange.controllers.testsession.session_access import SessionAccess
+from grange.controllers.testsession.session_messages import answer, integer
+from grange.evidence.artifact_store import ArtifactFile
+from grange.evidence.evidence_directory import EvidenceDirectory, EvidenceError
+from grange.evidence.evidence_paths import checked_uid
+from grange.evidence.metric_series import MetricSeries
+
+_CHUNK = 256 * 1024
+_MOST_RUNS = 100
+
+
+class EvidenceHandlers:
+    """Answers requests for artifacts, files and figures.
+
+    Args:
+        access: admits components and readers.
+        directory: keeps the evidence.
+        series: keeps the figures.
+        offload: the single lane of the evidence.
+    """
+
+    def __init__(
+        self,
+        access: SessionAccess,
+        directory: EvidenceDirectory,
+        series: MetricSeries,
+        offload: Offload,
+    ) -> None:
+        self._access, self._directory = access, directory
+        self._series, self._offload = series, offload
+
+    async def announce(self, request: web.Request) -> web.StreamResponse:
+        """Whether an artifact of a size would be kept: many clients read no answer while they send."""
+        file = await self._opened(request, integer(request, "size", 0))
+        await self._offload.run(file.close)
+        return web.Response(status=204)
+
+    async def _opened(self, request: web.Request, size: int | None) -> ArtifactFile:
+        known = await self._access.admitted(request)
+        component, path = request.match_info["component"], request.match_info["path"]
+        if NAME.fullmatch(component) is None:
+            raise CoordinationError("component: it is no name; give that of the component")
+        attempt = int(request.match_info["attempt"])
+        store = self._directory.artifact_store(known.key)
+        return await self._offload.run(
+            lambda: store.open(attempt, component, path, limit=known.artifact_bytes, size=size)
+        )
+
+    async def upload(self, request: web.Request) -> web.StreamResponse:
+        """Keep the body as an artifact."""
+        offload = self._offload
+        file = await self._opened(request, request.content_length)
+        try:
+            async for chunk in request.content.iter_chunked(_CHUNK):
+                await offload.run(lambda piece=chunk: file.write(piece))  # type: ignore[misc]  # called at once
+            kept = await offload.run(file.commit)
+        finally:
+            await offload.run(file.close)
+        return answer({"path": kept.path, "size": kept.size}, 201)
+
+    async def list(self, request: web.Request) -> web.StreamResponse:
+        """The files of a session."""
+        place = await self._place(request)
+        files = await self._offload.run(lambda: self._directory.files(place))
+        return answer({"files": msgspec.to_builtins(files)})
+
+    async def read(self, request: web.Request) -> web.StreamResponse:
+        """One file of a session."""
+        place, path = await self._place(request), request.match_info["path"]
+        file = await self._offload.run(lambda: self._directory.open_file(place, path))
+        try:
+            # What programs wrote must not become a page of this address.
+            headers = {
+                "Content-Type": "application/octet-stream",
+                "Content-Disposition": "attachment",
+                "X-Content-Type-Options": "nosniff",
+            }
+            response = web.StreamResponse(headers=headers)
+            await response.prepare(request)
+            while chunk := await self._offload.run(lambda: file.read(_CHUNK)):
+                await response.write(chunk)
+            await response.write_eof()
+            return response
+        finally:
+            file.close()
+
+    async def _place(self, request: web.Request) -> Path:
+        uid = checked_uid(request.match_info["uid"])
+        self._access.check_reader_of(request, uid)
+        place = await self._offload.run(lambda: self._directory.find(uid))
+        if place is None:
+            raise EvidenceError("there is no evidence of this session; it may have been deleted")
+        return place
+
+    async def series(self, request: web.Request) -> web.StreamResponse:
+        """The last figures of a test."""
+        self._access.check_reader(request)
+        namespace, test, metric = (
+            request.match_info[name] for name in ("namespace", "test", "metric")
+        )
+        count = max(1, min(_MOST_RUNS, integer(request, "last", _MOST_RUNS)))
+        points = await self._offload.run(lambda: self._series.last(namespace, test, metric, count))
+        return answer({"points": msgspec.to_builtins(points)})

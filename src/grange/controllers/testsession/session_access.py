@@ -1,0 +1,106 @@
+"""Who may use the session service: components of a session by its token, readers by theirs."""
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from grange.api.kinds import TESTSESSION
+from grange.api.kinds.testsession import TestSession
+from grange.client.client import Client
+from grange.controllers.testsession.log_collector import key_of
+from grange.evidence.evidence_paths import EvidenceKey, checked_uid
+
+_MOST_SESSIONS = 10_000  # that are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSession:
+    """What the service needs of a session.
+
+    Attributes:
+        key: where its evidence is.
+        artifact_bytes: how much a component of it may keep.
+    """
+
+    key: EvidenceKey
+    artifact_bytes: int
+
+
+class SessionAccess:
+    """Checks tokens; remembers sessions.
+
+    Args:
+        client: finds sessions by their UIDs.
+        key: that tokens of sessions are made with.
+        reader_token: admits to the evidence of all sessions; empty for nobody.
+    """
+
+    def __init__(self, client: Client, key: bytes, reader_token: str) -> None:
+        self._client, self._key, self._reader_token = client, key, reader_token
+        self._known: dict[str, KnownSession] = {}
+
+    def token(self, uid: str) -> str:
+        """What admits to a session."""
+        return hmac.new(self._key, uid.encode(), hashlib.sha256).hexdigest()
+
+    def remember(self, session: TestSession) -> None:
+        """Spare the question whether this session exists."""
+        while len(self._known) >= _MOST_SESSIONS:
+            del self._known[next(iter(self._known))]
+        limit = session.spec.evidence.max_artifact_bytes
+        self._known[session.metadata.uid] = KnownSession(key_of(session), limit)
+
+    def forget(self, uid: str) -> None:
+        """The session has ended."""
+        self._known.pop(uid, None)
+
+    async def admitted(self, request: web.Request) -> KnownSession:
+        """The session in the path of a component's request.
+
+        Raises:
+            HTTPUnauthorized: the token is not that of the session.
+            HTTPNotFound: there is no such session.
+            ApiError: sessions cannot be listed.
+        """
+        uid = checked_uid(request.match_info["uid"])
+        self._check_token(request, uid)
+        if uid not in self._known:
+            for session in (await self._client.list(TESTSESSION)).items:
+                if session.metadata.uid == uid:
+                    self.remember(session)
+        if uid not in self._known:
+            raise web.HTTPNotFound(text="there is no such session; it may have been deleted\n")
+        return self._known[uid]
+
+    def check_reader_of(self, request: web.Request, uid: str) -> None:
+        """Admit readers of all sessions, and components of this one.
+
+        Raises:
+            HTTPUnauthorized: the token is neither.
+        """
+        if not self._is_reader(request):
+            self._check_token(request, uid)
+
+    def check_reader(self, request: web.Request) -> None:
+        """Admit readers of all sessions.
+
+        Raises:
+            HTTPUnauthorized: the token is not theirs.
+        """
+        if not self._is_reader(request):
+            raise web.HTTPUnauthorized(text="a token for all sessions is needed\n")
+
+    def _check_token(self, request: web.Request, uid: str) -> None:
+        if not hmac.compare_digest(_bearer(request), self.token(uid).encode()):
+            raise web.HTTPUnauthorized(text="the token is not that of the session\n")
+
+    def _is_reader(self, request: web.Request) -> bool:
+        wanted = self._reader_token.encode()
+        return bool(wanted) and hmac.compare_digest(_bearer(request), wanted)
+
+
+def _bearer(request: web.Request) -> bytes:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip().encode(errors="replace") if scheme.lower() == "bearer" else b""
