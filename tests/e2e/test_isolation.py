@@ -2,7 +2,6 @@
 docs/reference/agent.md. Where the kernel allows no namespaces, that asking for them is refused.
 """
 
-import asyncio
 import json
 import os
 import signal
@@ -196,8 +195,9 @@ async def test_daemons_end_with_the_program(isolated: ProcessRuntime, clock: Clo
 
 async def test_command_joins_what_runs(isolated: ProcessRuntime) -> None:
     target = await start(isolated, "sh", "-c", "echo 1 > /tmp/up; hostname; exec sleep 600")
-    await asyncio.sleep(0)
-    words = ("sh", "-c", "cat /tmp/up /etc/app/app.conf /proc/2/cmdline | tr '\\0' ' '; hostname")
+    reached = "until grep -q sleep /proc/2/cmdline; do sleep 0.01; done"
+    shown = "cat /tmp/up /etc/app/app.conf /proc/2/cmdline | tr '\\0' ' '; hostname"
+    words = ("sh", "-c", f"{reached}; {shown}")
     done = await isolated.run(target, words, 10.0)
     assert done.exit_code == 0, done
     assert done.output == "1\ncolor: red\nsleep 600 web\n"
@@ -220,6 +220,24 @@ async def test_program_in_a_volume_is_found_or_not(isolated: ProcessRuntime, clo
     run = await end_of(isolated, await start(isolated, "/etc/app/missing"), clock)
     assert (run.exit_code, run.reason) == (127, "StartError")
     assert run.message == 'program "/etc/app/missing" not found: there is no such file'
+
+
+async def test_volume_is_found_by_its_link_in_the_root(
+    isolated: ProcessRuntime, tmp_path: Path
+) -> None:
+    """Also one that is a path of the machine which the container does not see."""
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "file").write_text("from the machine\n")
+    plans = (*SETUP.volumes, VolumePlan("shared", host_path=str(tmp_path / "shared")))
+    await isolated.prepare(replace(SETUP, volumes=plans))
+    target = ContainerID(UID, "main", 0)
+    program = Program(
+        ("sh", "-c", "cat etc/app/app.conf state/file; echo back > state/answer"),
+        {"PATH": os.environ["PATH"]},
+    )
+    await isolated.start(target, program, (*MOUNTS, Mount("shared", "/state")))
+    assert await output(isolated, target) == "color: red\nfrom the machine\n"
+    assert (tmp_path / "shared" / "answer").read_text() == "back\n"
 
 
 async def test_name_is_looked_up_where_the_program_sees_it(

@@ -109,11 +109,21 @@ class Layout:
         program: Program,
         mounts: tuple[Mount, ...],
         volumes: dict[str, str],
+        *,
+        own_view: bool = False,
     ) -> Path:
         """Make a container's root with its mounts and the attempt's directory.
 
         Attempts that cannot be queried any more are deleted. A root for another user is that
         user's.
+
+        Args:
+            target: the attempt.
+            program: what is to run.
+            mounts: of the container.
+            volumes: volume name to path.
+            own_view: volumes are mounted at their paths, and a path of the machine may be hidden: links
+                in the root lead to where they are mounted.
 
         Raises:
             RuntimeFailedError: the disk does not allow it, or the attempt exists.
@@ -128,7 +138,7 @@ class Layout:
             _clear(container / "root")
             (container / "root").mkdir()
             for mount in mounts:
-                _make_mount(container / "root", mount, volumes[mount.volume])
+                _make_mount(container / "root", mount, volumes[mount.volume], own_view=own_view)
             _make_message(container / "root", program.message_path)
             if user is not None:
                 _give(container / "root", user)
@@ -287,11 +297,11 @@ def _make_message(root: Path, path: str) -> None:
             os.close(at)
 
 
-def _make_mount(root: Path, mount: Mount, volume: str) -> None:
+def _make_mount(root: Path, mount: Mount, volume: str, *, own_view: bool) -> None:
     """Let a volume, or a part of it, appear in a container's root."""
     place = root / mount.path.strip("/")
     source = Path(volume, mount.sub_path) if mount.sub_path else Path(volume)
     if mount.sub_path:
         beneath.make_beneath(volume, mount.sub_path)
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(source)
+    place.symlink_to(Path("/", mount.path.lstrip("/")) if own_view else source)

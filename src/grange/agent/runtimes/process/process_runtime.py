@@ -477,8 +477,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     ) -> None:
         target = attempt.target
         volumes = dict(pod.sandbox.volumes)
+        mounted = self._is_isolated and not program.joins
         directory = await self._offload.run(
-            lambda: self._layout.make_attempt(target, program, mounts, volumes)
+            lambda: self._layout.make_attempt(target, program, mounts, volumes, own_view=mounted)
         )
         if pod.ending:
             raise RuntimeFailedError(f"pod {target.pod_uid} is coming to its end")
