@@ -259,8 +259,11 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
     ),
     "jobs": (
         Figure("jobs_running_s", "1,000 jobs of 8 pods: submitted until all run", "s", 15.0),
+        Figure("jobs_running_cpu_s", "the same, processor time", "s"),
         Figure("jobs_cleaned_s", "the same: pods ended until jobs are cleaned up", "s", 15.0),
+        Figure("jobs_cleaned_cpu_s", "the same, processor time", "s"),
         Figure("jobs_large_s", "one job of 5,000 pods: submitted until all run", "s", 10.0),
+        Figure("jobs_large_cpu_s", "the same, processor time", "s"),
         Figure(
             "jobs_restart_per_s",
             "pods replaced when a job of 15,000 is restarted",
@@ -268,6 +271,7 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
             1_000,
             at_most=False,
         ),
+        Figure("jobs_restart_cpu_ms", "processor time of that, for each pod", "ms"),
         Figure("jobs_rest_percent", "10,000 finished jobs at rest, of one core", "%", 1.0),
     ),
     "sessions": (
