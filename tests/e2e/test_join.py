@@ -1,5 +1,7 @@
 """Further machines as processes: how they join, what they run, and what they are refused."""
 
+import asyncio
+import contextlib
 import json
 import shlex
 import signal
@@ -11,6 +13,11 @@ from typing import Any
 import pytest
 from tests.e2e.kubectl import find
 from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually, pod
+
+from grange.app.certificate_process import CertificateProcess
+from grange.app.node_credentials import JoinFailed, JoinTarget, NodeCredentials
+from grange.base.clock import LoopClock, SkewedClock
+from grange.base.offload import Inline
 
 pytestmark = pytest.mark.e2e
 WRITES_LINES = "echo started; while sleep 0.2; do echo here; done"
@@ -137,6 +144,19 @@ def test_token_for_one_use_joins_one_machine(plane: Plane, tmp_path: Path) -> No
     finally:
         child.send_signal(signal.SIGTERM)
     assert child.wait(LIMIT_S) == 0
+
+
+def test_clock_that_is_wrong_is_measured(plane: Plane, tmp_path: Path) -> None:
+    given = json.loads(plane.grange("token", "create", "-o", "json"))
+    target = JoinTarget(given["server"], "late", given["token"], given["caHash"])
+
+    async def join() -> None:
+        clock = SkewedClock(LoopClock(), offset_s=-7200.0)
+        with contextlib.closing(CertificateProcess(Inline())) as process:
+            await NodeCredentials(tmp_path / "agent", process, clock).join(target)
+
+    with pytest.raises(JoinFailed, match=r"is (120|119)m behind that of https://.*: set it"):
+        asyncio.run(join())
 
 
 def audited(plane: Plane) -> list[dict[str, Any]]:

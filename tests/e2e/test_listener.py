@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,7 @@ async def test_requests_arrive_decoded_and_answers_leave_whole(start: Start) -> 
         assert (answer.code, answer.body) == (200, b'{"got": 5}\n')
         assert answer.headers["x-a"] == "b"
         assert answer.headers["content-type"] == "application/json"
+        assert parsedate_to_datetime(answer.headers["date"]).tzinfo is not None
         seen = harness.handler.seen[0]
         assert (seen.method, seen.path, dict(seen.query)) == ("POST", "/a b/c", {"x": "3", "y": ""})
         assert (seen.body, seen.user) == (b"12345", ADMIN)

@@ -20,6 +20,7 @@ from typing import Self, cast
 from urllib.parse import parse_qsl, unquote
 
 from aiohttp import HttpVersion11, web
+from aiohttp.helpers import rfc822_formatted_time
 
 from grange.api.http import ANONYMOUS, JSON, Request, Response, User
 from grange.api.status import ApiError, BadRequest, Unauthorized
@@ -466,10 +467,11 @@ class _OneWrite(web.StreamResponse):
             raise ConnectionResetError("the client went away")
         more = "".join(f"{name}: {value}\r\n" for name, value in response.headers.items())
         transport.write(
-            b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b\r\n%b%b"
+            b"HTTP/1.1 %d %b\r\nDate: %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b\r\n%b%b"
             % (
                 response.status,
                 _PHRASES.get(response.status, b"Status"),
+                rfc822_formatted_time().encode(),
                 response.content_type.encode(),
                 len(response.body) + len(ending),
                 more.encode("latin-1"),

@@ -38,6 +38,7 @@ from grange.api.node_identity import NODE_PREFIX, NODES, serving_name
 from grange.api.status import AlreadyExists, ApiError, Forbidden, Unauthorized
 from grange.app.certificate_commands import MadeRequest, MakeRequest
 from grange.app.certificate_process import CertificateProcess
+from grange.app.clock_skew import clock_fault
 from grange.app.datadir import make_directory, write
 from grange.app.version_skew import check_version
 from grange.base.clock import Clock
@@ -244,6 +245,10 @@ class NodeCredentials:
         transport = HTTP(server, ssl_context=tls_context(insecure=True))
         try:
             answer = await transport.send(Request("GET", _CLUSTER_INFO))
+            # Before certificates are checked, which a wrong clock takes for ended or not begun.
+            date = answer.headers.get("date", "")
+            if why := clock_fault(server, date, self._clock.now()):
+                raise JoinFailed(why)
             document = codec.decode_document(answer.body)
             info = codec.decode_document(document["data"]["kubeconfig"].encode())
             data = info["clusters"][0]["cluster"]["certificate-authority-data"]
