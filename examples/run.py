@@ -1,7 +1,8 @@
 """``make run``: every example on a fresh control plane, with proof, times and a verdict.
 
 Starts ``grange up`` on a scratch directory, runs the examples that ``EXAMPLES`` names, stops it, does the
-same for ``ISOLATED``, whose pods need names and addresses, and prints a summary. Exits 0 when all of it
+same for ``ISOLATED``, whose pods need names and addresses, and for ``ON_MACHINES``, which bring their own
+machines, and prints a summary. Exits 0 when all of it
 worked; otherwise non-zero, with the reason and the server's log.
 """
 
@@ -30,6 +31,7 @@ EXAMPLES = (
 HERE = Path(__file__).resolve().parent
 NODES = ("--nodes", "4", "--pool", "drivers=1", "--pool", "workers=3")
 ISOLATED = ("services",)
+ON_MACHINES = ("takeover",)
 NAMES_AND_ADDRESSES = ("--isolation", "auto", "--network", "addresses")
 INTERRUPTED = 130
 
@@ -122,6 +124,8 @@ def main() -> int:
         run_on(stage, "start a control plane with four nodes in two pools", NODES, EXAMPLES)
         title = "start it again, with names and addresses for pods"
         run_on(stage, title, NAMES_AND_ADDRESSES, ISOLATED)
+        title = "start it again, for machines that join"
+        run_on(stage, title, ("--disable", "agent", "--remove-nodes"), ON_MACHINES)
         code = 0
     except KeyboardInterrupt:
         shutil.rmtree(directory, ignore_errors=True)

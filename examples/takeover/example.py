@@ -1,0 +1,94 @@
+"""A second machine joins, and takes over the pods of the first when that one goes away."""
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+HERE = Path(__file__).resolve().parent
+REPLICAS = 2
+LIMIT_S = 60
+
+
+class Stage(Protocol):
+    """What the driver gives an example."""
+
+    directory: Path
+
+    def show(self, text: str) -> None: ...
+    def step(self, title: str) -> Any: ...
+    def grange(self, *words: str, quiet: bool = False) -> str: ...
+
+
+@contextmanager
+def machine(stage: Stage, name: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A machine that joins and is shut down at the end: an agent on this computer."""
+    printed = stage.grange("token", "create", "--node", name, "--once", quiet=True).strip()
+    stage.show(f"$ {printed}")
+    directory = stage.directory / "agents" / name
+    words = [sys.executable, "-m", *shlex.split(printed), "--data-dir", str(directory)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as agent:
+        try:
+            stage.grange("wait", f"node/{name}", "--for", "create", quiet=True)
+            stage.grange("wait", f"node/{name}", "--for", "condition=Ready")
+            yield agent
+        finally:
+            shut_down(agent)
+
+
+def shut_down(agent: "subprocess.Popen[bytes]") -> None:
+    """End an agent and its pods; idempotent."""
+    agent.send_signal(signal.SIGTERM)
+    agent.wait(LIMIT_S)
+
+
+def pods(stage: Stage) -> list[dict[str, Any]]:
+    """The pods of the example as they are now."""
+    answer = json.loads(stage.grange("get", "pods", "-l", "app=worker", "-o", "json", quiet=True))
+    found: list[dict[str, Any]] = answer["items"]
+    return found
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    """Whether a pod is ready."""
+    conditions = pod["status"].get("conditions", [])
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def wait_until_on(stage: Stage, name: str) -> None:
+    """Wait until every replica is ready on a machine.
+
+    Raises:
+        RuntimeError: they are not in time.
+    """
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        nodes = [pod["spec"].get("nodeName") for pod in pods(stage) if is_ready(pod)]
+        if nodes == REPLICAS * [name]:
+            stage.show(f"  {REPLICAS} pods are ready on {name}")
+            return
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"expected {REPLICAS} ready pods on {name}, got them on {nodes}")
+        time.sleep(0.2)
+
+
+def run(stage: Stage) -> None:
+    """The whole example."""
+    with ExitStack() as machines:
+        with stage.step("join a machine, and run two pods on it"):
+            first = machines.enter_context(machine(stage, "worker-1"))
+            stage.grange("apply", "-f", str(HERE / "worker.yaml"), "--wait")
+            wait_until_on(stage, "worker-1")
+        with stage.step("join a second machine"):
+            machines.enter_context(machine(stage, "worker-2"))
+        with stage.step("shut the first one down: the second one takes its pods over"):
+            shut_down(first)
+            wait_until_on(stage, "worker-2")
+            stage.grange("get", "nodes")
+            stage.grange("delete", "-f", str(HERE / "worker.yaml"))
