@@ -14,14 +14,18 @@ from pathlib import Path
 import pytest
 
 from grange.api.http import ADMIN, ANONYMOUS, Request, Response
+from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document
+from grange.api.scheme import Scheme
 from grange.api.status import Conflict, Forbidden
 from grange.apiserver.authn import StaticTokens
 from grange.apiserver.connections import ConnectionLimits
 from grange.apiserver.listener import BODY_MAX_BYTES, Limits, Listener
+from grange.apiserver.request_audit import CLIENT_GONE, RequestAudit
 from grange.app import certificates
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.rng import Stream
 
 pytestmark = pytest.mark.e2e
 BEARER = "a-token"
@@ -175,7 +179,9 @@ Start = Callable[..., "contextlib.AbstractAsyncContextManager[Harness]"]
 def start(clock: Clock, log: Logger) -> Start:
     @asynccontextmanager
     async def started(
-        limits: Limits | None = None, tls: ssl.SSLContext | None = None
+        limits: Limits | None = None,
+        tls: ssl.SSLContext | None = None,
+        audit: RequestAudit | None = None,
     ) -> AsyncIterator[Harness]:
         handler = Handler()
         listener = Listener(
@@ -186,6 +192,7 @@ def start(clock: Clock, log: Logger) -> Start:
             log=log,
             drain=handler.stop.set,
             admit=refuse,
+            audit=audit,
             limits=limits,
         )
         async with listener:
@@ -451,6 +458,36 @@ JSON_BODIES = {
     ),
     "/text": (Response(200, b"{}", "text/plain"), b"{}"),
 }
+
+
+async def test_each_request_is_audited_once_whatever_its_end(
+    start: Start, clock: Clock, rng: Stream
+) -> None:
+    lines: list[bytes] = []
+    audit = RequestAudit(lines.append, Scheme(BUILT_IN), clock, rng)
+    async with start(audit=audit) as harness:
+        async with harness.wire() as wire:
+            wire.ask("GET", "/a", b"", f"Authorization: Bearer {BEARER}")
+            await wire.answer()
+            wire.ask("GET", "/b", b"", "Authorization: Bearer wrong")
+            await wire.answer()
+            wire.ask(
+                "POST", "/forbidden", b"", "Content-Length: 3", f"Authorization: Bearer {BEARER}"
+            )
+            await wire.answer()
+        async with harness.wire() as wire:
+            wire.ask("GET", "/slow")
+            await harness.handler.entered.wait()
+        async with clock.timeout(5):
+            while len(lines) < 4:
+                await clock.sleep(0.01)
+    events = [json.loads(line) for line in lines]
+    assert [(event["requestURI"], event["responseStatus"]["code"]) for event in events] == [
+        ("/a", 200),
+        ("/b", 401),
+        ("/forbidden", 403),
+        ("/slow", CLIENT_GONE),
+    ]
 
 
 async def test_json_bodies_end_with_one_newline(start: Start) -> None:
