@@ -371,7 +371,9 @@ class ControlPlane:
 
         if self._keys is None:
             raise RuntimeError("the keys are made before the roles")
-        return machine_role.of_control_plane(deps, self.settings, self.url, self._keys.ca_pem)
+        made = machine_role.of_control_plane(deps, self.settings, self.url, self._keys.ca_pem)
+        self._why.report_pools(made.report)
+        return made
 
 
 @asynccontextmanager

@@ -1,11 +1,11 @@
-"""The API server's requests to explain pods, passed to the schedulers of this process."""
+"""The API server's requests to explain pods and pools, passed to what runs in this process."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from grange.api.explanation import Explanation, SchedulingState
 from grange.api.kinds.pod import Pod
-from grange.api.meta import ObjectMeta, Resource
+from grange.api.meta import Document, ObjectMeta, Resource
 from grange.api.status import NotFound, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
@@ -28,6 +28,10 @@ class Answerer:
     explain: Callable[[Pod], Explanation | None]
 
 
+PoolReport = Callable[[str, str], Awaitable[Document | None]]
+"""A report of the node controller, by what it is about and the pool; None while it does not run."""
+
+
 class Explanations:
     """Asks each scheduler in turn; there are none until ``add`` was called.
 
@@ -38,10 +42,29 @@ class Explanations:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._answerers: list[Answerer] = []
+        self._pool_report: PoolReport | None = None
 
     def add(self, names: frozenset[str], explain: Callable[[Pod], Explanation | None]) -> None:
         """A scheduler runs here."""
         self._answerers.append(Answerer(names, explain))
+
+    def report_pools(self, report: PoolReport) -> None:
+        """A node controller runs here."""
+        self._pool_report = report
+
+    async def pool_report(self, what: str, pool: str) -> Document:
+        """A report of the node controller.
+
+        Raises:
+            ServiceUnavailable: it does not run here (yet).
+        """
+        found = None if self._pool_report is None else await self._pool_report(what, pool)
+        if found is None:
+            raise ServiceUnavailable(
+                "no node controller runs in this control plane (yet); start it with `grange up` without "
+                "`--disable machines`"
+            )
+        return found
 
     async def explain(self, pod: Resource) -> Explanation:
         """Why the pod is where it is; waits some seconds for a scheduler that starts.

@@ -291,6 +291,24 @@ class Answers:
             state=SchedulingState.BACKOFF, summary=f"waits, says {pod.metadata.name}"
         )
 
+    async def pool_report(self, what: str, pool: str) -> Document:
+        return {"refusal": f"{what} of {pool}"}
+
+
+POOLS = "/apis/grange.dev/v1alpha1/nodepools"
+
+
+@pytest.mark.parametrize(("part", "kind"), [("plan", "NodePoolPlan"), ("audit", "NodePoolAudit")])
+async def test_pool_reports_are_answered_by_the_node_controller(
+    clock: Clock, rng: Stream, log: Logger, part: str, kind: str
+) -> None:
+    server = Server(clock=clock, rng=rng, log=log, explainer=Answers())
+    await server.application.bootstrap()
+    await server.made(POOLS, {"metadata": {"name": "p"}, "spec": {"provider": "local"}})
+    body = (await server.get(f"{POOLS}/p/{part}")).body
+    assert (body["kind"], body["refusal"]) == (kind, f"{part} of p")
+    assert (await server.get(f"{POOLS}/none/{part}")).code == 404
+
 
 async def test_why_is_answered_by_the_scheduler(clock: Clock, rng: Stream, log: Logger) -> None:
     server = Server(clock=clock, rng=rng, log=log, explainer=Answers())

@@ -16,7 +16,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.cli import machine_board, machine_costs, machine_timeline, timeline
+from grange.cli import machine_board, machine_costs, machine_reports, machine_timeline, timeline
 from grange.cli.machine_board import MachineSight
 from grange.cli.verbs.machines import show
 
@@ -238,3 +238,30 @@ def test_cost_of_what_was_never_launched_is_nothing() -> None:
     (found,) = machine_costs.costs([machine_board.view(bare)], NOW)
     assert (found.price, found.spent, found.on.total_seconds()) == (None, None, 0.0)
     assert machine_costs.lines([found])[-1].endswith("the price of 1 is not known")
+
+
+def pool_report(**more: object) -> Document:
+    return {"metadata": {"name": "p"}, "refusal": "", "decisions": [], "differences": [], **more}
+
+
+def test_plan_is_shown_with_its_reasons() -> None:
+    start = {"action": "start", "machine": "m", "instanceType": "small", "pod": "d/a"}
+    decisions = [{**start, "reason": "pod d/a waits"}]
+    lines = machine_reports.plan_lines([pool_report(decisions=decisions), pool_report()])
+    assert lines[0] == "pool p:"
+    assert lines[2].split() == ["start", "m", "small", "d/a", "pod", "d/a", "waits"]
+    assert lines[3] == "pool p: nothing is to be done"
+
+
+def test_audit_agrees_only_without_a_difference() -> None:
+    lost = {"machine": "m", "instance": "i", "problem": "NoInstance", "message": "it is Claimed"}
+    differs, refused = pool_report(differences=[lost]), pool_report(refusal="no answer")
+    assert [machine_reports.agrees(one) for one in (pool_report(), differs, refused)] == [
+        True,
+        False,
+        False,
+    ]
+    lines = machine_reports.audit_lines([pool_report(machines=1, instances=1), differs, refused])
+    assert lines[0] == "pool p: records and provider agree (1 records, 1 instances)"
+    assert "NoInstance" in lines[3]
+    assert lines[4] == "pool p: not known: no answer"

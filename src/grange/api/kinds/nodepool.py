@@ -227,6 +227,7 @@ NODEPOOL = KindInfo(
     schema=NAME,
     definitions=DEFINITIONS,
     namespaced=False,
+    subresources=("audit", "plan"),
     short_names=("np",),
     categories=("grange",),
     columns=(

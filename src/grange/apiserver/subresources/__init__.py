@@ -6,11 +6,13 @@ A kind names the ones it has (``KindInfo.parts``).
 from grange.api.scheme import AnyKind
 from grange.apiserver.subresources import (
     approval,
+    audit,
     binding,
     ephemeral_containers,
     eviction,
     finalize,
     log,
+    plan,
     scale,
     status,
     streams,
@@ -34,6 +36,8 @@ TABLE: tuple[Subresource, ...] = (
     token.TOKEN,
     why.WHY,
     approval.APPROVAL,
+    plan.PLAN,
+    audit.AUDIT,
 )
 _BY_NAME = {item.name: item for item in TABLE}
 

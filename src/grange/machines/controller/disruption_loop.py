@@ -1,6 +1,7 @@
 """Looks at the machines of packed pools, again and again, and at all that a provider takes away."""
 
 import asyncio
+from collections.abc import Mapping
 
 from grange.api.kinds.nodepool import DEDICATED
 from grange.api.status import ApiError
@@ -36,6 +37,11 @@ class DisruptionLoop:
     def wake(self) -> None:
         """A machine is to be disrupted."""
         self._woken.set()
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """Why machines stay, by name."""
+        return self._pass.kept
 
     async def run(self) -> None:
         """Look until cancelled."""

@@ -24,6 +24,7 @@ from grange.machines.controller.node_dispenser import NodeDispenser
 from grange.machines.controller.packed_pass import PackedPass
 from grange.machines.controller.pass_loop import PassLoop
 from grange.machines.controller.pool_pass import PoolPass
+from grange.machines.controller.pool_reports import PoolReports
 from grange.machines.controller.provider_secrets import secret_reader
 from grange.machines.controller.provider_table import CreateProvider, ProviderTable
 from grange.machines.controller.provider_watch import WatchHooks
@@ -95,11 +96,12 @@ class NodeController:
         rng = deps.rng.fork("launches")
         self._passes = PassLoop(
             self._context,
-            PoolPass(self._context, self.dispenser, rng),
+            dedicated := PoolPass(self._context, self.dispenser, rng),
             packed := PackedPass(self._context, rng),
             self._terminate,
         )
-        self._packed = packed
+        self._packed, self._dedicated = packed, dedicated
+        self._reports: PoolReports | None = None
         self.machines = Controller(
             NAME,
             self._reconcile,
@@ -138,6 +140,9 @@ class NodeController:
             self._deps.rng.fork("pauses"),
         )
         disruption = self._disruption = DisruptionLoop(self._context, self._packed, providers)
+        self._reports = PoolReports(
+            self._context, self._dedicated, self._packed, providers, lambda: disruption.kept
+        )
         heartbeats = MachineHeartbeats(self._context, self._terminate, self._wake_machine)
         try:
             async with Nursery(NAME) as nursery:
@@ -154,7 +159,17 @@ class NodeController:
                     supervise("disruption", disruption.run, clock=self._clock, log=self._log)
                 )
         finally:
+            self._reports = None
             await providers.close()
+
+    async def report(self, what: str, pool: str) -> Document | None:
+        """What would be done for a pool now (``plan``), or whether records and provider agree (``audit``).
+
+        None while the controller does not run.
+        """
+        if self._reports is None:
+            return None
+        return self._reports.plan(pool) if what == "plan" else await self._reports.audit(pool)
 
     def resume_waits(self) -> None:
         """Look at every machine: what was begun is continued from where its record stands."""

@@ -9,6 +9,10 @@ VERBS: dict[str, Verb] = {
     "list": Verb(_INSPECT, f"{_MACHINES}.show", "List machines: phase, price, pods.", "list_"),
     "pools": Verb(_INSPECT, f"{_MACHINES}.show", "List node pools with their machines.", "pools"),
     "cost": Verb(_INSPECT, f"{_MACHINES}.records", "Show what machines cost.", "cost"),
+    "plan": Verb(_INSPECT, f"{_MACHINES}.reports", "Show what would be done for pools.", "plan"),
+    "audit": Verb(
+        _INSPECT, f"{_MACHINES}.reports", "Compare records with the provider's instances.", "audit"
+    ),
     "timeline": Verb(
         _INSPECT, f"{_MACHINES}.records", "Show the lives of machines on lines.", "timeline"
     ),

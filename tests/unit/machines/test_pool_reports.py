@@ -1,0 +1,129 @@
+"""Reports about pools: what would be done, and whether records and provider agree."""
+
+import msgspec
+from tests.support.machine_world import MachineWorld, machine_world
+
+from grange.api.kinds.machine import Machine
+from grange.api.kinds.nodepool import PACKED
+from grange.api.machine_phases import MachinePhase
+from grange.api.meta import Document
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.machines.controller.pool_reports import differences
+from grange.machines.providers.provider import Instance, InstanceState
+
+P = MachinePhase
+
+
+async def report(world: MachineWorld, what: str, pool: str = "p") -> Document:
+    found = await world.controller.report(what, pool)
+    assert found is not None
+    return found
+
+
+def record(name: str, phase: MachinePhase, instance: str = "", pool: str = "p") -> Machine:
+    document = {
+        "metadata": {"name": name},
+        "spec": {"pool": pool, "provider": "simulated"},
+        "status": {"phase": phase.value, "instanceID": instance},
+    }
+    return msgspec.convert(document, Machine)
+
+
+def shown(*machines: Machine, instances: tuple[Instance, ...] = ()) -> list[tuple[str, str]]:
+    records = {one.metadata.name: one for one in machines}
+    found = differences("p", records, instances)
+    return [(one["machine"], one["problem"]) for one in found]
+
+
+async def test_plan_names_each_decision(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.bound("a")
+        await world.add_pod("huge", cpu="4000")
+        await world.settle(5.0)
+        launches = world.cloud.launches
+        found = await report(world, "plan")
+        (skip,) = found["decisions"]
+        assert (skip["action"], skip["pod"]) == ("skip", "default/huge")
+        assert skip["reason"] == "no instance type of the pool holds cpu 4000"
+        assert world.cloud.launches == launches
+
+
+async def test_plan_shows_the_start_that_is_due(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(mode=PACKED)
+        await world.settle(5.0)
+        await world.add_unschedulable("a", "1")
+        await world.settle(0.2)
+        (start,) = (await report(world, "plan"))["decisions"]
+        assert (start["action"], start["pod"], start["instanceType"]) == (
+            "start",
+            "default/a",
+            "small",
+        )
+        assert await world.machines() == []
+
+
+async def test_plan_of_an_unusable_pool_has_the_reason(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.settle(1.0)
+        assert (await report(world, "plan", "q"))["refusal"] == "there is none"
+        assert (await report(world, "audit", "q"))["refusal"] == "there is none"
+
+
+async def test_records_and_provider_agree_in_the_end(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.bound("a")
+        found = await report(world, "audit")
+        assert (found["machines"], found["instances"], found["differences"]) == (1, 1, [])
+
+
+async def test_lost_instance_is_a_difference(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.add_pod("a")
+        await world.bound("a")
+        (machine,) = await world.machines()
+        world.cloud.instances.clear()
+        found = await report(world, "audit")
+        assert [(one["machine"], one["problem"]) for one in found["differences"]] == [
+            (machine.metadata.name, "NoInstance")
+        ]
+
+
+def test_records_and_instances_are_compared_both_ways() -> None:
+    lost = record("lost", P.AVAILABLE, "i-1")
+    over = record("over", P.TERMINATED, "i-2")
+    other = record("other", P.CLAIMED, "i-3")
+    instances = (
+        Instance("i-2", "over"),
+        Instance("i-4", "other"),
+        Instance("i-5", "unknown"),
+        Instance("i-6", "twice"),
+        Instance("i-7", "twice"),
+    )
+    found = shown(lost, over, other, record("twice", P.AVAILABLE, "i-6"), instances=instances)
+    assert found == [
+        ("lost", "NoInstance"),
+        ("other", "OtherInstance"),
+        ("over", "StillThere"),
+        ("twice", "SecondInstance"),
+        ("unknown", "NoRecord"),
+    ]
+
+
+def test_what_is_under_way_is_no_difference() -> None:
+    ordered, ending = record("ordered", P.CREATING), record("ending", P.TERMINATING, "i-1")
+    assert shown(ordered, ending) == []
+    there = Instance("i-1", "ending", InstanceState.ENDING)
+    assert shown(ending, instances=(there,)) == []
+    assert shown(record("m", P.AVAILABLE, "i-9", pool="q")) == []
