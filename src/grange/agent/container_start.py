@@ -97,8 +97,8 @@ class ContainerStarter:
             mounts = volumes.mounts(pod, container.spec)
             own = service_variables(pod, await self._services(pod.metadata.namespace))
             own |= pod_progress.variables(pod, sandbox)
-            if image is None:
-                own |= _paths(container, sandbox, mounts)
+            # A container of an image has its mounts at their paths, also where others have links.
+            own |= {"GRANGE_ROOT": ""} if image is not None else _paths(container, sandbox, mounts)
             facts = self._facts(sandbox.address, own, from_image=image is not None)
             env = container_env.build(pod, container.spec, found, facts)
             mounts = volumes.expanded(mounts, env, container.name)
