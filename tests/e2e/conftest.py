@@ -8,7 +8,8 @@ from tests.e2e.warm_cli import WarmCli
 from tests.support import containerd
 
 # scripts/setup_cri.sh reports what is missing.
-collect_ignore = [] if containerd.is_possible() else ["test_images.py"]
+_OF_IMAGES = ["test_images.py", "test_session_images.py"]
+collect_ignore = [] if containerd.is_possible() else _OF_IMAGES
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -67,19 +67,22 @@ class _Remembered(msgspec.Struct):
 
 
 class PodVolumes:
-    """The artifacts of pods that run on this machine as processes.
+    """The artifacts of pods that run on this machine, as processes or as containers.
 
     Args:
         data_dir: of the control plane whose agent runs them.
     """
 
     def __init__(self, data_dir: Path) -> None:
-        self._pods = data_dir / "pods"
+        self._roots = (data_dir / "pods", data_dir / "cri" / "pods")  # of the runtimes
 
     def directory(self, pod_uid: str) -> Path | None:
         """The directory of the pod's volume for artifacts, if it is here."""
-        place = self._pods / Path(pod_uid).name / "volumes" / ARTIFACTS_VOLUME
-        return place if place.is_dir() and not place.is_symlink() else None
+        for root in self._roots:
+            place = root / Path(pod_uid).name / "volumes" / ARTIFACTS_VOLUME
+            if place.is_dir() and not place.is_symlink():
+                return place
+        return None
 
 
 def of_control_plane(

@@ -1,0 +1,59 @@
+"""A test session whose components are containers of a real containerd.
+
+Collected where there is one: on a Debian system as root (see ``conftest``).
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.planes import Plane
+from tests.support import containerd
+from tests.support.containerd import BUSYBOX
+from tests.support.own_port import own_port
+
+pytestmark = pytest.mark.e2e
+
+PORT = own_port(1)
+PROBE = {"tcpSocket": {"port": PORT}, "periodSeconds": 1}
+SERVE = "mkdir -p /www && echo ready > /www/index.html && "
+SERVE += f"{{ httpd -f -p {PORT} -h /www & trap 'exit 0' TERM; wait; }}"
+DRIVE = (
+    f"host=${{QPS_WORKERS%:*}} && wget -q -O - http://$host:{PORT}/index.html && "
+    'echo "workers $QPS_WORKERS" && test -s "$SCENARIOS_FILE" && '
+    'cp "$SCENARIOS_FILE" "$GRANGE_ARTIFACTS/scenario.json" && echo \'{"p99": 7}\''
+)
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    with containerd.running(tmp_path / "containerd") as daemon:
+        made = Plane(tmp_path / "data", words=("--cri-socket", str(daemon.socket)))
+        made.start()
+        yield made
+        made.stop()
+
+
+def test_session_of_containers_passes_with_its_evidence(plane: Plane, tmp_path: Path) -> None:
+    spec = {
+        "driver": {"image": BUSYBOX, "command": ["sh", "-c", DRIVE]},
+        "servers": [{"image": BUSYBOX, "command": ["sh", "-c", SERVE], "readinessProbe": PROBE}],
+        "scenario": {"load": 3},
+        "evidence": {"metrics": [{"name": "p99", "jsonPath": "{.p99}"}]},
+    }
+    file = tmp_path / "session.json"
+    head = {"apiVersion": "grange.dev/v1alpha1", "kind": "TestSession"}
+    file.write_text(json.dumps({**head, "metadata": {"name": "boxes"}, "spec": spec}))
+    kept = tmp_path / "artifacts"
+    plane.grange("test", "run", str(file), "--artifacts", str(kept))
+    [session] = plane.get("testsession")["items"]
+    status = session["status"]
+    assert (status["phase"], status["verdict"]) == ("Succeeded", "Passed")
+    assert [item["exitCode"] for item in status["components"] if item["role"] == "driver"] == [0]
+    assert [item["value"] for item in status["metrics"]] == [7]
+    assert status["evidence"]["complete"]
+    [found] = kept.rglob("scenario.json")
+    assert json.loads(found.read_text()) == {"load": 3}
+    [log] = kept.rglob("*-driver/main.log")
+    assert "ready" in log.read_text()
