@@ -111,7 +111,7 @@ def test_lock_has_hashes_and_no_addresses(name: str) -> None:
 
 
 def test_nothing_shows_of_the_machine_or_the_index_it_came_from() -> None:
-    """Built from pieces, so that this file does not tell either."""
+    """Built from pieces, so that this file does not match either."""
     marks = [
         *("/wo" + "rk/", "tmp/" + "plan", "/ro" + "ot/", "/ho" + "me/"),
         *("py" + "pi.", "python" + "hosted", "--" + "index-url", "arti" + "factory"),

@@ -1,4 +1,4 @@
-"""What the source tree promises about itself, beyond what linters can be told."""
+"""What the source tree promises about itself, beyond what linters can be configured for."""
 
 import ast
 import re
@@ -145,7 +145,7 @@ def test_no_dependency_hides_behind_type_checking() -> None:
 
 
 def test_cancellation_is_never_caught_without_being_raised_again() -> None:
-    """``except CancelledError`` must raise, or hand the error to whoever will."""
+    """``except CancelledError`` must raise, or hand the error to code that does."""
     swallowed = []
     for path in sources():
         for node in nodes(path):

@@ -262,7 +262,7 @@ async def test_stream_cut_in_the_middle_says_so() -> None:
 
 
 async def test_silent_stream_is_left_to_its_reader(clock: Clock) -> None:
-    """A follow of a quiet log says nothing for hours, and that is no fault."""
+    """A follow of a quiet log sends nothing for hours, and that is no fault."""
 
     async def quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""What every pool of machines must do, whoever implements it."""
+"""What every pool of machines must do, with any implementation."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress

@@ -55,7 +55,7 @@ SCRIPTS = {
     "stubborn": Script(term_s=None, output=((0.0, "up"),)),
     "polite": Script(term_exit_code=0, output=((0.0, "up"),)),
     "talker": Script(duration_s=0.3, output=tuple((0.0, line) for line in LINES)),
-    "says yes": Script(),
+    "answers yes": Script(),
     "reporter": Script(output=((0.0, "up"),), files=(("progress", b"42 half"),)),
     "busy": Script(output=((0.0, "up"),), cpu=1.0, memory_bytes=8_000_000),
     "looker": Script(duration_s=0.05, output=((0.0, "sleep 600"),)),
@@ -155,7 +155,7 @@ class Harness:
         return run
 
     async def until_up(self, target: ContainerID) -> None:
-        """Wait until the program has said that it is ready for signals."""
+        """Wait until the program has reported that it is ready for signals."""
         async with self.clock.timeout(LIMIT_S):
             while "up" not in await self.text(target, LogQuery()):
                 await self.clock.sleep(0.01)
@@ -307,7 +307,7 @@ async def test_program_with_an_impossible_name_is_an_answer(harness: Harness, wo
 
 
 async def test_message_names_the_program_as_it_is_written(harness: Harness) -> None:
-    """A ``$(NAME)`` of the manifest may stand for a secret; status and Events may not tell it."""
+    """A ``$(NAME)`` of the manifest may stand for a secret; status and Events may not show it."""
     await harness.runtime.prepare(POD)
     for number, word in enumerate(("s3cr3t", "./s3cr3t")):
         plain = replace(harness.program(word), env={"PATH": "/s3cr3t/bin"})
@@ -362,7 +362,7 @@ async def test_signals_to_what_is_gone_do_nothing(harness: Harness) -> None:
     run = await harness.end_of((await harness.start("well")).id)
     await harness.runtime.signal(run.id, signal.SIGTERM)
     await harness.runtime.signal(ContainerID("missing", "main", 0), signal.SIGTERM)
-    await harness.runtime.remove("nobody")
+    await harness.runtime.remove("absent")
     assert harness.run_of(run.id) == run
 
 
@@ -433,7 +433,7 @@ async def test_a_command_has_the_environment_of_its_container(harness: Harness) 
 async def test_a_command_beside_what_does_not_run_is_refused(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.end_of((await harness.start("well")).id)
-    for target in (run.id, ContainerID("nobody", "main", 0)):
+    for target in (run.id, ContainerID("absent", "main", 0)):
         with pytest.raises(RuntimeFailedError, match="not running"):
             await harness.runtime.run(target, harness.program("yes").command, 5.0)
 
@@ -442,7 +442,7 @@ async def test_one_pod_can_be_asked_for(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     await harness.runtime.prepare(PodSetup("uid-2", "default", "web", "node-1"))
     assert [record.sandbox.uid for record in harness.runtime.pods("uid-2")] == ["uid-2"]
-    assert harness.runtime.pods("nobody") == []
+    assert harness.runtime.pods("absent") == []
 
 
 async def test_listening_containers_are_found(harness: Harness) -> None:
@@ -542,7 +542,7 @@ async def test_message_that_a_program_left_is_read(harness: Harness) -> None:
     assert await harness.runtime.read_message(run.id, path, 4096) == b"all of it"
     assert await harness.runtime.read_message(run.id, path, 2) == b"it"
     assert await harness.runtime.read_message(run.id, "/none", 2) is None
-    assert await harness.runtime.read_message(ContainerID("nobody", "main", 0), path, 2) is None
+    assert await harness.runtime.read_message(ContainerID("absent", "main", 0), path, 2) is None
 
 
 async def test_usage_of_what_runs_is_known(harness: Harness) -> None:

@@ -533,7 +533,7 @@ async def test_progress_follows_what_was_handed_out(store: Store) -> None:
     assert subscription.progress <= 1
     await take(subscription, 2)
     await put(store, "/a")
-    async with Nursery() as nursery:  # history on disk is only looked at when somebody reads
+    async with Nursery() as nursery:  # history on disk is only looked at when it is read
         task = nursery.start(take_into([], subscription))
         await asyncio.sleep(0.01)
         task.cancel()

@@ -206,7 +206,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._read(data.draw(st.sampled_from(self.watchers)))
 
     def _read(self, watcher: Watcher) -> None:
-        """Read all there is; a watcher behind the mark may be told to list again instead."""
+        """Read all there is; a watcher behind the mark may have to list again instead."""
         if watcher.gone:
             return
         watcher.expected += self.run(_pending(watcher.model))

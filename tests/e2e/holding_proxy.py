@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that holds what it is sent, for as long as a test says."""
+"""A TCP proxy on loopback that holds what it is sent, for as long as a test asks."""
 
 import queue
 import socket

@@ -1,4 +1,4 @@
-"""The real kubectl, as people run it, with a home directory of its own."""
+"""The real kubectl, as people run it, with a separate home directory."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ def find() -> Path:
     """The pinned kubectl, or the one on the path.
 
     Raises:
-        FileNotFoundError: there is none; says how to get it.
+        FileNotFoundError: there is none; states how to get it.
     """
     if PINNED.exists():
         return PINNED

@@ -46,7 +46,7 @@ def report(word: str) -> None:
     os.write(1, f"{word}\n".encode())
 
 
-async def tell(request: Request) -> Response:
+async def receive(request: Request) -> Response:
     """Report the method, and do nothing."""
     report(request.method)
     return Response(200, b"{}")
@@ -109,7 +109,7 @@ async def main(what: str, host: str, port: int, keys: Path) -> None:
     if what == "send":
         await send(host, port, keys, sys.argv[5])
     else:
-        await serve(host, port, keys, tell if what == "serve" else await api_server())
+        await serve(host, port, keys, receive if what == "serve" else await api_server())
 
 
 if __name__ == "__main__":

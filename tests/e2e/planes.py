@@ -32,7 +32,7 @@ class Plane:
         return self.directory / "kubeconfig"
 
     def start(self) -> str:
-        """Start it and return the line that says where it serves."""
+        """Start it and return the line that states where it serves."""
         reading, writing = os.pipe()
         self.output = os.fdopen(reading)
         try:

@@ -43,7 +43,7 @@ def report(lines: Iterable[str]) -> None:
 
 
 def whole(key: str, filling: int) -> Callable[[int], bytes]:
-    """A value that can tell whether it is complete: its key and revision, filling, a checksum."""
+    """A value that can show whether it is complete: its key and revision, filling, a checksum."""
 
     def value(revision: int) -> bytes:
         body = f"{key}|{revision}|{'x' * filling}|".encode()

@@ -437,7 +437,7 @@ SPECS = st.fixed_dictionaries(
 @given(SPECS)
 @settings(max_examples=150, deadline=None)
 def test_every_probe_spec_has_an_answer(fields: dict[str, Any]) -> None:
-    """Whatever a manifest says: nothing passes, and nothing ends the worker that asks."""
+    """Whatever is in a manifest: nothing passes, and nothing ends the worker that asks."""
 
     async def ask() -> None:
         clock = LoopClock()
@@ -449,7 +449,7 @@ def test_every_probe_spec_has_an_answer(fields: dict[str, Any]) -> None:
 
 
 async def test_probe_without_descriptors_is_no_failure(prober: SystemProber) -> None:
-    """What the agent lacks says nothing of the container."""
+    """What the agent lacks is no failure of the container."""
     async with serving(b"HTTP/1.1 204 No Content\r\n\r\n") as port:
         probes = [
             probe(httpGet={"port": port}),
@@ -477,7 +477,7 @@ async def test_https_probes_do_not_ask_for_a_name(prober: SystemProber, tmp_path
 
 def self_signed(directory: Path) -> ssl.SSLContext:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "somebody else")])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "another user")])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -538,7 +538,7 @@ async def test_command_probes(prober: SystemProber) -> None:
 
 
 async def test_questions_that_make_no_sense_are_answered(prober: SystemProber) -> None:
-    for odd, says in (
+    for odd, expected in (
         ({}, "none of exec, httpGet, tcpSocket, grpc"),
         ({"exec": {"command": []}}, "no command"),
         ({"httpGet": {"port": "nameless"}}, 'no port named "nameless"'),
@@ -546,4 +546,4 @@ async def test_questions_that_make_no_sense_are_answered(prober: SystemProber) -
     ):
         answer = await prober.ask(probe(**odd), target())
         assert not answer.ok
-        assert says in answer.message
+        assert expected in answer.message

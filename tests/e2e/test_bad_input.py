@@ -96,10 +96,10 @@ def test_a_missing_or_terminating_namespace_is_named(plane: Plane) -> None:
 def test_a_program_that_is_not_there_says_so_in_the_pod(plane: Plane) -> None:
     plane.grange("apply", "-f", "-", stdin=pod("typo", "pyhton3", "-V"))
 
-    def told() -> bool:
+    def is_reported() -> bool:
         return "pyhton3" in plane.grange("describe", "pod", "typo")
 
-    eventually(told, "the program is named")
+    eventually(is_reported, "the program is named")
     reported = plane.grange("wait", "pod/typo", "--timeout", "1s", code=1)
     assert "pyhton3" in reported
     plane.grange("delete", "pod", "typo")
@@ -110,10 +110,10 @@ def test_a_probe_that_never_passes_says_so(plane: Plane) -> None:
     manifest = pod("deaf", "sleep", "60", container={"readinessProbe": probe})
     plane.grange("apply", "-f", "-", stdin=manifest)
 
-    def told() -> bool:
+    def is_reported() -> bool:
         return "Unhealthy" in plane.grange("describe", "pod", "deaf")
 
-    eventually(told, "an Unhealthy event")
+    eventually(is_reported, "an Unhealthy event")
     assert plane.grange("get", "pod", "deaf").split("\n")[1].split()[1] == "0/1"
     plane.grange("delete", "pod", "deaf")
 

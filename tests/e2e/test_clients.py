@@ -80,7 +80,7 @@ def wait_for_answer(running: Any, answer: str) -> None:
 def test_helm_installs_upgrades_and_uninstalls(
     running: Any, tmp_path: Path, helm: str, more: tuple[str, ...]
 ) -> None:
-    """Helm 4 applies on the server unless told otherwise, which is not served yet."""
+    """Helm 4 applies on the server by default, which is not served yet."""
     program = ROOT / ".cache" / "bin" / helm
     assert program.exists(), "run `python scripts/get_kubectl.py`"
     chart, values = str(CLIENTS / "chart"), ("--set", f"python={sys.executable}")

@@ -45,8 +45,8 @@ def test_a_pod_runs_and_goes(running: Any) -> None:
 
 
 def test_errors_are_those_of_the_api(running: Any) -> None:
-    with pytest.raises(NotFound, match='pods "nobody" not found'):
-        running.get("pods", "nobody")
+    with pytest.raises(NotFound, match='pods "absent" not found'):
+        running.get("pods", "absent")
     with pytest.raises(BadRequest, match="replcas"):
         running.create(
             {
@@ -57,7 +57,7 @@ def test_errors_are_those_of_the_api(running: Any) -> None:
             }
         )
     with pytest.raises(Timeout, match="not as wished"):
-        running.wait("pod", "nobody", timeout_s=0.1)
+        running.wait("pod", "absent", timeout_s=0.1)
 
 
 def test_a_replication_controller_keeps_one_pod_on_each_node(running: Any) -> None:

@@ -143,7 +143,7 @@ class _Receiver(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *words: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def test_alerts_are_posted_and_a_secret_stays_out_of_errors() -> None:
@@ -201,7 +201,7 @@ async def post(to: Post) -> int:
 def test_nonsense_for_controllers_is_refused_by_name(
     plane: Plane, words: tuple[str, ...], message: str
 ) -> None:
-    """Before anything is connected to: nobody serves there."""
+    """Before anything is connected to: nothing serves there."""
     plane.kubeconfig.parent.mkdir(parents=True)
     plane.kubeconfig.write_text(UNREACHABLE)
     assert message in plane.grange("controllers", *words, code=64)

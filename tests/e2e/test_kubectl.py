@@ -54,7 +54,7 @@ spec:
 
 
 class Output:
-    """A container that said two things and says more when followed."""
+    """A container that printed two lines and prints more when followed."""
 
     async def read(self, pod: Document, options: PodLogOptions) -> AsyncGenerator[bytes, None]:
         lines = [b"first\n", b"second\n"]

@@ -1,4 +1,4 @@
-"""kubectl reads our schemas: explain, diff, patches by merge key, and what it says about typos."""
+"""kubectl reads our schemas: explain, diff, patches by merge key, and what it reports about typos."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def test_apply_twice_changes_nothing_the_second_time(kubectl: Run) -> None:
 
 def test_apply_merges_lists_by_their_keys(kubectl: Run) -> None:
     kubectl("apply", "-f", "-", stdin=SERVICE)
-    # Somebody else adds a port; ours is then changed and one of ours removed.
+    # A user else adds a port; ours is then changed and one of ours removed.
     kubectl("patch", "service", "web", "-p", '{"spec":{"ports":[{"port":9090,"name":"more"}]}}')
 
     def change(service: dict[str, Any]) -> None:

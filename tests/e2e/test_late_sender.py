@@ -72,7 +72,7 @@ def line(child: "subprocess.Popen[str]") -> str:
     return child.stdout.readline().rstrip()
 
 
-def tell(child: "subprocess.Popen[str]", text: str) -> None:
+def send_line(child: "subprocess.Popen[str]", text: str) -> None:
     assert child.stdin is not None
     child.stdin.write(f"{text}\n")
     child.stdin.flush()
@@ -216,7 +216,7 @@ def test_request_held_by_the_kernel_dies_with_the_session(
 ) -> None:
     server, sender = way.start(tmp_path, how)
     way.plug(pulled=True)
-    tell(sender, "web uid 1")
+    send_line(sender, "web uid 1")
     time.sleep(1.0)  # it is in the kernel
     if fate is not None:
         sender.send_signal(fate)
@@ -250,7 +250,7 @@ def test_request_held_by_a_proxy_is_refused_after_revocation(
     order = asyncio.run(recorded(HTTP(url, ca_file=ca_file)))
     assert line(server) == "PATCH 200"
     proxy.plug(pulled=True)
-    tell(sender, order)
+    send_line(sender, order)
     time.sleep(1.0)  # the proxy has it
     if fate is not None:
         sender.send_signal(fate)

@@ -1,4 +1,4 @@
-"""ContainerLimits of containers, as the kernel enforces them; or that the node says it does not."""
+"""ContainerLimits of containers, as the kernel enforces them; or the node reports that it does not."""
 
 import os
 import sys

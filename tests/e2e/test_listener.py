@@ -357,7 +357,7 @@ async def test_client_that_goes_away_closes_its_stream(start: Start, clock: Cloc
 
 
 async def test_stream_that_breaks_ends_without_an_end(start: Start) -> None:
-    """The client must be able to tell a stream that broke from one that is complete."""
+    """The client must be able to distinguish a broken stream from one that is complete."""
     async with start() as harness, harness.wire() as wire:
         wire.ask("GET", "/broken")
         await wire.head()
@@ -423,7 +423,7 @@ async def test_closing_ends_streams_in_order_and_lets_requests_finish(start: Sta
 
 async def test_closing_does_not_wait_for_ever(start: Start, clock: Clock) -> None:
     async with start(Limits(close_s=0.2)) as harness, harness.wire() as wire:
-        harness.listener._drain = None  # the handler is not told to end
+        harness.listener._drain = None  # the handler is not asked to end
         wire.ask("GET", "/slow")
         await harness.handler.entered.wait()
         async with clock.timeout(5):
@@ -491,13 +491,13 @@ async def test_each_request_is_audited_once_whatever_its_end(
 
 
 async def test_json_bodies_end_with_one_newline(start: Start) -> None:
-    """As in Kubernetes, so that a shell's prompt stands on a line of its own."""
+    """As in Kubernetes, so that a shell's prompt stands on its own line."""
     async with start() as harness, harness.wire() as wire:
         for path, (response, body) in JSON_BODIES.items():
             harness.handler.answers[path] = response
             wire.ask("GET", path)
             assert (await wire.answer()).body == body
-        wire.ask("GET", "/nobody", b"", "Authorization: Bearer wrong")
+        wire.ask("GET", "/absent", b"", "Authorization: Bearer wrong")
         assert (await wire.answer()).body.endswith(b"}\n")
 
 

@@ -1,7 +1,7 @@
 """Every command of README.md and the pages runs, in the order in which a reader types it.
 
 A page runs in a scratch directory that holds the repository's examples and the files that the page
-shows, with a home of its own. Only four things differ from what a reader does: ``grange`` runs in
+shows, with its own home. Only four things differ from what a reader does: ``grange`` runs in
 processes that have loaded it already, ``grange up`` listens on a free port, what ``NOT_RUN`` lists is
 left out for the reason that stands there, and what ``STAND_INS`` lists is replaced.
 """

@@ -1,4 +1,4 @@
-"""Real processes: nothing survives its container, nothing is started twice, whoever is killed."""
+"""Real processes: nothing survives its container, nothing is started twice, whichever process is killed."""
 
 import asyncio
 import os
@@ -174,7 +174,7 @@ async def test_a_program_ended_by_a_signal_says_which(
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "mode", "code", "says"),
+    ("name", "content", "mode", "code", "expected"),
     [
         ("script", "#!/no/such/interpreter\n", 0o755, 127, "interpreter"),
         ("data", "just text\n", 0o644, 126, "Permission denied"),
@@ -188,7 +188,7 @@ async def test_a_file_that_cannot_be_executed_is_named(
     content: str,
     mode: int,
     code: int,
-    says: str,
+    expected: str,
 ) -> None:
     path = tmp_path / name
     path.write_text(content)
@@ -196,7 +196,7 @@ async def test_a_file_that_cannot_be_executed_is_named(
     run = await runtime.start(attempt(), Program((str(path),), ENV), ())
     assert (run.reason, run.exit_code) == ("StartError", code)
     assert str(path) in run.message
-    assert says in run.message
+    assert expected in run.message
 
 
 async def test_file_that_cannot_be_executed_reveals_no_secret(
@@ -556,7 +556,7 @@ PROGRAM = Program(("true",), {})
 async def test_a_reused_process_id_is_left_alone(
     tmp_path: Path, clock: Clock, log: Logger, offload: Threads, change: dict[str, object]
 ) -> None:
-    """After a reboot, or when ids have gone round, the number belongs to somebody else."""
+    """After a reboot, or when ids have gone round, the number belongs to another process."""
     bystander = launched("sleep", "600")
     try:
         layout = Layout(tmp_path)
@@ -581,7 +581,7 @@ async def test_a_reused_process_id_is_left_alone(
 async def start_owner(
     data_dir: Path, clock: Clock, *, wait: bool = True
 ) -> subprocess.Popen[bytes]:
-    """A process with a runtime of its own that starts three containers and prints a line."""
+    """A process with its own runtime that starts three containers and prints a line."""
     owner = launched(sys.executable, str(OWNER), str(data_dir))
     if wait:
         await until_file(data_dir / "ready", clock)

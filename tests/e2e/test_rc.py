@@ -198,7 +198,7 @@ def test_a_node_is_drained_and_the_history_shows(tmp_path: Path) -> None:
         assert asked in plane.rc("drain-node", "web", first, code=1)
         assert f"leaves node {first}" in plane.rc("drain-node", "web", first, "--yes")
         eventually(
-            lambda: "Locked" in plane.grange("get", "grc", "web", "-o", "json"), "the lock is told"
+            lambda: "Locked" in plane.grange("get", "grc", "web", "-o", "json"), "the lock is shown"
         )
         plane.rc("unlock-transfers", "web")
         assert f"no pod on {first}" in plane.rc("drain-node", "web", first, "--wait", "--yes")

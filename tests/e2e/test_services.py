@@ -230,7 +230,7 @@ async def test_bytes_arrive_whole_and_ends_one_by_one(
 async def test_slow_reader_stops_the_writer(
     relayed: tuple[asyncio.Server, socket.socket, socket.socket],
 ) -> None:
-    """What waits in the proxy is bounded: nobody reads, so at some time nothing can be written."""
+    """What waits in the proxy is bounded: nothing reads, so at some time nothing can be written."""
     _, client, _ = relayed
     loop = asyncio.get_running_loop()
     written = 0

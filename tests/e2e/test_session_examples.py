@@ -43,7 +43,7 @@ def pools(plane: Plane) -> dict[str, dict[str, Any]]:
 
 
 def all_free(plane: Plane) -> bool:
-    """Whether nobody has a machine."""
+    """Whether no machine is in use."""
     return {name: (item["free"], item["nodes"]) for name, item in pools(plane).items()} == {
         "drivers": (1, 1),
         "workers": (3, 3),

@@ -63,7 +63,7 @@ def on_terminal(
     try:
         while piece := os.read(ours, 1 << 16):
             shown += piece
-    except OSError:  # how Linux tells that the other end is closed
+    except OSError:  # how Linux reports that the other end is closed
         pass
     finally:
         os.close(ours)

@@ -207,7 +207,7 @@ def test_acknowledged_objects_survive_a_kill(plane: Plane) -> None:
 
 
 def sleeper(plane: Plane) -> tuple[str, ...]:
-    """A program that can be told from every other on this machine."""
+    """A program that differs from every other on this machine."""
     return (sys.executable, "-c", f"import time; time.sleep(3600) # sleeper {plane.directory}")
 
 

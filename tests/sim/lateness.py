@@ -10,7 +10,7 @@ from grange.sim.world import World
 def late_writes(
     world: World, rng: Stream, owners: Collection[str], *, always: bool = False
 ) -> Chaos:
-    """Misfortunes of owners alone: they come and go while writes are held.
+    """Faults of owners alone: they come and go while writes are held.
 
     Args:
         world: whose.

@@ -1,4 +1,4 @@
-"""What operators order of the pods of controllers, on a network that may lose what they say; and its judge."""
+"""What operators order of the pods of controllers, on a network that may lose their requests; and its judge."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -36,7 +36,7 @@ class _Desk:
 
 
 class Operators:
-    """Wishes for some controllers and nodes, drawn from a stream of their own.
+    """Wishes for some controllers and nodes, drawn from their own stream.
 
     Orders are given over a bad network, as the component ``operator``; one without an answer is given again.
 

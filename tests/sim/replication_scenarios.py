@@ -1,7 +1,7 @@
-"""Small, complete stories of replicated services, told with and without a crash of who acts in them.
+"""Small, complete stories of replicated services, run with and without a crash of who acts in them.
 
 Two members share the controllers; what else there is (agents, the scheduler) never fails here. While a
-story is told everything is judged at every write; how it ends is compared with the same story without
+story runs everything is judged at every write; how it ends is compared with the same story without
 a crash.
 """
 
@@ -129,7 +129,7 @@ class Actors:
 
 
 class Stage:
-    """A world with two members, in which a story is told."""
+    """A world with two members, in which a story runs."""
 
     def __init__(self, world: World, points: CrashPoints, pool: SimulatedPool) -> None:
         self.world = world
@@ -394,13 +394,13 @@ class Story:
     """What happens, and where.
 
     Attributes:
-        tell: has it happen, and waits for its end.
+        run: makes it happen, and waits for its end.
         own: nodes of the cluster.
         lent: nodes of the pool.
         rolls: whether the members run RollingUpdates.
     """
 
-    tell: Callable[[Stage], Awaitable[None]]
+    run: Callable[[Stage], Awaitable[None]]
     own: tuple[str, ...]
     lent: tuple[str, ...] = ()
     rolls: bool = False
@@ -422,7 +422,7 @@ STORIES = {
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What the records say.
+    """What the records contain.
 
     Attributes:
         added, removed: how often each pod came and went, by name.
@@ -437,7 +437,7 @@ class Audited:
     events: Counter[str] = field(default_factory=Counter)
 
 
-# --- telling -----------------------------------------------------------------------------------
+# --- running -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +448,7 @@ class Ending:
         asked: the requests that counted.
         actors: the members that did something.
         struck: the request at which one of them died.
-        portrait: what there is and what the audit tells, without what differs from one telling to the
+        portrait: what there is and what the audit contains, without what differs from one run to the
             next: uids and times, and the ordinals of packed pods, which are free sooner or later.
     """
 
@@ -463,7 +463,7 @@ class Ending:
         return [one for one in self.asked if one.component in self.actors]
 
 
-async def tell(
+async def run_story(
     name: str,
     seed: int,
     log: Logger,
@@ -471,14 +471,14 @@ async def tell(
     actors: Collection[str] | None = None,
     point: CrashPoint | None = None,
 ) -> Ending:
-    """Tell a story to its end and judge it.
+    """Run a story to its end and judge it.
 
     Args:
         name: of the story.
         seed: of all chance in it; with 0 every request arrives at once, and else late.
         log: of everybody.
         actors: whose requests count; None counts those of everybody.
-        point: where whoever asks dies; None for nowhere.
+        point: where the process that asks dies; None for nowhere.
 
     Raises:
         BaseExceptionGroup: something did not hold, or the story did not come to its end.
@@ -491,7 +491,7 @@ async def tell(
         stage = Stage(world, points, SimulatedPool(story.lent))
         await stage.populate((*story.own, *story.lent), rolls=story.rolls)
         points.begin()
-        await story.tell(stage)
+        await story.run(stage)
         await clock.sleep(5.0)  # last words
         points.end()
         if points.struck is not None:
@@ -501,11 +501,11 @@ async def tell(
         stage.writer.judge()
         alive = set(MEMBERS) - ({points.struck.component} if points.struck else set())
         assert await stage.owners() <= alive
-        told = await audited(world)
-        assert told.added == stage.births.names, "every pod that came is recorded, once"
-        assert told.removed == stage.deaths.counts, "every pod that went is recorded, once"
+        audit = await audited(world)
+        assert audit.added == stage.births.names, "every pod that came is recorded, once"
+        assert audit.removed == stage.deaths.counts, "every pod that went is recorded, once"
         actors = frozenset(stage.actors.names)
-        return Ending(points.asked, actors, points.struck, await portrait(stage, told))
+        return Ending(points.asked, actors, points.struck, await portrait(stage, audit))
 
 
 async def audited(world: World) -> Audited:
@@ -522,7 +522,7 @@ async def audited(world: World) -> Audited:
     return found
 
 
-async def portrait(stage: Stage, told: Audited) -> Document:
+async def portrait(stage: Stage, audit: Audited) -> Document:
     """Everything that two endings must have in common."""
     client = stage.world.client
     controllers = (await client.list(REPLICATIONCONTROLLER)).items
@@ -540,7 +540,7 @@ async def portrait(stage: Stage, told: Audited) -> Document:
             ]
             for pod in (await client.list(POD)).items
         ),
-        "told": [told.came, told.went, told.events],
+        "audit": [audit.came, audit.went, audit.events],
         "updates": {
             one.metadata.name: msgspec.to_builtins([one.status.phase, one.status.replicas])
             for one in (await client.list(ROLLINGUPDATE)).items

@@ -1,9 +1,9 @@
-"""Small, complete stories of a scheduler, told with and without a misfortune at one of its requests.
+"""Small, complete stories of a scheduler, run with and without a fault at one of its requests.
 
 Every pod asks for one CPU, so what fits is a matter of counting. Agents are good: they end the pods
-that are told to go or whose node is gone, and a gang that lost members ends as a whole. A story goes
-on when nobody waits who could be placed; that is found out from the objects alone. In the end
-nothing is assumed, and what the living scheduler has in its books is what the cluster says.
+that are asked to go or whose node is gone, and a gang that lost members ends as a whole. A story goes
+on when no pod waits that could be placed; that is found out from the objects alone. In the end
+nothing is assumed, and what the living scheduler has in its books is what the cluster shows.
 """
 
 from collections import Counter, defaultdict
@@ -117,7 +117,7 @@ class Cluster:
 
 
 class Stage:
-    """A world with a scheduler in which a story is told.
+    """A world with a scheduler in which a story runs.
 
     Attributes:
         lives: the schedulers so far; the last is alive.
@@ -136,7 +136,7 @@ class Stage:
     # --- who is there -------------------------------------------------------------------------
 
     async def populate(self) -> None:
-        """Nodes and priorities; nobody schedules yet."""
+        """Nodes and priorities; nothing schedules yet."""
         for name, value in PRIORITIES.items():
             await self.world.client.create(
                 PRIORITYCLASS, {"metadata": {"name": name}, "value": value}
@@ -154,14 +154,14 @@ class Stage:
         self.lives = simulated_nodes.add_scheduler(self.world, self._config)
 
     async def succession(self) -> None:
-        """Whoever schedules is replaced soon after its death, by a new process."""
+        """The scheduler is replaced soon after its death, by a new process."""
         world = self.world
         while self.points.struck is None:
             await world.clock.sleep(0.25)
         world.restart(SCHEDULER)  # which does nothing to one that lives
 
     async def agents(self) -> None:
-        """End the pods that are told to go or whose node is gone, and gangs that lost members."""
+        """End the pods that are asked to go or whose node is gone, and gangs that lost members."""
         while True:
             await self.world.clock.sleep(0.5)
             cluster = await Cluster.read(self.world)
@@ -241,7 +241,7 @@ async def preempt(stage: Stage) -> None:
 
 
 async def gang(stage: Stage) -> None:
-    """A gang waits for the last room, with somebody behind it; it is bound one by one, and ends."""
+    """A gang waits for the last room, with a pod behind it; it is bound one by one, and ends."""
     await stage.add_pods("web", 1)
     stage.start()
     await stage.settled()
@@ -267,15 +267,15 @@ async def conquer(stage: Stage) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What is told.
+    """What happens.
 
     Attributes:
-        tell: the events, and when to go on.
+        run: the events, and when to go on.
         apps: what the pods are of.
         config: of the scheduler.
     """
 
-    tell: Callable[[Stage], Awaitable[None]]
+    run: Callable[[Stage], Awaitable[None]]
     apps: tuple[str, ...]
     config: SchedulerConfig = field(default_factory=SchedulerConfig)
 
@@ -288,7 +288,7 @@ STORIES: Mapping[str, Story] = {
 }
 
 
-# --- misfortunes -------------------------------------------------------------------------------
+# --- faults -------------------------------------------------------------------------------
 
 
 async def lose(stage: Stage, name: str) -> None:
@@ -313,19 +313,19 @@ async def drop(stage: Stage, app: str) -> None:
         await stage.end(pod.metadata.name)
 
 
-Misfortune = Callable[[Stage], Awaitable[None]]
+Fault = Callable[[Stage], Awaitable[None]]
 
 
-def misfortunes(name: str) -> dict[str, Misfortune]:
+def other_faults(name: str) -> dict[str, Fault]:
     """What may happen in a story besides the scheduler's death."""
-    found: dict[str, Misfortune] = {
+    found: dict[str, Fault] = {
         **{f"lose {node}": partial(lose, name=node) for node in NODES},
         "shrink n0": partial(shrink, name="n0"),
     }
     return {**found, **{f"drop {app}": partial(drop, app=app) for app in STORIES[name].apps}}
 
 
-# --- telling -----------------------------------------------------------------------------------
+# --- running -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +334,7 @@ class Ending:
 
     Attributes:
         asked: the scheduler's requests.
-        struck: the one at which the misfortune happened.
+        struck: the one at which the fault happened.
         portrait: what there is, by what the pods are of: who among equals is bound where may differ.
     """
 
@@ -343,22 +343,22 @@ class Ending:
     portrait: Document
 
 
-async def tell(
+async def run_story(
     name: str,
     lap: int,
     log: Logger,
     *,
     point: CrashPoint | None = None,
-    misfortune: Misfortune | None = None,
+    fault: Fault | None = None,
 ) -> Ending:
-    """Tell a story to its end and judge it.
+    """Run a story to its end and judge it.
 
     Args:
         name: of the story.
         lap: the seed of all chance in it; with 0 every request arrives at once, and else late.
         log: of everybody.
         point: where something happens; None for nowhere.
-        misfortune: what happens there; the scheduler's death unless said otherwise.
+        fault: what happens there; the scheduler's death by default.
 
     Raises:
         BaseExceptionGroup: something did not hold, or the story did not come to its end.
@@ -368,7 +368,7 @@ async def tell(
     async with simulated(clock=clock, rng=rng, log=log, faults=_NETWORKS[lap > 0]) as world:
         world.network.note("story", f"{name}, lap {lap}")  # for the report of a failure
         stages: list[Stage] = []
-        happens = None if misfortune is None else (lambda: misfortune(stages[0]))
+        happens = None if fault is None else (lambda: fault(stages[0]))
         points = CrashPoints(world, actors={SCHEDULER}, point=point, instead=happens)
         stage = Stage(world, points, story.config)
         stages.append(stage)
@@ -376,7 +376,7 @@ async def tell(
         async with Nursery("story") as nursery:
             nursery.start(stage.succession(), name="succession")
             nursery.start(stage.agents(), name="agents")
-            await story.tell(stage)
+            await story.run(stage)
             await clock.sleep(5.0)  # last words
             await stage.settled()
             points.end()
@@ -385,14 +385,14 @@ async def tell(
             nursery.cancel()
         cluster = await Cluster.read(world)
         assert cluster.wronged() == []
-        if misfortune is None:
+        if fault is None:
             assert cluster.half() == []
         await judge_books(world, stage.lives[-1])
         return Ending(points.asked, points.struck, portrait(stage, cluster))
 
 
 async def judge_books(world: World, scheduler: Scheduler) -> None:
-    """Nothing is assumed, and the books say what the cluster says."""
+    """Nothing is assumed, and the books agree with the cluster."""
     nodes = {node.metadata.name: node for node in (await world.client.list(NODE)).items}
     pods = (await world.client.list(POD)).items
     placed = {pod.metadata.uid: pod.spec.node_name for pod in pods if pod.spec.node_name}
@@ -424,10 +424,10 @@ def portrait(stage: Stage, cluster: Cluster) -> Document:
     """What two endings must have in common."""
     pods: Counter[tuple[str, bool, str, str]] = Counter()
     for pod in cluster.pods:
-        told = condition(pod, "PodScheduled")
-        assert told is not None
+        reported = condition(pod, "PodScheduled")
+        assert reported is not None
         app, bound = pod.metadata.labels["app"], bool(pod.spec.node_name)
-        assert told.status == ("True" if bound else "False"), pod.metadata.name
-        assert "Nominated" not in told.message, "nobody is promised anything"
-        pods[app, bound, told.status, told.reason] += 1
+        assert reported.status == ("True" if bound else "False"), pod.metadata.name
+        assert "Nominated" not in reported.message, "nothing is promised"
+        pods[app, bound, reported.status, reported.reason] += 1
     return {"pods": pods, "deaths": stage.deaths.counts}

@@ -29,7 +29,7 @@ def test_same_seed_gives_the_same_trace_in_every_process() -> None:
 
 
 def test_same_seed_gives_the_same_world_in_every_process() -> None:
-    """API server, controllers, scheduler and agents among misfortunes: every byte they store."""
+    """API server, controllers, scheduler and agents among faults: every byte they store."""
     traces = {
         trace_of(1, hash_seed=hash_seed, noise=noise, program="world_canary.py")
         for hash_seed, noise in RUNS[::2]

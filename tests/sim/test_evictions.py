@@ -1,7 +1,7 @@
 """Rollouts, scaling and evictions together: a disruption budget is the one account of all of them.
 
 Programs and machines do not fail, so every pod that stops being ready was taken on purpose: by the
-controller, or by somebody who evicts. Neither the controller's own minimum nor the budget's is broken.
+controller, or by a user who evicts. Neither the controller's own minimum nor the budget's is broken.
 Where there is no budget, evictions ask the controller's minimum.
 """
 
@@ -47,7 +47,7 @@ async def started(world: World, placement: str, **budget: object) -> None:
 
 
 async def evict(world: World, draw: Stream, seconds: float, granted: list[str]) -> None:
-    """Somebody evicts one pod after another, as far as it is allowed."""
+    """A user evicts one pod after another, as far as it is allowed."""
     until = world.clock.monotonic() + seconds
     while world.clock.monotonic() < until:
         await world.clock.sleep(draw.uniform(0.0, 2.0))
@@ -95,7 +95,7 @@ async def test_scaling_down_below_a_budget_is_done(rng: Stream, log: Logger) -> 
 
 
 async def test_rollout_waits_for_a_budget_that_allows_nothing(rng: Stream, log: Logger) -> None:
-    """And says so; it goes on as soon as the budget does."""
+    """And reports it; it goes on as soon as the budget does."""
     clock = LoopClock(EPOCH)
     async with simulated(clock=clock, rng=rng, log=log) as world:
         await started(world, "OnePerNode", minAvailable=REPLICAS)
@@ -104,9 +104,9 @@ async def test_rollout_waits_for_a_budget_that_allows_nothing(rng: Stream, log: 
         await clock.sleep(60.0)
         assert before == {pod.metadata.uid for pod in (await world.client.list(POD)).items}
         found = await world.client.get(REPLICATIONCONTROLLER, "web", "default")
-        said = {item.type: item for item in found.status.conditions}["Reconciled"]
-        assert said.reason == "DisruptionBudget"
-        assert "PodDisruptionBudget web" in said.message
+        stated = {item.type: item for item in found.status.conditions}["Reconciled"]
+        assert stated.reason == "DisruptionBudget"
+        assert "PodDisruptionBudget web" in stated.message
         less: Document = {"spec": {"minAvailable": MINIMUM}}
         await world.client.patch(PODDISRUPTIONBUDGET, "web", "default", patch=less)
         await world.until(lambda: settled(world, "web", 2), limit_s=60)

@@ -61,7 +61,7 @@ async def survive(
     stubborn: bool = False,
     selectors: dict[str, str] | None = None,
 ) -> None:
-    """Misfortunes for a while; then every object has one owner, shares are even, and all rests."""
+    """Faults for a while; then every object has one owner, shares are even, and all rests."""
     clock, rng = LoopClock(EPOCH), Stream(seed)
     one_writer = OneWriter()
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
@@ -112,7 +112,7 @@ class Wishes:
             await create(self._world, f"s{self._made}", tier=self._draw.choice(self._tiers))
 
     async def go(self) -> None:
-        """An object goes, and sometimes a namesake comes."""
+        """An object goes, and sometimes an object of the same name comes."""
         with suppress(ApiError):
             name = await self._any()
             await self._client.delete(REPLICATIONCONTROLLER, name, NAMESPACE)

@@ -1,6 +1,6 @@
 """A kube-apiserver that is killed in the middle of a rollout: our controllers add nothing to the outage.
 
-The cluster is somebody else's: its kubelets say in their Leases that they live and no more, and its own
+The cluster is another user's: its kubelets report in their Leases that they live and no more, and its own
 controllers take silent nodes for lost. When the server is back, and with it the nodes, the service has
 its minimum again, and the rollout goes on.
 """

@@ -1,8 +1,8 @@
 """Gangs on a bad network, through crashes, partitions and an API server that goes away.
 
 Whatever happens, no node is overcommitted and no pod bound twice (the world's invariants). A gang is
-half bound only while somebody is still at it; when the faults stop it is bound whole or not at all,
-whoever fits is placed, nothing is left assumed and nothing is left reserved.
+half bound only while a scheduler is still at it; when the faults stop it is bound whole or not at all,
+every pod that fits is placed, nothing is left assumed and nothing is left reserved.
 """
 
 import pytest
@@ -156,7 +156,7 @@ async def gangs(world: World) -> dict[str, tuple[int, int]]:
 
 
 async def agents(world: World, users: Users, clock: Clock) -> None:
-    """End the pods that are told to, as agents would; a gang that lost members ends as a whole."""
+    """End the pods that are asked to, as agents would; a gang that lost members ends as a whole."""
     while True:
         await clock.sleep(1.0)
         try:

@@ -1,7 +1,7 @@
 """``grange install`` gives the controllers what they need in a cluster that is not ours, and no more.
 
-They run against a server that behaves as Kubernetes' does where that can be told, with kubelets that
-say nothing of their pods in their Leases, and may do what their role says. Stories have them use all
+They run against a server that behaves as Kubernetes' does where that makes a difference, with kubelets that
+report nothing of their pods in their Leases, and may do what their role permits. Stories have them use all
 of it.
 """
 
@@ -85,7 +85,7 @@ class Process:
 
 
 class Cluster:
-    """A cluster of somebody else with our controllers in it, and what its people do."""
+    """A cluster of another user with our controllers in it, and what its people do."""
 
     def __init__(self, world: World, names: frozenset[str]) -> None:
         self.world = world
@@ -110,7 +110,7 @@ class Cluster:
         self.world.add("kube-disruption-controller", DisruptionController)
         simulated_nodes.add_scheduler(self.world, KUBE_SCHEDULER)
         others = frozenset(rbac.CONTROLLERS) - self._names
-        if others:  # somebody has to do it, with all permissions
+        if others:  # some program has to do it, with all permissions
             process = partial(Process, member="other", names=others, group="others")
             self.world.add("others", process)
         for member in ("one", "two"):
@@ -173,8 +173,8 @@ class Cluster:
     async def owners(self) -> set[str]:
         """The members that write for controllers."""
         found = (await self.client.list(REPLICATIONCONTROLLER)).items
-        said = [one.metadata.annotations.get(OWNER_ANNOTATION, "") for one in found]
-        return {name.partition("_")[0] for name in said}
+        annotated = [one.metadata.annotations.get(OWNER_ANNOTATION, "") for one in found]
+        return {name.partition("_")[0] for name in annotated}
 
 
 # --- the stories -------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ async def replicate(cluster: Cluster) -> None:
     await cluster.create("web", 2, placement="Packed", template=template("web", 2))
     await cluster.settled("web", 2, 2)
     [first, second] = (await client.list(POD)).items
-    for _ in range(3):  # what is said again is counted
+    for _ in range(3):  # what is repeated is counted
         bare: Document = {"metadata": {"labels": {ID_LABEL: None}}}
         await client.patch(POD, first.metadata.name, "default", patch=bare)
         await cluster.world.clock.sleep(3.0)
@@ -278,17 +278,17 @@ async def schedule(cluster: Cluster) -> None:
 
         await cluster.until(there)
 
-    async def told() -> bool:
+    async def was_reported() -> bool:
         group = await client.get(PODGROUP, "crew", "default")
         queue = await client.get(QUEUE, "q")
         return group.status.phase == "Running" and queue.status.admitted == 1
 
     await add("queued", "1", **{QUEUE_LABEL: "q"})
-    for _ in range(4):  # what is said again is counted
+    for _ in range(4):  # what is repeated is counted
         for name in ("a", "b"):
             await add(name, "1", **{GROUP_LABEL: "crew"})
         await bound("a", "b", "queued")
-        await cluster.until(told)
+        await cluster.until(was_reported)
         for name in ("a", "b"):
             await client.delete(POD, name, "default", grace_period_s=0)
         await cluster.world.clock.sleep(3.0)

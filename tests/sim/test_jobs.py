@@ -325,7 +325,7 @@ async def settled(world: World, limit_s: float) -> None:
     """Wait until nothing is unfinished.
 
     Raises:
-        TimeoutError: something still is; its notes say what.
+        TimeoutError: something still is; its notes list what.
     """
 
     async def over() -> bool:

@@ -2,7 +2,7 @@
 
 Nothing else goes wrong here but slow requests and owners that come and go: templates are changed and
 changed back, counts raised and lowered, and pods made cheap to take, so that a deletion that was
-decided some time ago is one that nobody would decide now. Whoever takes a pod then must have counted
+decided some time ago is one that would not be taken now. A process that takes a pod then must have counted
 with every deletion that can still arrive.
 """
 

@@ -191,7 +191,7 @@ class LeaseUsers:
 
 
 async def populate(world: World, draw: Stream) -> dict[str, FakeMachine]:
-    """Nodes of the pools, two members, and the controllers and the scheduler beside them."""
+    """Nodes of the pools, two members, and the controllers and the scheduler next to them."""
     machines = {}
     for pool, count in POOLS.items():
         for number in range(count):

@@ -104,7 +104,7 @@ async def astray(world: World, closed: str) -> list[str]:
 
 
 async def create_services(world: World, draw: Stream) -> None:
-    """Controllers of the first template, each with a strategy and a budget of its own."""
+    """Controllers of the first template, each with a strategy and its own budget."""
     for name in SERVICES:
         rollout = {
             "maxUnavailable": draw.choice([0, 0, 1]),
@@ -146,22 +146,22 @@ async def judge_audit(world: World, births: Births, *, taken_over: bool) -> None
     Args:
         world: at rest.
         births: the pods that came.
-        taken_over: controllers were deleted and created again: what one had begun, its namesake
+        taken_over: controllers were deleted and created again: what one had begun, its successor of the same name
             finds and takes over.
     """
     live = {pod.metadata.uid for pod in (await world.client.list(POD)).items}
     audit = (await world.client.list(AUDITRECORD)).items
-    told = Counter(item.pod for one in audit for item in one.spec.added)
+    recorded = Counter(item.pod for one in audit for item in one.spec.added)
     gone = Counter(item.uid for one in audit for item in one.spec.removed)
     assert set(gone.values()) <= {1}, "a pod goes once"
     assert not live & set(gone), "what went is not there"
-    twice = dict(told - births.names)
+    twice = dict(recorded - births.names)
     assert not twice, f"no pod that came is recorded twice: {twice}"
     if taken_over:
         members = {item.pod for one in audit for item in one.spec.members}
         assert set(births.names) <= members, "every pod that came is recorded"
     else:
-        untold = dict(births.names - told)
+        untold = dict(births.names - recorded)
         assert not untold, f"every pod that came is recorded: not {untold}"
         assert set(gone) == births.uids - live, "every pod that went is recorded"
 

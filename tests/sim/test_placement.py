@@ -1,4 +1,4 @@
-"""Where services go that say nothing of it: spread over nodes and zones, and all on one if need be."""
+"""Where services go that ask for no place: spread over nodes and zones, and all on one if need be."""
 
 from collections import Counter
 from typing import Any

@@ -1,7 +1,7 @@
 """Preemption on a bad network: victims, promises and their end under crashes, outages and lost answers.
 
 At every revision no node is overcommitted, and no pod is preempted for one that is not more
-important. When the faults stop, nobody waits who could have a less important pod's place, nothing
+important. When the faults stop, no pod waits that could have a less important pod's place, nothing
 is promised to anybody who needs it no more, and the world comes to rest.
 """
 
@@ -33,7 +33,7 @@ _NEVER, _LEVELS = 3, 4
 
 
 class Preemptions:
-    """Victims are less important than whoever they make room for; bound pods hold no promises."""
+    """Victims are less important than the pod that they make room for; bound pods hold no promises."""
 
     def __init__(self) -> None:
         self._priority: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Services come back soon after what was broken is mended: nobody waits for what never happened."""
+"""Services come back soon after what was broken is repaired: nothing waits for what never happened."""
 
 from tests.sim.test_replication import kept, populate, service
 

@@ -118,7 +118,7 @@ async def test_services_survive_on_the_store_with_a_disk(
 async def survive(
     seed: int, log: Logger, placements: dict[str, str], cpus: str, store: Store | None = None
 ) -> None:
-    """Two services among all misfortunes; afterwards exactly their pods run, and nothing moves."""
+    """Two services among all faults; afterwards exactly their pods run, and nothing moves."""
     clock, rng = LoopClock(EPOCH), Stream(seed)
     most = {"OnePerNode": NODES, "Packed": MOST}
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK, store=store) as world:

@@ -1,6 +1,6 @@
 """Services that several members keep alive together: one writer each, and never below the minimum.
 
-Three processes run the replication controller on clocks of their own, and what goes wrong goes wrong
+Three processes run the replication controller on separate clocks, and what goes wrong goes wrong
 between any two of their steps. Machines and programs do not fail here, so no pod that serves may stop
 serving before another does: ``maxUnavailable`` is zero, and the minimum is judged at every write.
 """
@@ -71,7 +71,7 @@ class Process:
 
 
 # A creation has a name that only its controller would choose: at worst there is a pod too many for a
-# moment. A deletion may arrive before whoever takes over has made it fail: he counts the pod as gone.
+# moment. A deletion may arrive before the successor has made it fail, which counts the pod as gone.
 _MAY_COME_LATE = frozenset({"POST", "DELETE"})
 
 
@@ -252,6 +252,6 @@ async def test_members_move_and_roll_services_and_none_is_ever_short(
 
         assert await nothing_lost(world, pool), "an allocation is lost"
         audit = (await world.client.list(AUDITRECORD)).items
-        # What a controller had begun when it was deleted, its namesake finds and takes over.
+        # What a controller had begun when it was deleted, its successor of the same name finds and takes over.
         births.judge(audit, exact=users.create_again not in chaos.disturbances and not late.late_s)
     assert crashes(records) == []

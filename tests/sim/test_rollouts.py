@@ -39,14 +39,14 @@ from grange.sim.world import World, simulated
 ROLLOUT: Document = {
     "maxUnavailable": 1,
     "maxSurge": 1,
-    # A program that crashes after three seconds is never available, even if that is told late
+    # A program that crashes after three seconds is never available, even if that is reported late
     # because the server was away or its disk full.
     "minReadySeconds": 30,
     "progressDeadlineSeconds": 150,
     "autoRollback": True,
 }
 
-_TOLD_S = 3.0  # somebody asks the server, and his deletion arrives; meanwhile another pod breaks
+_TOLD_S = 3.0  # a user asks the server, and his deletion arrives; meanwhile another pod breaks
 
 
 class MinimumIsKept:
@@ -72,7 +72,7 @@ class MinimumIsKept:
         self._stamps: dict[str, str | None] = {}  # of the Ready condition, by uid
 
     def lower(self, app: str, replicas: int) -> None:
-        """Somebody is about to ask for so many replicas, of which none may be missing."""
+        """A user is about to ask for so many replicas, of which none may be missing."""
         if app in self.minimum:
             self.minimum[app] = min(self.minimum[app], replicas)
 
@@ -89,7 +89,7 @@ class MinimumIsKept:
         found = pods.condition(pod, "Ready")
         stamp = found.last_transition_time if found is not None else None
         if stamp != self._stamps.get(change.uid) and pods.is_ready(pod):
-            since = None  # it broke and recovered before anybody was told: ready anew
+            since = None  # it broke and recovered before that was reported: ready again
         self._stamps[change.uid] = stamp
         if not taken and pods.is_ready(pod):
             ready[change.uid] = now if since is None else since
@@ -124,7 +124,7 @@ def template(app: str, version: int, fault: str = "") -> Document:
 
 
 FAULTS = ("crashes", "too large")
-# Ready for a while; available for a while, which no rollout can tell from a good one in time.
+# Ready for a while; available for a while, which no rollout can distinguish from a good one in time.
 LATER_FAULTS = ("breaks early", "breaks late")
 PROGRAMS = {"crashes": "crash", "breaks early": "flicker", "breaks late": "fade"}
 
@@ -169,7 +169,7 @@ async def settled(world: World, name: str, version: int) -> bool:
 
 
 def chaos_of(world: World, rng: Stream, machines: Mapping[str, FakeMachine]) -> Chaos:
-    """Misfortunes of everything but machines and, in most worlds, programs."""
+    """Faults of everything but machines and, in most worlds, programs."""
     spared = frozenset(f"agent-{name}" for name in machines)
     chaos = Chaos(world, machines, rng=rng, excluded=spared)
     chaos.disturbances = [
@@ -180,7 +180,7 @@ def chaos_of(world: World, rng: Stream, machines: Mapping[str, FakeMachine]) -> 
         chaos.lose_history,
         chaos.fill_disk,
     ]
-    # Else a crash could be told so late that its pod had been ready for ``minReadySeconds``.
+    # Else a crash could be reported so late that its pod had been ready for ``minReadySeconds``.
     chaos.respite_s = 15.0
     chaos.add_some(chaos.rare, rng.fork("rare"))
     return chaos
@@ -246,7 +246,7 @@ async def test_templates_roll_out_among_misfortunes(
 async def test_replicas_move_between_controllers_among_misfortunes(
     seed: int, log: Logger, records: Records
 ) -> None:
-    """No replica is lost between them, whoever crashes when."""
+    """No replica is lost between them, whichever process crashes when."""
     clock, rng = LoopClock(EPOCH), Stream(seed)
     judge = MinimumIsKept(clock)
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
@@ -302,11 +302,11 @@ async def test_replicas_move_between_controllers_among_misfortunes(
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
         assert restless == []
         ended = (await world.client.get(ROLLINGUPDATE, "roll", "default")).status.phase
-        told = [
+        reported = [
             item.spec.event
             for item in (await world.client.list(AUDITRECORD)).items
             if item.spec.message.startswith("RollingUpdate ")
         ]
         ends = {"Complete": "RolloutCompleted", "RolledBack": "RolloutRolledBack"}
-        assert sorted(told) == sorted(["RolloutStarted", ends[ended]])
+        assert sorted(reported) == sorted(["RolloutStarted", ends[ended]])
     assert crashes(records) == []

@@ -34,7 +34,7 @@ class Users:
 
     async def add_classes(self) -> None:
         for value in range(3):
-            # Nobody preempts here; tests/sim/test_preemption.py is about that.
+            # Nothing preempts here; tests/sim/test_preemption.py is about that.
             document = {
                 "metadata": {"name": f"p{value}"},
                 "value": value,
@@ -140,6 +140,6 @@ async def test_faults_never_overcommit_and_everything_settles(
         pods = (await world.client.list(POD)).items
         assert lives[-1].cache.pod_count == sum(1 for pod in pods if pod.spec.node_name)
         for pod in pods:
-            told = condition(pod, "PodScheduled")
-            assert told is not None
-            assert told.status == ("True" if pod.spec.node_name else "False"), pod.metadata.name
+            reported = condition(pod, "PodScheduled")
+            assert reported is not None
+            assert reported.status == ("True" if pod.spec.node_name else "False"), pod.metadata.name

@@ -116,7 +116,7 @@ async def may_be_placed(world: World) -> list[str]:
 
 
 async def trouble(world: World, luck: Stream, names: list[str]) -> None:
-    """One misfortune, which may last for minutes."""
+    """One fault, which may last for minutes."""
     name = luck.choice(names)
     match luck.integer(0, 8):
         case 0 | 1:
@@ -139,7 +139,7 @@ async def settle(world: World, lives: Callable[[], list[Scheduler]]) -> None:
         return assumed == 0 and not await may_be_placed(world)
 
     await world.until(settled, limit_s=900.0)
-    # Reasons are refreshed when pods that nobody called are tried again, after five minutes.
+    # Reasons are refreshed when pods that no event concerns are tried again, after five minutes.
     await world.clock.sleep(400.0)
     assert await may_be_placed(world) == []
     assert await world.fixed_point(40.0) == []
@@ -179,10 +179,12 @@ async def test_rules_about_other_pods_hold_at_every_decision(
         await settle(world, lambda: lives[-1:])
         for pod in (await world.client.list(POD)).items:
             if not pod.spec.node_name:
-                told, answer = condition(pod, "PodScheduled"), lives[-1].explain(pod)
-                assert told is not None
+                reported, answer = condition(pod, "PodScheduled"), lives[-1].explain(pod)
+                assert reported is not None
                 assert answer is not None
-                assert told.message == answer.attempts[-1].message, "the last word is the newest"
+                assert reported.message == answer.attempts[-1].message, (
+                    "the last word is the newest"
+                )
     assert sum(judge.judged for judge in judges) > 0
 
 
@@ -210,7 +212,7 @@ class Shared:
 async def test_two_schedulers_in_a_farm_take_turns(
     clock: Clock, rng: Stream, log: Logger, seed: int
 ) -> None:
-    """Whoever has the lease decides: no node is overcommitted by two that know half each."""
+    """The holder of the lease decides: no node is overcommitted by two that know half each."""
     luck = Stream(seed, "turns")
     made: dict[str, list[Scheduler]] = {"one": [], "two": []}
 
@@ -234,7 +236,7 @@ async def test_two_schedulers_in_a_farm_take_turns(
 
 
 async def placed(world: World) -> bool:
-    """Nobody waits who need not."""
+    """No pod waits that need not."""
     return not await may_be_placed(world)
 
 

@@ -1,6 +1,6 @@
 """Two schedulers side by side on one cluster, neither of which knows what the other decides.
 
-Either both have the same pods, as when somebody starts a second one by mistake, or the pods are divided
+Either both have the same pods, as when a user starts a second one by mistake, or the pods are divided
 between them by ``schedulerName``. The server refuses what would not fit, so the world's invariants hold
 at every revision under all the faults that one scheduler has to live with; and since it counts as
 schedulers count, both come to rest with everything placed that fits.
@@ -82,9 +82,9 @@ class Pair:
         bound = sum(1 for pod in pods if pod.spec.node_name)
         assert [each.cache.pod_count for each in self.lives.values()] == [bound, bound]
         for pod in pods:
-            told = condition(pod, "PodScheduled")
-            assert told is not None
-            assert told.status == ("True" if pod.spec.node_name else "False"), pod.metadata.name
+            reported = condition(pod, "PodScheduled")
+            assert reported is not None
+            assert reported.status == ("True" if pod.spec.node_name else "False"), pod.metadata.name
 
 
 class Crowd(Users):

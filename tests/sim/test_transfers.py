@@ -49,11 +49,11 @@ class Births:
             exact: every creation is announced by who sees to it. One that was held on its way is
                 not: its pod is recorded among those that came without this controller.
         """
-        told = Counter(item.pod for one in audit for item in one.spec.added)
+        recorded = Counter(item.pod for one in audit for item in one.spec.added)
         if exact:
-            assert told == self.names, "every pod that came is recorded, once"
+            assert recorded == self.names, "every pod that came is recorded, once"
             return
-        assert told <= self.names, "no pod that came is recorded twice"
+        assert recorded <= self.names, "no pod that came is recorded twice"
         found = {item.pod for one in audit for item in one.spec.members}
         assert set(self.names) <= found, "every pod that came is recorded"
 
@@ -117,7 +117,7 @@ async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
         troubles = [Chaos(world, machines, rng=rng.fork(f"chaos.{n}")) for n in range(2)]
         async with Nursery() as nursery:
             for chaos in troubles:
-                # A pod that somebody deletes as soon as it is made leaves nothing to record.
+                # A pod that a user deletes as soon as it is made leaves nothing to record.
                 chaos.disturbances.remove(chaos.delete_pod)
                 chaos.disturbances += [relabel, relabel, scale, crash_owner, crash_owner]
                 chaos.add_some(chaos.rare, rng.fork("rare"))
@@ -150,7 +150,7 @@ async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
             if controller_of(pod.metadata) is not None
         ]
         if audit:
-            # On a network that is mended no time passes between two passes, so times can be equal.
+            # On a network that is repaired no time passes between two passes, so times can be equal.
             last = max(audit, key=lambda one: (one.spec.time, int(one.metadata.resource_version)))
             assert sorted(item.pod for item in last.spec.members) == sorted(members)
     assert crashes(records) == []

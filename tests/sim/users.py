@@ -18,14 +18,14 @@ NAMESPACE = "default"
 
 
 class Users:
-    """Wishes for some controllers, drawn from a stream of their own.
+    """Wishes for some controllers, drawn from their own stream.
 
     Args:
         world: where.
         draw: the stream.
         names: of the controllers.
         most: replicas that are asked for at most; one at least.
-        fewer: told a controller's name and number before fewer replicas are asked for.
+        fewer: called with a controller's name and number before fewer replicas are asked for.
     """
 
     def __init__(

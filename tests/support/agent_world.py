@@ -34,7 +34,7 @@ SCRIPTS = {
 
 
 class FakeProber:
-    """Answers as the test says: by command or container name; yes where it says nothing."""
+    """Answers as the test sets it, by command or container name; yes where nothing is set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -85,7 +85,7 @@ class World(ApiFixture):
         name_files: bool = False,
         cluster_dns: str = "",
     ) -> None:
-        """An agent with informers of its own; it has the images of the machine."""
+        """An agent with its own informers; it has the images of the machine."""
         # Every agent draws other names for its Events, as every process does.
         self._started += 1
         deps = replace(self.new_deps(), rng=self.rng.fork(f"agent-{self._started}"))

@@ -1,4 +1,4 @@
-"""A containerd for tests: Debian's, with directories of its own and images made from busybox."""
+"""A containerd for tests: Debian's, with its own directories and images made from busybox."""
 
 import hashlib
 import io

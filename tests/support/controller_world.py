@@ -66,7 +66,7 @@ class World(ApiFixture):
         await self.beat(name)
 
     async def set_ready(self, name: str, status: str) -> None:
-        """What the agent says about the node."""
+        """What the agent reports about the node."""
         ready = {"type": "Ready", "status": status, "lastTransitionTime": self._now()}
         amounts = {"cpu": "8", "memory": "8Gi", "pods": "110"}
         body = {"conditions": [ready], "capacity": amounts, "allocatable": amounts}
@@ -104,12 +104,12 @@ class World(ApiFixture):
     async def controller(self, name: str = "web") -> ReplicationController:
         return await self.client.get(REPLICATIONCONTROLLER, name, "default")
 
-    async def said(self, kind: str, name: str = "web") -> Condition:
+    async def condition(self, kind: str, name: str = "web") -> Condition:
         """A condition of a controller."""
         for item in (await self.controller(name)).status.conditions:
             if item.type == kind:
                 return item
-        raise AssertionError(f"{name} says nothing about {kind}")
+        raise AssertionError(f"{name} has no condition {kind}")
 
     async def pods(self) -> list[Pod]:
         """All pods, in order of name."""
@@ -120,7 +120,7 @@ class World(ApiFixture):
         return [p.metadata.name for p in await self.pods() if not p.metadata.deletion_timestamp]
 
     async def ready(self, count: int, name: str = "web") -> bool:
-        """Whether a controller says that so many are ready and no more exist."""
+        """Whether a controller reports that so many are ready and no more exist."""
         status = (await self.controller(name)).status
         return status.ready_replicas == count and status.replicas == count
 
@@ -195,7 +195,7 @@ class World(ApiFixture):
             await self.set_phase(pod, "Running")
 
     async def set_phase(self, pod: Pod, phase: str) -> None:
-        """What the agent says about the pod."""
+        """What the agent reports about the pod."""
         ready = {
             "type": "Ready",
             "status": str(phase == "Running"),

@@ -69,7 +69,7 @@ class Collection:
             self._record("DELETED", {**old, "metadata": meta})
 
     def bookmark(self) -> None:
-        """Tell watchers how far they are."""
+        """Report to watchers how far they are."""
         document = {"kind": "Pod", "metadata": {"resourceVersion": self.version()}, "status": {}}
         self._record("BOOKMARK", document)
 
@@ -78,7 +78,7 @@ class Collection:
         self.compacted = self.revision
 
     def end_watches(self) -> None:
-        """End all open watches in good order."""
+        """End all open watches without an error."""
         self._ended += 1
         self._wake()
 
@@ -234,7 +234,7 @@ class Faults:
                     piece, joined = joined[:size], joined[size:]
                     if self._strikes(self.slow):
                         await self.clock.sleep(self.rng.uniform(0.0, 5.0))
-                    # Cut between two swapped lines, the later is lost and nobody can know.
+                    # Cut between two swapped lines, the later is lost and no reader can notice.
                     if self._strikes(self.cut) and not swapped:
                         if self._strikes(0.5):
                             raise StreamBroken("reset by peer")

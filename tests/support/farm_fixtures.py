@@ -44,7 +44,7 @@ async def create(world: World, *names: str, replicas: int = 1, **labels: str) ->
 
 
 async def owners(world: World) -> dict[str, str]:
-    """Each object with the member that it names, empty for nobody."""
+    """Each object with the member that it names, empty for none."""
     found = {}
     for obj in (await world.client.list(REPLICATIONCONTROLLER)).items:
         token = Token.parse(obj.metadata.annotations.get(OWNER_ANNOTATION, ""))
@@ -71,7 +71,7 @@ class OneWriter:
         meta = change.document["metadata"]
         if change.concerns(REPLICATIONCONTROLLER):
             owner = (meta.get("annotations") or {}).get(OWNER_ANNOTATION, "")
-            if change.deleted:  # its last writer cannot know yet, and nobody else writes for it
+            if change.deleted:  # its last writer cannot know yet, and no other member writes for it
                 self._owners.pop(change.uid, None)
             else:
                 self._owners[change.uid] = owner

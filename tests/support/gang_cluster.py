@@ -104,7 +104,7 @@ class Bench(Cluster):
             self._change(name, deletion_timestamp="2026-01-01T00:00:00Z")
 
     def _change(self, name: str, **fields: Any) -> None:
-        """The informer tells that a pod's metadata changed."""
+        """The informer reports that a pod's metadata changed."""
         before = self.infos[name].pod
         meta = msgspec.structs.replace(before.metadata, **fields)
         pod = msgspec.structs.replace(before, metadata=meta)

@@ -1,9 +1,9 @@
-"""Our server in the shape of Kubernetes', as far as programs that run against it can tell.
+"""Our server in the shape of Kubernetes', as far as programs that run against it notice.
 
-Whoever is behind ``Kubernetes`` may do what a role says and nothing else; many bindings in one request
+A user of ``Kubernetes`` may do what a role permits and nothing else; many bindings in one request
 are not taken; our kinds are known by their CustomResourceDefinitions alone, so every object of them
 that is written must fit those, strategic patches of them are not understood, and a status is written
-by its own path only. ``Kubelet`` renews the Lease of its node, and says nothing else in it.
+by its own path only. ``Kubelet`` renews the Lease of its node, and writes nothing else in it.
 """
 
 import copy
@@ -50,7 +50,7 @@ def _qualified(right: Permission) -> str:
 
 
 class Kubernetes:
-    """A way to the server for somebody who has some permissions.
+    """A way to the server for a user who has some permissions.
 
     Args:
         inner: the way itself.
@@ -59,7 +59,7 @@ class Kubernetes:
     Attributes:
         used: what of it was.
         wrongs: what a server of Kubernetes would have refused, or understood otherwise.
-        troubled: while it is set, the first write of each sort that says what it was decided from
+        troubled: while it is set, the first write of each sort that states what it was decided from
             comes too late (a conflict), and of the next the answer is lost.
     """
 
@@ -86,9 +86,9 @@ class Kubernetes:
             return _refused(Forbidden("bindings is forbidden", kind="bindings", name=""))
         right = next((r for r in self._rights if _allows(r, target, request)), None)
         if right is None:
-            told = f"{target.verb} {target.resource} in {target.namespace or 'the cluster'!r}"
-            self.wrongs.append(f"forbidden: {told}")
-            return _refused(Forbidden(told, kind=target.info.plural, name=target.name))
+            denied = f"{target.verb} {target.resource} in {target.namespace or 'the cluster'!r}"
+            self.wrongs.append(f"forbidden: {denied}")
+            return _refused(Forbidden(denied, kind=target.info.plural, name=target.name))
         self.used.add((right.namespace, _qualified(right), right.name, target.verb))
         self._judge_form(target, request)
         if target.info in _OURS and request.headers.get("content-type") == STRATEGIC_MERGE_PATCH:
@@ -106,7 +106,7 @@ class Kubernetes:
         if target.subresource == "status" and (meta or set(patch) - {"metadata", "status"}):
             self.wrongs.append(f"{target.resource}: more than the status: {sorted(meta)}")
         if not target.subresource and "status" in patch:
-            self.wrongs.append(f"{target.resource}: a status beside the object")
+            self.wrongs.append(f"{target.resource}: a status in a write of the object")
 
     def judge(self, request: Request, response: Response) -> None:
         """Look at what a write made of an object of our kinds."""
@@ -140,7 +140,7 @@ class _Way:
             return refused
         trouble = self._server.trouble(request)
         if trouble == 1:
-            return _refused(Conflict("somebody was faster", kind="", name=""))
+            return _refused(Conflict("another writer was faster", kind="", name=""))
         response = await self._inner.send(request)
         self._server.judge(request, response)
         if trouble == 2:
@@ -152,7 +152,7 @@ class _Way:
 
 
 class Kubelet:
-    """The way of an agent that is none of ours: its Lease says that it lives, and no more."""
+    """The way of an agent that is none of ours: its Lease shows that it lives, and no more."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner

@@ -88,7 +88,7 @@ class Cluster:
             return ""
         if any(self.value(node, term.topology_key) is None for term in terms):
             return "its node lacks a label"
-        # Pods outside all domains are nobody's company, and do not keep others from being the first.
+        # Pods outside all domains are in no pod's company, and do not keep others from being the first.
         company = [
             other
             for other, where in self.placed

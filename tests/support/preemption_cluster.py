@@ -1,4 +1,4 @@
-"""A cluster to preempt in, and a naive evaluator that says what is right."""
+"""A cluster to preempt in, and a naive evaluator that states what is right."""
 
 from typing import Any, Self
 
@@ -35,10 +35,10 @@ def pod(
 
 def leaving(info: PodInfo, *, preempted: bool) -> PodInfo:
     """The same on its way out, perhaps as a victim of the scheduler."""
-    told = Condition(type=DISRUPTION_TARGET, status="True", reason=BY_SCHEDULER)
+    marked = Condition(type=DISRUPTION_TARGET, status="True", reason=BY_SCHEDULER)
     pod = info.pod
     meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-11-21T10:00:00Z")
-    status = msgspec.structs.replace(pod.status, conditions=(told,) if preempted else ())
+    status = msgspec.structs.replace(pod.status, conditions=(marked,) if preempted else ())
     return PodInfo.of(msgspec.structs.replace(pod, metadata=meta, status=status))
 
 
@@ -75,9 +75,9 @@ class World(Cluster):
 
     def passes(self, info: PodInfo, node: str) -> tuple[bool, bool]:
         """Whether the pod passes on the node as it is, and whether a refusal is final."""
-        beside = self.nominator.nominations_for(info) or Nominated()
-        beside = Nominated(level={name: beside.on(name) for name in beside.level})
-        judge = reference._Judge(PROFILE, CycleState(), info, self.truth, beside)
+        reserved = self.nominator.nominations_for(info) or Nominated()
+        reserved = Nominated(level={name: reserved.on(name) for name in reserved.level})
+        judge = reference._Judge(PROFILE, CycleState(), info, self.truth, reserved)
         status = judge.status(self.truth.node_info_map[node])
         return status.ok, status.code.value == "UnschedulableAndUnresolvable"
 

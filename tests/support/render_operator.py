@@ -112,7 +112,7 @@ class Render(ControllerInterface[RenderJob]):
 
 
 class RenderWorld(ApiFixture):
-    """A server that knows RenderJobs, and the operator beside it.
+    """A server that knows RenderJobs, and the operator that uses it.
 
     Attributes:
         operator: under test.

@@ -13,7 +13,7 @@ _DOCS = Path(__file__).parents[2] / "docs"
 
 
 class Deaths:
-    """Counts the pods that were told to go, or went untold.
+    """Counts the pods that were deleted on request, or went without one.
 
     Args:
         called: what is counted of a pod.

@@ -33,7 +33,7 @@ class World(ApiFixture):
         profile: Profiles | None = None,
         supervised: bool = False,
     ) -> Scheduler:
-        """One more scheduler, with informers of its own; supervised, it survives its crashes."""
+        """One more scheduler, with its own informers; supervised, it survives its crashes."""
         deps = self.new_deps(self.rng.fork(f"scheduler{len(self.nursery)}"))
         scheduler = Scheduler(deps, config, profile=profile)
         self.nursery.start(deps.informers.run())
@@ -72,7 +72,7 @@ class World(ApiFixture):
         await self.client.delete(POD, name, "default", grace_period_s=0)
 
     async def message(self, name: str) -> str:
-        """What PodScheduled=False says about the pod; empty when it does not."""
+        """The message of PodScheduled=False of the pod; empty when it does not."""
         found = condition(await self.pod(name), "PodScheduled")
         return found.message if found is not None and found.status == "False" else ""
 
@@ -89,8 +89,8 @@ def binding_answers(request: Request, response: Response) -> list[tuple[str, int
     if request.path != bindings.PATH:
         return []
     asked = [item["metadata"]["name"] for item in codec.decode_document(request.body)["items"]]
-    told = [item["code"] for item in codec.decode_document(response.body)["items"]]
-    return list(zip(asked, told, strict=True))
+    codes = [item["code"] for item in codec.decode_document(response.body)["items"]]
+    return list(zip(asked, codes, strict=True))
 
 
 def refusal(code: int, reason: str) -> Response:

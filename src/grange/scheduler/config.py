@@ -13,8 +13,8 @@ class SchedulerConfig:
 
     Attributes:
         scheduler_names: pods whose ``schedulerName`` is one of these are ours.
-        assume_ttl_s: how long a written binding may stay unconfirmed; 0 trusts the informer for
-            ever, which is right unless something else removes pods unseen.
+        assume_ttl_s: how long a written binding may stay unconfirmed; 0 trusts the informer
+            without an end, which is right unless something else removes pods unseen.
         binders: how many groups of bindings are written at once.
         binding_group: how many bindings are written in one request, which is one commit.
         backlog: deciding pauses while so many placed pods are not known to be bound, so that a more

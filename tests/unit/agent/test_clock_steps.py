@@ -15,7 +15,7 @@ HOUR_S = 3600.0
 
 
 class SteppingClock(LoopClock):
-    """A wall clock that somebody sets."""
+    """A wall clock that a user sets."""
 
     def __init__(self) -> None:
         super().__init__(datetime(2026, 1, 1, tzinfo=UTC))
@@ -90,7 +90,7 @@ async def test_grace_goes_on_over_a_restart_of_the_agent(rng: Stream, log: Logge
 
 
 async def test_grace_that_is_over_still_ends_in_order(rng: Stream, log: Logger) -> None:
-    """Nobody knows whether the agent before had told the program: SIGTERM comes first again."""
+    """Whether the agent before had asked the program is unknown: SIGTERM comes first again."""
     clock = SteppingClock()
     async with world(clock, rng, log) as there:
         await there.create(document(container(program="slow-to-stop")))

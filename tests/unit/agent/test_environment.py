@@ -33,7 +33,7 @@ FOUND = Sources(
 def build(*env: dict[str, Any], found: Sources = FOUND, **fields: Any) -> dict[str, str]:
     view = pod(
         container(env=list(env), **fields),
-        meta={"labels": {"app": "web", "b": "2"}, "annotations": {"note": 'say "hi"'}},
+        meta={"labels": {"app": "web", "b": "2"}, "annotations": {"note": 'a "quoted" word'}},
         serviceAccountName="robot",
     )
     return container_env.build(view, view.spec.containers[0], found, FACTS)
@@ -157,7 +157,7 @@ def test_single_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "says"),
+    ("variable", "expected"),
     [
         (ref("configMap", "cfg", "none"), 'env X: there is no key "none" in ConfigMap "cfg"'),
         (ref("configMap", "gone", "a"), 'there is no ConfigMap "gone" in namespace "default"'),
@@ -172,10 +172,10 @@ def test_single_keys() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_named(variable: dict[str, Any], says: str) -> None:
+def test_what_is_missing_is_named(variable: dict[str, Any], expected: str) -> None:
     with pytest.raises(NotCreatableError, match=r'container "main"') as caught:
         build(variable)
-    assert says in caught.value.message
+    assert expected in caught.value.message
     assert caught.value.reason == "CreateContainerConfigError"
 
 
@@ -187,8 +187,8 @@ def test_what_is_missing_is_named(variable: dict[str, Any], says: str) -> None:
         ("metadata.labels['app']", "web"),
         ("metadata.labels['none']", ""),
         ("metadata.labels", 'app="web"\nb="2"'),
-        ("metadata.annotations", 'note="say \\"hi\\""'),
-        ("metadata.annotations['note']", 'say "hi"'),
+        ("metadata.annotations", 'note="a \\"quoted\\" word"'),
+        ("metadata.annotations['note']", 'a "quoted" word'),
         ("spec.nodeName", "node-1"),
         ("spec.serviceAccountName", "robot"),
         ("status.podIP", "127.1.2.3"),

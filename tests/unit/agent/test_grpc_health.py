@@ -1,4 +1,4 @@
-"""The gRPC probe's one call: what it says, and what it makes of every answer."""
+"""The gRPC probe's one call: what it sends, and what it makes of every answer."""
 
 import asyncio
 from contextlib import suppress
@@ -66,7 +66,7 @@ async def test_settings_and_pings_are_acknowledged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "expected"),
     [
         (b"", "closed the connection"),
         (HELLO, "closed the connection"),
@@ -82,8 +82,8 @@ async def test_settings_and_pings_are_acknowledged() -> None:
         (HELLO + frame(DATA, 8, 1, b""), "closed the connection"),
     ],
 )
-async def test_other_answers_are_failures(answer: bytes, says: str) -> None:
-    with pytest.raises(GrpcError, match=says):
+async def test_other_answers_are_failures(answer: bytes, expected: str) -> None:
+    with pytest.raises(GrpcError, match=expected):
         await ask(answer)
 
 

@@ -34,7 +34,7 @@ def hooked(**hooks: Any) -> dict[str, Any]:
     }
 
 
-async def told(there: World, reason: str) -> list[str]:
+async def reported(there: World, reason: str) -> list[str]:
     return [message for why, message in await there.events() if why == reason]
 
 
@@ -71,8 +71,8 @@ async def test_failed_post_start_hook_restarts_the_container(there: World) -> No
     await there.clock.sleep(0.9)
     assert len(there.starts()) == 2
     message = "PostStartHook of container main failed: command exited with 3: no"
-    assert message in await told(there, "FailedPostStartHook")
-    assert "Stopping container main: FailedPostStartHook" in await told(there, "Killing")
+    assert message in await reported(there, "FailedPostStartHook")
+    assert "Stopping container main: FailedPostStartHook" in await reported(there, "Killing")
     there.prober.commands["warm-up"] = (0.5, YES)
     await there.until_ready()
 
@@ -122,7 +122,7 @@ async def test_pre_stop_hook_ends_with_the_grace(there: World, program: str, too
     await there.create(document(spec, terminationGracePeriodSeconds=12))
     await there.until_ready()
     assert await until_delete(there) == took
-    [message] = await told(there, "FailedPreStopHook")
+    [message] = await reported(there, "FailedPreStopHook")
     assert "within the grace period" in message
 
 
@@ -132,7 +132,7 @@ async def test_failed_pre_stop_hook_is_reported_and_sigterm_follows(there: World
     await there.until_ready()
     assert await until_delete(there) == 1.0
     message = "PreStopHook of container main failed: command exited with 3: no"
-    assert await told(there, "FailedPreStopHook") == [message]
+    assert await reported(there, "FailedPreStopHook") == [message]
 
 
 async def test_no_grace_means_no_pre_stop_hook(there: World) -> None:
@@ -159,7 +159,7 @@ async def test_program_that_ends_by_itself_ends_its_hook(there: World) -> None:
     await there.until_ready()
     await there.clock.sleep(890)
     assert await until_delete(there) == 10.0
-    assert await told(there, "FailedPreStopHook") == []
+    assert await reported(there, "FailedPreStopHook") == []
 
 
 async def test_restart_by_a_liveness_probe_runs_the_hook(there: World) -> None:

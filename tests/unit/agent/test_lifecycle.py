@@ -209,7 +209,7 @@ def test_taking_over_continues_the_count() -> None:
 
 @dataclass
 class Machine:
-    """Does what it is told, badly: refuses, loses and ignores as the story says."""
+    """Does what it is asked, badly: refuses, loses and ignores as the story asks."""
 
     draw: st.DataObject
     states: list[ManagedContainer]
@@ -254,7 +254,7 @@ class Machine:
         state.on_ended(ended, at(self.now_s), TIMING, pod_ends=ends)
 
     def happen(self, *, ends: bool) -> None:
-        """Something that nobody ordered."""
+        """Something that was not ordered."""
         for state in self.states:
             if state.phase in ALIVE:
                 match self.draw.draw(st.sampled_from(["ok", "fail", "sick", "up", "-", "-"])):

@@ -123,14 +123,14 @@ async def test_newest_attempt_is_read_unless_previous_is_asked(clock: Clock) -> 
 
 
 async def test_a_log_opens_with_an_empty_piece(clock: Clock) -> None:
-    """So that a silent log can be told from one that cannot be read."""
+    """So that a silent log can be distinguished from one that cannot be read."""
     pieces = AgentLogs(await two_attempts(clock), clock).read(pod_document(), Options())
     assert await anext(pieces) == b""
     await pieces.aclose()
 
 
 @pytest.mark.parametrize(
-    ("options", "status", "says"),
+    ("options", "status", "expected"),
     [
         (Options(container="other"), {}, "container other is not valid for pod web"),
         (Options(), {}, "not yet created"),
@@ -146,10 +146,10 @@ async def test_a_log_opens_with_an_empty_piece(clock: Clock) -> None:
     ],
 )
 async def test_what_cannot_be_read_is_explained(
-    clock: Clock, options: Options, status: Document, says: str
+    clock: Clock, options: Options, status: Document, expected: str
 ) -> None:
     source = AgentLogs(FakeRuntime(FakeMachine(), clock), clock)
-    with pytest.raises(BadRequest, match=says):
+    with pytest.raises(BadRequest, match=expected):
         await read(source, pod_document(**status), options)
 
 

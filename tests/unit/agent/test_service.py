@@ -130,7 +130,7 @@ async def test_a_pod_that_is_not_restarted_ends(
 
 
 async def test_restarts_back_off_and_are_counted(tools: Tools) -> None:
-    """At once, then after 1, 2, 4, 8 seconds: seconds of back-off beside one of running."""
+    """At once, then after 1, 2, 4, 8 seconds: seconds of back-off next to one of running."""
     async with world(*tools) as there:
         began = there.clock.monotonic()
         await there.create(document(container(program="badly")))
@@ -180,7 +180,7 @@ async def test_ready_time_is_the_recovery_during_an_outage(tools: Tools, probed:
 
 
 async def since(there: World) -> str:
-    """When the pod became ready, as it says."""
+    """When the pod became ready, by its status."""
     found = condition(await there.pod(), "Ready")
     assert found is not None
     assert found.status == "True"
@@ -504,7 +504,7 @@ async def test_the_node_is_registered_and_keeps_renewing_its_lease(tools: Tools)
 
 
 async def test_a_node_that_is_marked_unknown_says_how_it_is(tools: Tools) -> None:
-    """Whoever lost sight of it is told at the next heartbeat, though no heartbeat failed."""
+    """A server that lost sight of it learns it at the next heartbeat, though no heartbeat failed."""
     async with world(*tools) as there:
         await there.clock.sleep(35)
         unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
@@ -714,11 +714,11 @@ async def test_forgotten_pod_is_not_run_twice_when_forbidden(
         await there.until_phase("Failed")
         assert len(there.starts()) == 1
         with pytest.raises(NotFound):
-            await there.client.get(POD, "nobody", "default")
+            await there.client.get(POD, "absent", "default")
 
 
 async def test_silent_supervisor_is_reported_in_an_event(tools: Tools) -> None:
-    """The next agent takes the container for running and says what it does not know."""
+    """The next agent takes the container for running and reports what it does not know."""
     async with world(*tools) as there:
         await there.create(document())
         await there.until_ready()

@@ -1,4 +1,4 @@
-"""What the agent says about a pod."""
+"""What the agent reports about a pod."""
 
 from typing import Any
 
@@ -115,7 +115,7 @@ GATES = [{"conditionType": "example.com/lb"}, {"conditionType": "example.com/dns
 
 
 @pytest.mark.parametrize(
-    ("found", "ready", "says"),
+    ("found", "ready", "expected"),
     [
         ({}, "False", 'readiness gate "example.com/lb" does not exist'),
         ({"lb": "True"}, "False", 'readiness gate "example.com/dns" does not exist'),
@@ -123,7 +123,9 @@ GATES = [{"conditionType": "example.com/lb"}, {"conditionType": "example.com/dns
         ({"lb": "True", "dns": "True"}, "True", ""),
     ],
 )
-def test_readiness_gates_hold_the_pod_back(found: dict[str, str], ready: str, says: str) -> None:
+def test_readiness_gates_hold_the_pod_back(
+    found: dict[str, str], ready: str, expected: str
+) -> None:
     gates = [{"type": f"example.com/{name}", "status": value} for name, value in found.items()]
     view = pod(readinessGates=GATES, status={"conditions": gates})
     states = lifecycle.managed_containers(view)
@@ -137,7 +139,7 @@ def test_readiness_gates_hold_the_pod_back(found: dict[str, str], ready: str, sa
     reported = made["conditions"][-1]
     assert (reported["type"], reported["status"]) == ("Ready", ready)
     assert reported.get("reason", "") == ("" if ready == "True" else "ReadinessGatesNotReady")
-    assert says in reported.get("message", "")
+    assert expected in reported.get("message", "")
 
 
 def test_a_missed_deadline_is_explained() -> None:

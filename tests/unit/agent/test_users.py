@@ -43,7 +43,7 @@ def test_user_is_the_one_that_is_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("own", "context", "says"),
+    ("own", "context", "message"),
     [
         (ROOT, {"runAsNonRoot": True}, "runAsNonRoot is set and it would run as root"),
         (ROOT, {"runAsNonRoot": True, "runAsUser": 0}, "would run as root"),
@@ -52,8 +52,8 @@ def test_user_is_the_one_that_is_asked_for(
         (JANE, {"runAsGroup": 7}, "runAsGroup 7 cannot be given"),
     ],
 )
-def test_what_cannot_be_given_is_refused(own: RunAsUser, context: Any, says: str) -> None:
-    with pytest.raises(NotCreatableError, match=says) as found:
+def test_what_cannot_be_given_is_refused(own: RunAsUser, context: Any, message: str) -> None:
+    with pytest.raises(NotCreatableError, match=message) as found:
         user(own, context)
     assert found.value.reason == "CreateContainerConfigError"
 

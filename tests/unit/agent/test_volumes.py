@@ -81,7 +81,7 @@ def test_a_host_path_is_used_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("volume", "says"),
+    ("volume", "expected"),
     [
         ({}, "knows emptyDir"),
         ({"hostPath": {"path": "data"}}, "not absolute"),
@@ -98,10 +98,10 @@ def test_a_host_path_is_used_as_it_is() -> None:
         ({"projected": {"sources": [{"serviceAccountToken": {}}]}}, "serviceAccountToken"),
     ],
 )
-def test_what_cannot_be_made_is_named(volume: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_made_is_named(volume: dict[str, Any], expected: str) -> None:
     with pytest.raises(NotCreatableError, match='volume "v"') as caught:
         plan(volume)
-    assert says in caught.value.message
+    assert expected in caught.value.message
 
 
 def mounts(*given: dict[str, Any]) -> tuple[Mount, ...]:
@@ -127,7 +127,7 @@ def test_siblings_whose_names_begin_alike_do_not_overlap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "expected"),
     [
         ([{"name": "x", "mountPath": "/a"}], "no such volume"),
         ([{"name": "v", "mountPath": "/../a"}], "must not lead out"),
@@ -138,8 +138,8 @@ def test_siblings_whose_names_begin_alike_do_not_overlap() -> None:
         ([{"name": "v", "mountPath": "/a"}, {"name": "w-1", "mountPath": "a/"}], "overlap"),
     ],
 )
-def test_impossible_mounts_are_refused(given: list[dict[str, Any]], says: str) -> None:
-    with pytest.raises(NotCreatableError, match=says):
+def test_impossible_mounts_are_refused(given: list[dict[str, Any]], expected: str) -> None:
+    with pytest.raises(NotCreatableError, match=expected):
         mounts(*given)
 
 
@@ -156,15 +156,15 @@ def test_sub_path_expression_is_expanded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "says"),
+    ("env", "expected"),
     [
         ({}, "there is no variable POD_NAME"),
         ({"POD_NAME": ".."}, "must not lead out"),
         ({"POD_NAME": "/x"}, "must not"),
     ],
 )
-def test_sub_path_expression_must_lead_to_a_place(env: dict[str, str], says: str) -> None:
+def test_sub_path_expression_must_lead_to_a_place(env: dict[str, str], expected: str) -> None:
     view = pod(EXPRESSION, volumes=[{"name": "v", "emptyDir": {}}])
     found = volumes.mounts(view, view.spec.containers[0])
-    with pytest.raises(NotCreatableError, match=says):
+    with pytest.raises(NotCreatableError, match=expected):
         volumes.expanded(found, env, "main")

@@ -17,7 +17,7 @@ from grange.base.tasks import Nursery
 
 
 class Receiver:
-    """Answers with what it is told to, then with 200."""
+    """Answers with what the test sets, then with 200."""
 
     def __init__(self, *answers: int | Exception) -> None:
         self.answers = list(answers)
@@ -84,7 +84,7 @@ async def test_check_p4_webhook_queue_loses_nothing(clock: Clock, rng: Stream, l
     sink = WebhookSink(receiver, clock=clock, rng=rng, log=log)
     for number in range(300):
         sink.raised(alert(f"rc-{number}"))
-    sink.resolved(alert("rc-299"))  # over before it was sent: nobody need hear of it
+    sink.resolved(alert("rc-299"))  # over before it was sent: it is not delivered
     await run_for(sink, clock, 1)
     assert receiver.taken == [("firing", f"rc-{number}") for number in range(299)]
 
@@ -92,7 +92,7 @@ async def test_check_p4_webhook_queue_loses_nothing(clock: Clock, rng: Stream, l
 async def test_check_p4_webhook_queues_latest_state_only(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """A trouble that comes and goes while nobody answers fills no memory and comes out right."""
+    """A trouble that comes and goes while no receiver answers fills no memory and comes out right."""
     receiver = Receiver(*(503,) * 5)
     counts = metrics.registry()
     sink = WebhookSink(receiver, clock=clock, rng=rng, log=log, metrics=counts)

@@ -1,4 +1,4 @@
-"""What Kubernetes makes of a CustomResourceDefinition, as its documentation tells it.
+"""What Kubernetes makes of a CustomResourceDefinition, as its documentation describes it.
 
 ``violations`` names the rules that a schema breaks: those of *Specifying a structural schema*, by
 their numbers there, and the others of that page by name. ``faults`` is what such a server finds in
@@ -49,7 +49,7 @@ def violations(schema: Document) -> list[str]:
 def _metadata(schema: Document) -> Iterator[str]:
     part = (schema.get("properties") or {}).get("metadata") or {}
     if set(part) - {"type", "description", "properties"}:
-        yield "4 metadata: says more than names"
+        yield "4 metadata: has more than names"
     if set(part.get("properties") or {}) - IN_METADATA:
         yield "4 metadata: restricts more than name and generateName"
 
@@ -91,7 +91,7 @@ def _words(schema: Document, at: str) -> Iterator[str]:
     if schema.get("additionalProperties") is False:
         yield f"forbidden {at}: additionalProperties false"
     if "additionalProperties" in schema and "properties" in schema:
-        yield f"forbidden {at}: properties beside additionalProperties"
+        yield f"forbidden {at}: properties next to additionalProperties"
     if schema.get("type") == "array" and not isinstance(schema.get("items"), dict):
         yield f"1 type {at}: items are not described"
 
@@ -163,7 +163,7 @@ def _settle(schema: Document, value: Any) -> None:
 
 
 def _takes_null(schema: Document) -> bool:
-    """Without a type nothing is said of null."""
+    """Without a type nothing is stated about null."""
     return bool(schema.get("nullable") or not (schema.get("type") or schema.get(INT_OR_STRING)))
 
 

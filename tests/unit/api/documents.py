@@ -41,7 +41,7 @@ def typical_pod() -> Document:
 
 TYPICAL = b"""{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"default",
 "labels":{"app":"web","app.kubernetes.io/name":"web","tier":"front"},
-"annotations":{"example.com/note":"a text of some length that says what this pod is here for"},
+"annotations":{"example.com/note":"a text of some length that states what this pod is here for"},
 "ownerReferences":[{"apiVersion":"grange.dev/v1alpha1","kind":"ReplicationController","name":"web",
 "uid":"6d3f0d0c-5a0b-4d6a-9b43-0d0c5a0b4d6a","controller":true,"blockOwnerDeletion":true}]},
 "spec":{"containers":[{"name":"web","image":"example.com/web:1","command":["serve"],

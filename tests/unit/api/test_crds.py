@@ -51,7 +51,7 @@ def at_path(part: Document, path: str) -> Document:
     return part
 
 
-# --- what is told -----------------------------------------------------------------------------------
+# --- what is published -----------------------------------------------------------------------------------
 
 
 def test_every_kind_that_kubernetes_does_not_know_is_reported() -> None:
@@ -248,12 +248,12 @@ def bare(document: Document) -> Document:
 
 
 @cache
-def told(info: AnyKind) -> Document:
+def published(info: AnyKind) -> Document:
     return structural(info)
 
 
 def found_there(info: AnyKind, document: Document) -> list[str]:
-    return customresources.faults(told(info), bare(document))
+    return customresources.faults(published(info), bare(document))
 
 
 def named(info: AnyKind) -> Document:
@@ -263,7 +263,7 @@ def named(info: AnyKind) -> Document:
 
 
 def ways_out(document: Any, part: Document) -> Iterator[str]:
-    """What only a server of Kubernetes refuses: known, and told in the documentation."""
+    """What only a server of Kubernetes refuses: known, and listed in the documentation."""
     if isinstance(document, float) and part.get(INT_OR_STRING):
         yield "a quantity with a point and without quotes"
     if isinstance(document, list):
@@ -304,7 +304,7 @@ def test_definition_accepts_and_refuses_what_our_schema_does(
         return
     schema.apply_defaults(here, info)
     here["metadata"] = named(info)
-    refused = bool(validate(here, None, info)) or any(ways_out(document, told(info)))
+    refused = bool(validate(here, None, info)) or any(ways_out(document, published(info)))
     assert refused, there[:3]
 
 
@@ -461,7 +461,7 @@ def test_what_only_kubernetes_refuses(info: AnyKind, document: Document) -> None
 @example("1e61")
 @example("1" * 41)
 def test_quantities_of_a_schema_are_readable(text: str) -> None:
-    part = at_path(told(QUEUE), "spec.capacity.cpu")
+    part = at_path(published(QUEUE), "spec.capacity.cpu")
     try:
         quantity.parse(text)
     except quantity.QuantityError:

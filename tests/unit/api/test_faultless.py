@@ -45,7 +45,7 @@ def test_other_rules_are_not_skipped() -> None:
 
 
 def test_volumes_belong_to_what_is_remembered() -> None:
-    """A container that mounts a volume is right only beside that volume."""
+    """A container that mounts a volume is right only next to that volume."""
     mounting = program("mounting", volumeMounts=[{"name": "v", "mountPath": "/v"}])
     assert looks(pod(containers=mounting, volumes=[{"name": "v", "emptyDir": {}}])) == 1
     assert looks(pod(containers=mounting), 1) == 1

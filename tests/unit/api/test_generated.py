@@ -1,4 +1,4 @@
-"""Generated files say what their source says."""
+"""Generated files agree with their source."""
 
 import hashlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""Names: which are fine, and what is said of the others."""
+"""Names: which are fine, and what is reported of the others."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Every field of a pod is honoured, warned about or refused, and the table says which."""
+"""Every field of a pod is honoured, warned about or refused, and the table states which."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ OTHERS = {"boolean": True, "integer": 7, "number": 7.0, "string": "other"}
 
 
 def leaves(part: Document, path: str = "") -> Iterator[tuple[str, Document]]:
-    """Every field that has no fields of its own, with its schema."""
+    """Every field that has no fields inside, with its schema."""
     found = builtin().resolve(part)
     if found.get("type") == "array":
         yield from leaves(found["items"], f"{path}[]")
@@ -35,7 +35,7 @@ LEAVES = dict(leaves(SPEC))
 
 
 def sample(path: str, leaf: Document) -> Document:
-    """A pod spec in which this one field is set, to a value that nobody would call a default."""
+    """A pod spec in which this one field is set, to a value that is no default."""
     value: Any = OTHERS.get(leaf.get("type", ""), {"cpu": "1"})
     if path.endswith((".allowPrivilegeEscalation", "hostUsers")):
         value = False

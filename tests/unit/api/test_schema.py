@@ -381,7 +381,7 @@ def test_checked_documents_survive_defaults_and_encoding() -> None:
     assert codec.decode_document(codec.encode(document)) == document
 
 
-# --- what schemas of run-time kinds may say ----------------------------------------------------------
+# --- what schemas of run-time kinds may contain ----------------------------------------------------------
 
 THING: Schema = {
     "type": "object",

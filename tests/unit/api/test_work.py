@@ -275,7 +275,7 @@ def test_plain_members_are_merged_in_few_steps() -> None:
 
 
 def test_status_of_a_pod_is_merged_in_few_steps() -> None:
-    """What the schema says of lists is looked up once per schema."""
+    """What the schema states about lists is looked up once per schema."""
     conditions = [
         {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")

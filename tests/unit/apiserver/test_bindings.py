@@ -124,7 +124,7 @@ async def test_other_media_and_verbs_are_refused(server: Server) -> None:
 async def test_dry_run_answers_and_writes_nothing(server: Server) -> None:
     await make(server, 1)
     before = server.store.revision
-    items = [binding_of("p0"), binding_of("nobody")]
+    items = [binding_of("p0"), binding_of("absent")]
     assert await codes(server, *items, dryRun="All") == [201, 404]
     assert server.store.revision == before
 

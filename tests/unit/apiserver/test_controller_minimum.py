@@ -17,7 +17,7 @@ TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i", "command": ["run
 
 
 async def service(server: Server, pods: str = "abc", **rollout: object) -> str:
-    """A controller that asks for so many pods as there are, each ready on a node of its own."""
+    """A controller that asks for so many pods as there are, each ready on its own node."""
     spec = {"replicas": len(pods), "template": TEMPLATE, "rollout": rollout}
     made = await server.made(CONTROLLERS, {"metadata": {"name": "web"}, "spec": spec})
     uid: str = made["metadata"]["uid"]

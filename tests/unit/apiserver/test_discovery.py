@@ -1,4 +1,4 @@
-"""Clients find their way by what the server says about itself."""
+"""Clients find their way by what the server publishes about itself."""
 
 import json
 from typing import Any
@@ -118,7 +118,7 @@ async def test_openapi_v3_says_that_field_validation_is_done_here(server: Server
 
 
 async def test_definitions_of_kinds_are_listed_and_there_are_none(server: Server) -> None:
-    """kubectl asks for them before it says that it knows no such kind."""
+    """kubectl asks for them before it reports that it knows no such kind."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     listed = await server.get(path)
     assert (listed.code, listed.body["kind"]) == (200, "CustomResourceDefinitionList")

@@ -108,7 +108,7 @@ async def test_a_budget_that_its_controller_has_not_seen_refuses(server: Server)
 
 
 async def test_other_pods_and_empty_selectors(server: Server) -> None:
-    """An empty selector covers the whole namespace, none at all covers nobody."""
+    """An empty selector covers the whole namespace, none at all covers none."""
     await running(server, "a", app="other")
     await budget(server, status=allowing(0))
     await budget(server, "none", status=allowing(0), selector=None)
@@ -209,7 +209,7 @@ async def test_budget_columns_are_those_of_kubernetes(server: Server) -> None:
 
 
 async def test_eviction_that_meets_another_version_gives_back(server: Server) -> None:
-    """The pod changed after the budget was charged: nobody is to wait for its end."""
+    """The pod changed after the budget was charged: nothing is to wait for its end."""
     await running(server, "a")
     await budget(server, status=allowing(1))
     meta = (await server.get(f"{PODS}/a")).body["metadata"]

@@ -1,4 +1,4 @@
-"""No binding gives a node more than it has: whoever binds, in whatever order, whatever the disk does."""
+"""No binding gives a node more than it has: whichever client binds, in whatever order, whatever the disk does."""
 
 import asyncio
 from pathlib import Path
@@ -283,7 +283,7 @@ async def test_what_the_disk_refuses_never_happened(
 ) -> None:
     """A place that an undone deletion seemed to free is not given away; an undone binding frees its own.
 
-    Also when nobody waits for the answers any more.
+    Also when no client waits for the answers any more.
     """
     lane = Lane()
     lanes = Lanes(writer=lane, reader=Inline())
@@ -397,7 +397,7 @@ class Life:
                     await server.delete(f"{NODES}/{node}")
 
     async def bind(self, name: str, node: str) -> None:
-        """Refused for want of room exactly when the rule of every scheduler says so."""
+        """Refused for want of room exactly when the rule of every scheduler refuses it."""
         if not self.judged:
             await self.server.bind(name, node)
             return

@@ -39,9 +39,9 @@ async def test_a_pod_gets_what_its_class_says(server: Server) -> None:
 
 
 async def test_an_unknown_class_is_refused_by_name(server: Server) -> None:
-    answer = await server.create(PODS, pod(priorityClassName="nobody"))
+    answer = await server.create(PODS, pod(priorityClassName="absent"))
     assert (answer.code, answer.reason) == (403, "Forbidden")
-    assert "no PriorityClass with name nobody was found" in answer.message
+    assert "no PriorityClass with name absent was found" in answer.message
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ async def test_members_take_the_class_of_their_group(server: Server) -> None:
     for name, of, spec, value in (
         ("a", "crew", {}, 100),
         ("b", "crew", {"priorityClassName": "usual"}, 10),
-        ("c", "nobody", {}, 10),
+        ("c", "absent", {}, 10),
     ):
         made = await server.made(PODS, member(name, of, **spec))
         assert made["spec"]["priority"] == value

@@ -243,7 +243,7 @@ async def test_scale_is_discovered(server: Server) -> None:
 
 
 async def test_any_kind_with_copies_is_scaled(server: Server) -> None:
-    """Nothing knows our controllers: the kind says where its numbers are."""
+    """Nothing knows our controllers: the kind states where its numbers are."""
     info = KindInfo(
         group="example.com",
         version="v1",

@@ -146,9 +146,9 @@ async def test_container_keeps_its_own_mount(server: Server) -> None:
 
 
 async def test_account_of_a_pod_must_be_there(server: Server) -> None:
-    answer = await server.create(PODS, pod(serviceAccountName="nobody"))
+    answer = await server.create(PODS, pod(serviceAccountName="absent"))
     assert (answer.code, answer.reason) == (403, "Forbidden")
-    assert 'serviceaccount "nobody" not found' in answer.message
+    assert 'serviceaccount "absent" not found' in answer.message
     pulls = {"metadata": {"name": "puller"}, "imagePullSecrets": [{"name": "registry"}]}
     await server.made(ACCOUNTS, pulls)
     spec = (await server.made(PODS, pod(serviceAccountName="puller")))["spec"]

@@ -1,4 +1,4 @@
-"""Services have addresses and ports of their own from the moment they are there."""
+"""Services have separate addresses and ports from the moment they are there."""
 
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
@@ -54,7 +54,7 @@ async def test_service_gets_an_address(server: Server) -> None:
 
 
 def test_no_pod_gets_an_address_of_a_service() -> None:
-    """The second octet of pods' ranges is 1 to 254; control planes with other ranges say so."""
+    """The second octet of pods' ranges is 1 to 254; control planes with other ranges report it."""
     assert DEFAULT_NETWORK.subnet_of(IPv4Network("127.0.0.0/16"))
 
 

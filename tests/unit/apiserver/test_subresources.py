@@ -122,7 +122,7 @@ async def test_only_a_binding_places_a_pod(server: Server) -> None:
 
 
 class Source:
-    """Output that says how it was asked for."""
+    """Output that shows how it was asked for."""
 
     def __init__(self) -> None:
         self.asked: list[PodLogOptions] = []
@@ -287,9 +287,7 @@ class Answers:
     """Explains every pod."""
 
     async def explain(self, pod: Resource) -> Explanation:
-        return Explanation(
-            state=SchedulingState.BACKOFF, summary=f"waits, says {pod.metadata.name}"
-        )
+        return Explanation(state=SchedulingState.BACKOFF, summary=f"waits as {pod.metadata.name}")
 
     async def pool_report(self, what: str, pool: str) -> Document:
         return {"refusal": f"{what} of {pool}"}
@@ -316,7 +314,7 @@ async def test_why_is_answered_by_the_scheduler(clock: Clock, rng: Stream, log: 
     await server.made(PODS, pod())
     body = (await server.get(f"{PODS}/web/why")).body
     assert (body["apiVersion"], body["kind"]) == ("grange.dev/v1alpha1", "Explanation")
-    assert (body["state"], body["summary"]) == ("Backoff", "waits, says web")
+    assert (body["state"], body["summary"]) == ("Backoff", "waits as web")
     assert (await server.get(f"{PODS}/none/why")).code == 404
     assert (await server.get(f"{NODES}/none/why")).code == 404
     refused = await server.create(f"{PODS}/web/why", {})

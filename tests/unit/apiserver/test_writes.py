@@ -165,7 +165,7 @@ async def test_missing_command_is_explained(server: Server) -> None:
 async def test_faults_of_one_sort_hide_none_of_another(
     spec: dict[str, object], fields: list[str], server: Server
 ) -> None:
-    """Who mends one fault should not be reported the next one only then."""
+    """A user who corrects one fault should not be reported the next one only then."""
     asked = {"metadata": {"name": "web"}, "spec": {**controller()["spec"], **spec}}
     answer = await server.create(GRCS, asked)
     assert answer.code == 422
@@ -386,7 +386,7 @@ class Slow:
 
 
 async def test_unchanged_object_not_yet_on_disk_is_written_again(server: Server) -> None:
-    """Otherwise the answer would vouch for a state that a crash can still take back."""
+    """Otherwise the answer would promise a state that a crash can still take back."""
     await server.made(CONFIGMAPS, configmap())
     before = server.store.revision
     server.application.registry.store = Slow(server)  # type: ignore[assignment]  # a part of one

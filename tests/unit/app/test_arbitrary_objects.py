@@ -38,7 +38,7 @@ QUIET = [
 
 
 async def write(store: MemoryStore, info: AnyKind, document: Document) -> None:
-    """As an earlier server may have stored it: defaulted, and whatever its rules said then."""
+    """As an earlier server may have stored it: defaulted, and by its rules of then."""
     meta = document["metadata"]
     key = storage.key(info, meta.get("namespace", ""), meta["name"])
     await store.put(key, storage.encode(info, document, storage.Work()))

@@ -13,11 +13,11 @@ from grange.base.clock import Clock
 async def test_a_directory_that_is_served_is_refused_and_its_log_stays(
     tmp_path: Path, clock: Clock
 ) -> None:
-    (tmp_path / "up.log").write_text("what the server says\n")
+    (tmp_path / "up.log").write_text("what the server prints\n")
     process.record(tmp_path, "https://127.0.0.1:1")
     with pytest.raises(AlreadyServed, match=r"https://127\.0\.0\.1:1.*grange down --data-dir"):
         await start_detached(Settings(data_dir=tmp_path, no_context=True), clock)
-    assert (tmp_path / "up.log").read_text() == "what the server says\n"
+    assert (tmp_path / "up.log").read_text() == "what the server prints\n"
 
 
 def test_address_with_a_possible_secret_is_not_an_argument(tmp_path: Path) -> None:

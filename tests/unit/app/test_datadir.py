@@ -101,7 +101,7 @@ def test_logs_of_earlier_starts_are_kept(tmp_path: Path) -> None:
     for number in range(6):
         log.write_text(f"start {number}")
         rotate(log)
-        log.touch()  # a start that said nothing
+        log.touch()  # a start that printed nothing
         rotate(log)
     kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert kept == {

@@ -1,4 +1,4 @@
-"""Who answers why a pod waits, and what is said when nobody does."""
+"""Who answers why a pod waits, and what is shown when nothing does."""
 
 import pytest
 
@@ -26,7 +26,7 @@ async def test_the_scheduler_that_has_the_pod_answers(clock: Clock) -> None:
 
 
 async def test_a_pod_for_a_scheduler_that_is_not_here(clock: Clock) -> None:
-    """Waiting for it is useless, and which names would do is said."""
+    """Waiting for it is useless, and which names would do is shown."""
     why = Explanations(clock)
     why.add(frozenset({"grange"}), lambda _: None)
     waiting = await why.explain(builders.pod("p", schedulerName="mine"))

@@ -111,7 +111,7 @@ def test_the_kinds_are_those_that_kubernetes_does_not_know() -> None:
 
 
 def test_kinds_that_no_client_would_look_at_are_left_out() -> None:
-    """Others bring a PodGroup along; whoever uses only our controllers keeps theirs."""
+    """Others bring a PodGroup along; a user of only our controllers keeps theirs."""
     plan = InstallPlan(image=IMAGE, controllers=("replication", "rollingupdate"))
     kinds = {one["spec"]["names"]["kind"] for one in found("CustomResourceDefinition", plan)}
     machines = {"NodePool", "Machine"}  # where further nodes come from
@@ -143,7 +143,7 @@ def test_groups_that_are_not_known_cannot_be_left_out() -> None:
 
 
 def test_a_namespace_of_another_owner_is_not_printed() -> None:
-    """Whoever deletes what was printed would delete it."""
+    """Deleting what was printed would delete it."""
     plan = InstallPlan(namespace="tools", image=IMAGE)
     assert found("Namespace", plan) == []
     assert the("Namespace")["metadata"]["name"] == install_manifests.NAMESPACE
@@ -216,12 +216,12 @@ def test_no_resource_is_named_by_two_rules_of_a_role() -> None:
 
 
 def test_fewer_controllers_have_fewer_rights() -> None:
-    def said(plan: InstallPlan) -> str:
+    def output_of(plan: InstallPlan) -> str:
         return yaml.safe_dump(documents(plan, "rbac"))
 
-    alone = said(InstallPlan(controllers=("replication",)))
+    alone = output_of(InstallPlan(controllers=("replication",)))
     assert "pods/binding" not in alone
-    assert "pods/binding" in said(InstallPlan(controllers=("scheduler",)))
+    assert "pods/binding" in output_of(InstallPlan(controllers=("scheduler",)))
     [role] = [
         one
         for one in found("ClusterRole", InstallPlan(controllers=("scheduler",)), "rbac")

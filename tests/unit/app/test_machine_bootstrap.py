@@ -1,4 +1,4 @@
-"""What machines of pools are given to join: a token of their own for one use, and user data that have it."""
+"""What machines of pools are given to join: their own token for one use, and user data that have it."""
 
 from pathlib import Path
 

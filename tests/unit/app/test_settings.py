@@ -1,4 +1,4 @@
-"""Settings are checked when they are made, and say what is wrong and what would be right."""
+"""Settings are checked when they are made, and report what is wrong and what would be right."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_listen_addresses(text: str, expected: tuple[str, int]) -> None:
 
 
 def test_only_this_machine_is_served_unless_it_is_asked_for(tmp_path: Path) -> None:
-    """Whoever has the token runs programs here, so no network sees the door by default."""
+    """A holder of the token runs programs here, so no network sees the door by default."""
     assert Settings(data_dir=tmp_path).host == "127.0.0.1"
     assert Settings(data_dir=tmp_path).listen == ListenAddress("127.0.0.1", 6443)
     context = up.command.make_context("up", [])

@@ -38,7 +38,7 @@ def small(tmp_path: Path, nodes: str, pods: str) -> tuple[str, ...]:
     return ("--nodes", str(tmp_path / "n.csv"), "--pods", str(tmp_path / "p.csv"))
 
 
-def told(env: Environment, *words: str | Path) -> dict[str, Any]:
+def simulated(env: Environment, *words: str | Path) -> dict[str, Any]:
     done = simulate(env, *words, "-o", "json")
     assert done.exit_code == 0, done.output + str(done.exception)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -51,7 +51,7 @@ def told(env: Environment, *words: str | Path) -> dict[str, Any]:
 def test_pods_wait_for_those_before_them(env: Environment, tmp_path: Path) -> None:
     """One GPU: the first stays ten seconds, the second waits for it, the third never fits."""
     pods = "a,100,1,1,1000,0,10,0\nb,100,1,1,1000,4,9,4\nc,100,1,2,1000,5,9,5\n"
-    run = told(env, *small(tmp_path, "n,4000,1024,1,\n", pods))["runs"][0]
+    run = simulated(env, *small(tmp_path, "n,4000,1024,1,\n", pods))["runs"][0]
     assert (run["pods"], run["placed"], run["unplaced"]) == (3, 2, 1)
     assert run["waitSeconds"]["max"] == pytest.approx(6.0, abs=1.1)
     assert run["reasons"] == {"Insufficient grange.dev/gpu-milli": 1}
@@ -69,7 +69,7 @@ def test_a_table_has_a_line_a_policy(env: Environment) -> None:
 def test_equal_seeds_give_equal_runs_and_others_do_not(env: Environment) -> None:
     words = ("--nodes", EXAMPLE / "nodes.csv", "--pods", EXAMPLE / "pods.csv", "--inflate", "90")
     found = [
-        told(env, *words, "--policy", "random", "--seed", seed)["runs"][0]["points"]
+        simulated(env, *words, "--policy", "random", "--seed", seed)["runs"][0]["points"]
         for seed in ("3", "3", "4")
     ]
     assert found[0] == found[1] != found[2]
@@ -77,7 +77,7 @@ def test_equal_seeds_give_equal_runs_and_others_do_not(env: Environment) -> None
 
 def test_an_inflation_ends_at_the_load_and_none_leaves(env: Environment) -> None:
     words = ("--nodes", EXAMPLE / "nodes.csv", "--pods", EXAMPLE / "pods.csv", "--inflate", "130")
-    run = told(env, *words, "--policy", "fgd")["runs"][0]
+    run = simulated(env, *words, "--policy", "fgd")["runs"][0]
     loads = [point["requested"] for point in run["points"]]
     assert loads == sorted(loads)
     assert 1.3 <= loads[-1] < 1.4
@@ -137,7 +137,7 @@ def test_manifests_and_a_configuration_file(env: Environment, tmp_path: Path) ->
         "profiles: [{schedulerName: mine}]\n"
     )
     words = ("--nodes", tmp_path / "nodes.yaml", "--pods", tmp_path / "pods.yaml")
-    found = told(env, *words, "--policy", tmp_path / "s.yaml")
+    found = simulated(env, *words, "--policy", tmp_path / "s.yaml")
     assert found["resource"] == "cpu"
     run = found["runs"][0]
     assert (run["placed"], run["unplaced"], run["allocated"]) == (2, 0, 1.0)
@@ -150,7 +150,7 @@ def test_pods_waiting_for_one_pod_are_placed_after_backoff(
     """More pods than may leave backoff early in a second, and nothing else happens any more."""
     crowd = "".join(f"b{number},1,1,1,1,1,,1\n" for number in range(450))
     nodes = "n,4000,1024,1,\n"
-    run = told(env, *small(tmp_path, nodes, f"a,1,1,1,1000,0,10,0\n{crowd}"))["runs"][0]
+    run = simulated(env, *small(tmp_path, nodes, f"a,1,1,1,1000,0,10,0\n{crowd}"))["runs"][0]
     assert (run["placed"], run["unplaced"]) == (451, 0)
 
 
@@ -160,7 +160,7 @@ def test_what_none_could_offer_is_no_part_of_the_workload(env: Environment, tmp_
         "spec: {containers: [{name: a, resources: {requests: {grange.dev/gpu-milli: 1500}}}]}"
     )
     words = ("--nodes", EXAMPLE / "nodes.csv", "--pods", tmp_path / "p.yaml", "--policy", "fgd")
-    assert told(env, *words)["runs"][0]["unplaced"] == 1
+    assert simulated(env, *words)["runs"][0]["unplaced"] == 1
 
 
 # --- what is refused -------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_nodes_that_offer_nothing_place_none(
             *inflate,
         )
         picture = tmp_path / "a.svg"
-        run = told(env, *words, "--plot", picture)["runs"][0]
+        run = simulated(env, *words, "--plot", picture)["runs"][0]
         assert run["placed"] == 0
         assert ET.fromstring(picture.read_text()).tag.endswith("svg")  # noqa: S314  our own
 

@@ -14,7 +14,7 @@ import grange
 def test_public_name_loads_and_is_documented(name: str) -> None:
     value = getattr(grange, name)
     assert value is getattr(grange, name)
-    if callable(value) and name != "Result":  # a union, which has no text of its own
+    if callable(value) and name != "Result":  # a union, which has no text
         assert pydoc.getdoc(value)
 
 

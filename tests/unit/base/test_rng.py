@@ -1,4 +1,4 @@
-"""The same seed and name give the same values, whoever else draws."""
+"""The same seed and name give the same values, whatever else draws."""
 
 import re
 import uuid

@@ -1,4 +1,4 @@
-"""A supervised service starts again after a crash, later each time, and ends when told to."""
+"""A supervised service starts again after a crash, later each time, and ends on request."""
 
 import asyncio
 

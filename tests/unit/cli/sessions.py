@@ -19,7 +19,7 @@ def session(there: World) -> ApiSession:
 
 
 def opened(client: Client, *, clock: Clock, rng: Stream, log: Logger) -> ApiSession:
-    """To a server, in its namespace ``default``; nobody is at a terminal."""
+    """To a server, in its namespace ``default``; there is no terminal."""
     env = Environment(
         clock=clock,
         rng=rng,

@@ -1,4 +1,4 @@
-"""What ``grange apply`` says that it did, or would do."""
+"""What ``grange apply`` prints that it did, or would do."""
 
 import copy
 

@@ -36,7 +36,7 @@ LISTS = {
 
 
 class Cluster:
-    """A transport to a cluster with a few names and one kind of its own."""
+    """A transport to a cluster with a few names and its own kind."""
 
     def __init__(self, *, reachable: bool = True) -> None:
         self._reachable = reachable

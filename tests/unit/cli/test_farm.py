@@ -1,4 +1,4 @@
-"""``grange farm status``: members and alerts as their Leases tell of them."""
+"""``grange farm status``: members and alerts as their Leases show them."""
 
 from collections import Counter
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""``grange rc rollout`` where replicas move between two controllers: whose end is told, and how."""
+"""``grange rc rollout`` where replicas move between two controllers: whose end is reported, and how."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from grange.cli.verbs.rc import nodes, rolling_updates, rollout
 __all__ = ["tools"]
 
 
-async def told(
+async def follow_rollout(
     there: World, capsys: pytest.CaptureFixture[str], name: str, *, waiting: bool = True
 ) -> tuple[int, str]:
     code = await rollout.followed(session(there), name, wait=waiting, timeout_s=300.0)
@@ -34,7 +34,7 @@ async def test_refused_rollout_has_failed_by_either_name(
         await roll(there, startingReplicas={"old": 7, "new": 0})
         await there.until(lambda: phase(there, "Refused"))
         for name in ("one", "two"):
-            code, reported = await told(there, capsys, name, waiting=waiting)
+            code, reported = await follow_rollout(there, capsys, name, waiting=waiting)
             assert code == 1, (name, reported)
             assert "Refused" in reported
             assert "expected 7 and 0, found 3 and 0" in reported
@@ -46,14 +46,14 @@ async def test_one_that_fails_says_so_and_so_does_one_that_was_undone(
     async with world(*tools, kind=Sick) as there:
         await begun(there, 3, healthy=False)
         await roll(there, progressDeadlineSeconds=30)
-        code, reported = await told(there, capsys, "two")
+        code, reported = await follow_rollout(there, capsys, "two")
         assert (code, "Failed, 1 of 3 moved: two 0 of 3 healthy" in reported) == (1, True), reported
         found = await rolling_updates.under_way(session(there), "one")
         assert found is not None
         assert found.metadata.name == "roll"
         await rolling_updates.change(session(there), found, {"undo": True})
         await there.until(lambda: phase(there, "RolledBack"))
-        code, reported = await told(there, capsys, "two")
+        code, reported = await follow_rollout(there, capsys, "two")
         assert (code, "RolledBack" in reported) == (1, True), reported
         assert await rolling_updates.under_way(session(there), "two") is None
 
@@ -65,7 +65,7 @@ async def test_one_that_is_deleted_before_its_end_was_cancelled(
         await begun(there, 3)
         await roll(there, canary=1)
         await there.until(lambda: phase(there, "Waiting"))
-        following = asyncio.create_task(told(there, capsys, "two"))
+        following = asyncio.create_task(follow_rollout(there, capsys, "two"))
         await there.settle()
         await there.client.delete(ROLLINGUPDATE, "roll", "default")
         code, reported = await following
@@ -92,10 +92,10 @@ async def test_complete_rollout_is_complete_and_new_template_another(
     async with world(*tools) as there:
         await begun(there, 3)
         await roll(there)
-        assert (await told(there, capsys, "two"))[0] == 0
+        assert (await follow_rollout(there, capsys, "two"))[0] == 0
         await there.until(lambda: gone(there, "one"))
-        assert (await told(there, capsys, "two"))[0] == 0
-        code, reported = await told(there, capsys, "one")
+        assert (await follow_rollout(there, capsys, "two"))[0] == 0
+        code, reported = await follow_rollout(there, capsys, "one")
         assert (code, "gru/roll" in reported, "Complete" in reported) == (0, True, True), reported
 
 
@@ -109,11 +109,11 @@ async def test_template_after_a_refusal_is_followed_instead(
         await there.settle()
         change = {"spec": {"template": version(3)}}
         await there.client.patch(REPLICATIONCONTROLLER, "one", "default", patch=change)
-        code, reported = await told(there, capsys, "one")
+        code, reported = await follow_rollout(there, capsys, "one")
         assert (code, "grc/one" in reported, "3 of 3 updated" in reported) == (0, True, True), (
             reported
         )
-        assert (await told(there, capsys, "two"))[0] == 1, "of that nothing has changed"
+        assert (await follow_rollout(there, capsys, "two"))[0] == 1, "of that nothing has changed"
 
 
 def test_latest_rollout_counts_and_of_ties_the_active_one() -> None:
@@ -128,12 +128,12 @@ def test_latest_rollout_counts_and_of_ties_the_active_one() -> None:
     updates = [
         made("first", 1, "Progressing"),
         made("last", 2, "Refused"),
-        made("beside", 2, "Waiting"),
+        made("middle", 2, "Waiting"),
         made("other", 3, "Waiting", old="x", new="y"),
     ]
     for name in ("a", "b"):
         found = rolling_updates.latest_first(name, updates)
-        assert [item.metadata.name for item in found] == ["beside", "last", "first"]
+        assert [item.metadata.name for item in found] == ["middle", "last", "first"]
     assert rolling_updates.latest_first("c", updates) == []
 
 

@@ -28,7 +28,7 @@ NAME = "grange.dev/replication-controller"
 
 @pytest.fixture
 async def there(clock: Clock, rng: Stream, log: Logger) -> AsyncGenerator[World, None]:
-    """A controller that nobody works on."""
+    """A controller that no process works on."""
     async with world(clock, rng, log, hands=False) as made:
         await made.add_controller("web", replicas=2)
         yield made

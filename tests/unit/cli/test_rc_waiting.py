@@ -21,7 +21,7 @@ from grange.controllers.replication.controller import ReplicationService
 __all__ = ["tools"]
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The lines of the board since the last call, without their times."""
     return [" ".join(line.split()[1:]) for line in capsys.readouterr().err.splitlines()]
 
@@ -42,7 +42,7 @@ async def test_a_node_that_is_left_is_followed_on_the_board(
     async with world(clock, rng, log) as there:
         await drained(there, "a", "b")
         assert await nodes.left(session(there), "web", "a", 60.0) == 0
-        assert told(capsys) == ["… grc/web 1 pod still on a", "✔ grc/web no pod on a"]
+        assert printed(capsys) == ["… grc/web 1 pod still on a", "✔ grc/web no pod on a"]
 
 
 async def test_waiting_reports_pods_on_a_node_and_an_absent_server(
@@ -53,12 +53,12 @@ async def test_waiting_reports_pods_on_a_node_and_an_absent_server(
         env = opened(there.deps.client, clock=clock, rng=rng, log=log)
         waiting = asyncio.create_task(nodes.left(env, "web", "a", 30.0))
         await there.settle(5.0)
-        kept = (await there.said("Misplaced")).message
+        kept = (await there.condition("Misplaced")).message
         assert kept
-        assert told(capsys)[-1] == f"… grc/web 1 pod still on a: {kept}"
+        assert printed(capsys)[-1] == f"… grc/web 1 pod still on a: {kept}"
         there.gate = lambda request: ServiceUnavailable("cannot connect")
         await there.settle()
-        assert told(capsys) == ["… grc/web the server does not answer; trying again"]
+        assert printed(capsys) == ["… grc/web the server does not answer; trying again"]
         there.gate = lambda request: None
         assert await waiting == 1
         lines = capsys.readouterr().err.splitlines()

@@ -123,7 +123,7 @@ async def patch(there: World, change: Document) -> None:
 
 
 async def test_fewer_than_there_are_by_now_is_asked_about(there: World, clock: Clock) -> None:
-    """Somebody scales up between the look, by which nothing would end, and the write."""
+    """A user scales up between the look, by which nothing would end, and the write."""
     await there.add_controller("web", replicas=1)
 
     async def others() -> None:

@@ -1,4 +1,4 @@
-"""When a thing counts as ready, and what the board says until then."""
+"""When a thing counts as ready, and what the board shows until then."""
 
 import click
 import pytest

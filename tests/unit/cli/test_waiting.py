@@ -63,23 +63,23 @@ async def test_silent_server_is_reported_with_the_last_state(
         there.go()
         task = asyncio.create_task(waiting.wait_all(session, target, done, timeout_s=60.0))
         await there.settle()
-        assert told(capsys) == [f"… grc/web {SILENT}"]
+        assert printed(capsys) == [f"… grc/web {SILENT}"]
         await there.add_controller("web", replicas=1)
         there.come()
         await there.settle()
-        assert told(capsys) == ["… grc/web 1 wanted"]
+        assert printed(capsys) == ["… grc/web 1 wanted"]
         there.go()
         await there.change(replicas=2)
         await there.settle()
-        assert told(capsys) == [f"… grc/web 1 wanted, as last seen: {SILENT}"]
+        assert printed(capsys) == [f"… grc/web 1 wanted, as last seen: {SILENT}"]
         there.come()
         await there.settle()
-        assert told(capsys) == ["… grc/web 2 wanted"]
+        assert printed(capsys) == ["… grc/web 2 wanted"]
         await there.change(replicas=3)
         assert await task == 0
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The lines since the last call, without their times."""
     return [" ".join(line.split()[1:]) for line in capsys.readouterr().err.splitlines()]
 

@@ -166,7 +166,7 @@ def test_rollout_stopped_on_purpose_names_the_next_step() -> None:
 
     assert "remove spec.rollout.canary to go on" in lines("Waiting")[0]
     assert "grange rc rollout resume web" in lines("Paused")[0]
-    assert lines("Paused", paused=True) == [], "Paused=True says it, and resume would not help"
+    assert lines("Paused", paused=True) == [], "Paused=True shows it, and resume would not help"
     assert lines("Progressing") == []
     assert replicationcontrollers.waiting_lines({"metadata": {"name": "web"}}) == []
 
@@ -197,7 +197,7 @@ def test_conditions_that_say_that_something_is_wrong() -> None:
 async def test_a_server_without_explanations_leaves_what_the_pod_says(
     error: type[ApiError], clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """Kubernetes does not know the path: it says so, or refuses it to who may not ask for it."""
+    """Kubernetes does not know the path: it answers so, or refuses it to who may not ask for it."""
     async with world(clock, rng, log, hands=False) as there:
         document = builders.pod_document("p", requests={"cpu": "1"})
         await there.client.create(POD, document, "default")

@@ -15,7 +15,7 @@ GROUP = [Binding("ns", name, f"uid-{name}", "n1") for name in ("a", "b", "c")]
 
 
 class Kubernetes:
-    """A server that takes bindings one by one, and says so in its own way."""
+    """A server that takes bindings one by one, and answers so in its own way."""
 
     def __init__(self, refusal: status.ApiError) -> None:
         self.refusal = refusal

@@ -157,7 +157,7 @@ async def test_watch_that_breaks_off_inside_an_event_says_so() -> None:
 
 
 async def test_closing_a_watch_closes_its_stream() -> None:
-    """A stream left open is a connection, or a subscription in the store, that nobody reads."""
+    """A stream left open is a connection, or a subscription in the store, that is not read."""
     transport = Scripted()
     transport.script(transport.stream([event(b"ADDED")] * 3))
     async with aclosing(Client(transport).watch(POD, resource_version="1")) as watch:

@@ -1,4 +1,4 @@
-"""Requests say exactly what the API's conventions ask for, and answers mean what they say."""
+"""Requests contain exactly what the API's conventions ask for, and answers are read literally."""
 
 import msgspec
 import pytest

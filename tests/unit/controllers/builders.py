@@ -52,7 +52,7 @@ def node(
     taints: Sequence[Taint] = (),
     unschedulable: bool = False,
 ) -> Node:
-    """A node that says whether it is ready."""
+    """A node that reports whether it is ready."""
     document: Document = {
         "metadata": {"name": name, "uid": f"node-{name}", "labels": dict(labels or {})},
         "spec": {

@@ -21,7 +21,7 @@ BOTH = ("one", "two")
 
 
 async def covered(there: World, **allowed: int) -> Pod:
-    """A pod, and budgets that allow so many disruptions each; none counts anew."""
+    """A pod, and budgets that allow so many disruptions each; none counts again."""
     await there.client.create(POD, objects.pod_document("web"), "default")
     for name, count in allowed.items():
         spec: Document = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}

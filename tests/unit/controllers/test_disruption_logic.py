@@ -59,7 +59,7 @@ THREE = [pod("a"), pod("b"), pod("c")]
         ({"maxUnavailable": 1}, 5, 4, 0),
         ({"maxUnavailable": "50%"}, 3, 1, 2),
         ({"maxUnavailable": 5}, 3, 0, 3),
-        ({"maxUnavailable": 1}, 0, 0, 0),  # nobody expects any: nothing can be said
+        ({"maxUnavailable": 1}, 0, 0, 0),  # none is expected: nothing can be stated
         ({}, None, 0, 3),
     ],
 )
@@ -95,9 +95,9 @@ def test_granted_evictions_wait_until_they_are_seen() -> None:
 
 def test_a_failure_allows_nothing_and_says_why() -> None:
     status = logic.failed(budget(maxUnavailable=1), "who knows", NOW)
-    said = conditions.find(status.conditions, DISRUPTION_ALLOWED)
-    assert said is not None
-    assert (said.status, said.reason, said.message) == ("False", "SyncFailed", "who knows")
+    stated = conditions.find(status.conditions, DISRUPTION_ALLOWED)
+    assert stated is not None
+    assert (stated.status, stated.reason, stated.message) == ("False", "SyncFailed", "who knows")
     assert status.disruptions_allowed == 0
 
 

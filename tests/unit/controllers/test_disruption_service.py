@@ -112,10 +112,10 @@ async def test_owners_without_scale_allow_nothing_and_budget_reports(
         await there.client.create(POD, document, "default")
         await budget(there, maxUnavailable=1)
         await there.settle()
-        said = conditions.find((await status(there)).conditions, DISRUPTION_ALLOWED)
-        assert said is not None
-        assert said.reason == "SyncFailed"
-        assert "Node n has no number of replicas" in said.message
+        stated = conditions.find((await status(there)).conditions, DISRUPTION_ALLOWED)
+        assert stated is not None
+        assert stated.reason == "SyncFailed"
+        assert "Node n has no number of replicas" in stated.message
 
 
 async def test_at_rest_nothing_is_written(clock: Clock, rng: Stream, log: Logger) -> None:

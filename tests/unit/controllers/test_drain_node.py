@@ -1,4 +1,4 @@
-"""``drain_node`` and ``remove_pod``: whose pods are meant is said by owner references, not by labels."""
+"""``drain_node`` and ``remove_pod``: owner references, not labels, decide which pods are meant."""
 
 from collections.abc import AsyncGenerator
 
@@ -56,11 +56,11 @@ async def pod_on(there: World, name: str) -> Pod:
     return await there.client.get(POD, name, "default")
 
 
-@pytest.mark.parametrize("owner", ["somebody", ""], ids=["a stranger", "an orphan"])
+@pytest.mark.parametrize("owner", ["another", ""], ids=["a stranger", "an orphan"])
 async def test_shrinking_counts_and_removes_no_pod_of_others(
     there: World, ops: ReplicationControllers, owner: str
 ) -> None:
-    """An orphan is adopted as soon as it is seen; before that it is nobody's."""
+    """An orphan is adopted as soon as it is seen; before that it has no owner."""
     if not owner:
         there.held_watches.add("/api/v1/pods")  # not adopted before the order
     await impostor(there, "like-web", owner=owner)
@@ -98,7 +98,7 @@ async def test_shrinking_takes_a_pod_that_has_lost_its_labels(
 async def test_drain_counts_the_pods_of_the_controller(
     there: World,
 ) -> None:
-    await impostor(there, "like-web", owner="somebody")
+    await impostor(there, "like-web", owner="another")
     controller = await there.controller()
     found = await pods_of(there.client, controller, "a")
     assert [pod.metadata.name for pod in found] == ["web-a"]
@@ -143,7 +143,7 @@ async def test_undraining_outlasts_writes_of_the_status(there: World) -> None:
 async def test_done_order_is_forgotten_and_order_without_pod_is_kept(
     there: World, ops: ReplicationControllers
 ) -> None:
-    """Somebody's hand may leave the name out; whether that pod is there cannot be asked."""
+    """A user may leave the name out; whether that pod is there cannot be asked."""
     mine = await pod_on(there, "web-a")
     there.held_watches.add("/api/v1/pods")
     order = {"metadata": {"annotations": {REMOVE_ANNOTATION: "web-a/earlier,nameless"}}}
@@ -205,7 +205,7 @@ async def test_pod_ordered_to_go_waits_for_the_minimum(
     await there.add_node("c")
     await there.change(replicas=3, rollout={"maxUnavailable": 0})
     await there.until(lambda: there.ready(3))
-    await there.set_phase(await pod_on(there, "web-b"), "Pending")  # not ready, say
+    await there.set_phase(await pod_on(there, "web-b"), "Pending")  # not ready, for example
     there.unready.add("b")
     if shrink:
         await ops.drain_node("web", "a", shrink=True)
@@ -213,8 +213,8 @@ async def test_pod_ordered_to_go_waits_for_the_minimum(
         await ops.remove_pod("web", "web-a")
     await there.settle(20.0)
     assert await there.names() == ["web-a", "web-b", "web-c"]
-    said = await there.said("Reconciled")
-    assert (said.reason, said.message) == (
+    stated = await there.condition("Reconciled")
+    assert (stated.reason, stated.message) == (
         "DisruptionBudget",
         "1 pod stays for now: 2 must be available",
     )

@@ -100,7 +100,7 @@ async def put_nodes_back(there: World) -> None:
         await there.add_node(name)
 
 
-def said(ready: str) -> Step:
+def became_ready(ready: str) -> Step:
     async def change(there: World) -> None:
         await there.set_ready((await there.pods())[0].spec.node_name, ready)
 
@@ -175,7 +175,9 @@ CASES = {
     "remove an orphan": Case(
         "DELETE", "/pods/", remove_node, put_nodes_back, frozenset({CONFLICT, GONE})
     ),
-    "taint": Case("PATCH", "/nodes/", said("False"), said("True"), word=b'"taints"'),
+    "taint": Case(
+        "PATCH", "/nodes/", became_ready("False"), became_ready("True"), word=b'"taints"'
+    ),
 }
 
 

@@ -394,7 +394,7 @@ async def test_late_write_of_former_owner_on_controller_is_refused(
 
 
 async def test_late_audit_record_is_the_one_that_is_there(there: World, proxy: Proxy) -> None:
-    """Its name is made from what it tells; the second is refused."""
+    """Its name is made from its content; the second is refused."""
     await populated(there)
     proxy.hold("POST", "/auditrecords")
     there.start(ReplicationService(there.deps))

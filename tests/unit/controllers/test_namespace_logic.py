@@ -1,4 +1,4 @@
-"""What a terminating namespace says."""
+"""What a terminating namespace reports."""
 
 from grange.api import conditions
 from grange.controllers.namespace import logic
@@ -6,11 +6,11 @@ from grange.controllers.namespace import logic
 
 def test_conditions_name_what_remains_and_what_holds_it() -> None:
     remains = logic.Remains({"pods": 2, "configmaps": 0}, {"example.com/hold": 1}, ["secrets: no"])
-    said = logic.conditions_of([], remains, "2026-01-01T00:00:00Z")
+    stated = logic.conditions_of([], remains, "2026-01-01T00:00:00Z")
     assert not remains.empty
-    content = conditions.find(said, logic.CONTENT_REMAINING)
-    held = conditions.find(said, logic.FINALIZERS_REMAINING)
-    failed = conditions.find(said, logic.DELETION_FAILURE)
+    content = conditions.find(stated, logic.CONTENT_REMAINING)
+    held = conditions.find(stated, logic.FINALIZERS_REMAINING)
+    failed = conditions.find(stated, logic.DELETION_FAILURE)
     assert content is not None
     assert content.message == "Some resources are remaining: pods has 2 resource instances"
     assert held is not None
@@ -21,8 +21,8 @@ def test_conditions_name_what_remains_and_what_holds_it() -> None:
 
 def test_conditions_stay_equal_when_nothing_changes() -> None:
     remains = logic.Remains({"pods": 1}, {})
-    said = logic.conditions_of([], remains, "2026-01-01T00:00:00Z")
-    assert logic.conditions_of(said, remains, "2026-01-02T00:00:00Z") == said
+    stated = logic.conditions_of([], remains, "2026-01-01T00:00:00Z")
+    assert logic.conditions_of(stated, remains, "2026-01-02T00:00:00Z") == stated
 
 
 def test_an_empty_namespace_without_failures_may_go() -> None:

@@ -29,7 +29,7 @@ async def made(there: World) -> None:
     there.start(NamespaceController(there.deps))
 
 
-def said(namespace: Namespace, kind: str) -> str:
+def stated(namespace: Namespace, kind: str) -> str:
     found = conditions.find(namespace.status.conditions, kind)
     return found.status if found else ""
 
@@ -83,9 +83,9 @@ async def test_a_namespace_that_is_stuck_says_what_holds_it(
         await there.client.delete(NAMESPACE, "team")
         await there.settle(20.0)
         namespace = await there.client.get(NAMESPACE, "team")
-        assert said(namespace, "NamespaceContentRemaining") == "True"
-        assert said(namespace, "NamespaceFinalizersRemaining") == "True"
-        assert said(namespace, "NamespaceDeletionContentFailure") == "False"
+        assert stated(namespace, "NamespaceContentRemaining") == "True"
+        assert stated(namespace, "NamespaceFinalizersRemaining") == "True"
+        assert stated(namespace, "NamespaceDeletionContentFailure") == "False"
         there.requests.clear()
         await there.settle(60.0)
         assert there.requests == []  # waiting writes nothing

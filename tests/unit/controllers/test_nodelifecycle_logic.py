@@ -1,4 +1,4 @@
-"""Which nodes are alive, which taints say so, which pods go."""
+"""Which nodes are alive, which taints show it, which pods go."""
 
 import pytest
 from tests.unit.controllers import builders
@@ -126,7 +126,7 @@ def test_only_health_taints_wait_for_the_cluster_to_recover() -> None:
     assert not eviction.is_only_health([UNREACHABLE, DEDICATED])
 
 
-# --- pods that nobody takes away -----------------------------------------------------------------
+# --- pods that are not taken away -----------------------------------------------------------------
 
 
 def test_pods_without_a_node_are_orphans_after_the_grace_period() -> None:

@@ -321,7 +321,7 @@ async def test_eviction_under_a_new_taint_marks_again(
 
 
 async def test_late_mark_is_taken_off(clock: Clock, rng: Stream, log: Logger) -> None:
-    """A mark that nobody got an answer to is followed by no deletion."""
+    """A mark without an answer is followed by no deletion."""
     async with world(clock, rng, log) as there:
         await started(there, "a")
         await bound(there, "plain", "a")

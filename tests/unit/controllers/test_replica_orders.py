@@ -75,7 +75,7 @@ async def move(
 
 
 async def note(there: World, name: str, order: Transfer) -> None:
-    """Put an order down and do nothing more, as somebody does who dies then."""
+    """Put an order down and do nothing more, as a user does who dies then."""
     patch = {"metadata": {"annotations": {TRANSFER_ANNOTATION: written(order)}}}
     await there.client.patch(REPLICATIONCONTROLLER, name, "default", patch=patch)
 

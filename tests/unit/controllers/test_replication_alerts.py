@@ -53,7 +53,7 @@ async def test_shortage_alerts_after_ten_seconds(clock: Clock, rng: Stream, log:
         await there.add_controller(replicas=1)
         there.start(ReplicationService(there.deps))
         await there.settle(5)
-        assert (await there.said("InsufficientNodes")).status == "True"
+        assert (await there.condition("InsufficientNodes")).status == "True"
         await there.add_node("a")
         await there.until(lambda: there.ready(1))
         await there.settle(60)
@@ -154,23 +154,23 @@ async def test_pods_that_cannot_move_alert_by_reason(
         await there.add_controller(replicas=1)
         await there.settle()
 
-        async def say(reason: str, status: str = "True") -> list[str]:
-            told = [msgspec.to_builtins(condition(reason, status))]
+        async def report(reason: str, status: str = "True") -> list[str]:
+            reported = [msgspec.to_builtins(condition(reason, status))]
             await there.client.patch(
                 REPLICATIONCONTROLLER,
                 "web",
                 "default",
-                patch={"status": {"conditions": told}},
+                patch={"status": {"conditions": reported}},
                 subresource="status",
             )
             await there.settle()
             return [alert.reason for alert in memory.active]
 
-        assert await say("Transferring") == []
-        assert await say("AllocationRefused") == ["AllocationRefused"]
-        assert await say("BackingOff") == ["BackingOff"]
-        assert await say("ReleaseFailed") == ["ReleaseFailed"]
-        assert await say("AllOnEligibleNodes", "False") == []
+        assert await report("Transferring") == []
+        assert await report("AllocationRefused") == ["AllocationRefused"]
+        assert await report("BackingOff") == ["BackingOff"]
+        assert await report("ReleaseFailed") == ["ReleaseFailed"]
+        assert await report("AllOnEligibleNodes", "False") == []
         assert set(alert_rules.MISPLACED).isdisjoint(alert_rules.URGENCY)
         reporter.lost(WEB)
 
@@ -286,7 +286,7 @@ async def test_failed_rolling_update_alert_ends(
 
 
 async def test_automatic_rollback_alerts(clock: Clock, rng: Stream, log: Logger) -> None:
-    """Nobody asked for it: what somebody wanted is not there, and nobody has looked at why."""
+    """It was not asked for: what a user wanted is not there, and no controller has looked at why."""
     async with world(clock, rng, log, kind=Sick) as there:
         memory = report_rollouts(there)
         await begun(there, 3, healthy=False)
@@ -305,7 +305,7 @@ async def test_automatic_rollback_alerts(clock: Clock, rng: Stream, log: Logger)
 async def test_refused_rolling_update_alerts_until_deleted(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """Nothing is harmed, but what somebody asked for is not being done, and never will be."""
+    """Nothing is harmed, but what a user asked for is not being done, and never will be."""
     async with world(clock, rng, log) as there:
         memory = report_rollouts(there)
         await begun(there, 3)

@@ -46,7 +46,7 @@ TRANSFER = NodeTransfer(
     id="t", phase="RollingBack", old="a", old_pod="web-a", old_uid="u", new="b", reason="late"
 )
 
-# Every node of these tests matches it, as it matches the default; pods that are not bound are made anew.
+# Every node of these tests matches it, as it matches the default; pods that are not bound are made again.
 ELSEWHERE = {"matchExpressions": [{"key": "other", "operator": "DoesNotExist"}]}
 
 
@@ -142,7 +142,7 @@ async def test_a_record_is_written_once_and_never_changed(
             "spec": {"event": MEMBERSHIP_CHANGED, "controller": "web"},
         }
         await there.client.create(AUDITRECORD, document, "default")
-        change = {"spec": {"message": "it was somebody else"}}
+        change = {"spec": {"message": "it was another user"}}
         with pytest.raises(Invalid, match="written once and never changed"):
             await there.client.patch(AUDITRECORD, "x", "default", patch=change)
         for spec in ({"event": "Party", "controller": "web"}, {"event": MEMBERSHIP_CHANGED}):
@@ -337,7 +337,7 @@ async def test_a7_old_and_surplus_records_go(clock: Clock, rng: Stream, log: Log
 async def test_of_records_of_one_time_those_written_last_stay(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """Entries of one decision bear its time; what their names are says nothing of their order."""
+    """Entries of one decision bear its time; their names do not give their order."""
     async with world(clock, rng, log, hands=False) as there:
         written = [f"r{number}" for number in (3, 9, 1, 7, 0, 8, 2, 6, 5, 4, 10)]
         spec = {
@@ -374,8 +374,8 @@ async def test_what_the_cache_does_not_show_is_not_recorded_again(
         there.held_watches.clear()
         await there.until(lambda: there.ready(2))
         found = (await there.client.list(AUDITRECORD)).items
-        told = [member.pod for one in found for member in one.spec.added]
-        assert sorted(told) == ["web-a", "web-b"]
+        reported = [member.pod for one in found for member in one.spec.added]
+        assert sorted(reported) == ["web-a", "web-b"]
 
 
 def test_terminating_pod_is_not_the_announced_one_of_its_name() -> None:
@@ -463,8 +463,8 @@ async def test_pod_whose_name_is_freed_later_is_not_recorded_before(
         await there.change(paused=False)
         await there.settle(60.0)
         found = await records(there)
-        told = Counter(name for one in found for name in names(one.spec.added))
-        assert told == {"web-a": 2, "web-b": 2}
+        reported = Counter(name for one in found for name in names(one.spec.added))
+        assert reported == {"web-a": 2, "web-b": 2}
 
 
 async def held(there: World, count: int) -> bool:
@@ -495,10 +495,10 @@ async def test_each_record_names_the_members_after_its_own_event(
         found.sort(key=lambda item: int(item.metadata.resource_version))
         events = [item.spec.event for item in found]
         assert (events.count(ROLLOUT_STARTED), events.count(ROLLOUT_COMPLETED)) == (1, 1)
-        told: set[str] = set()
+        reported: set[str] = set()
         for item in found:
-            told = told.difference(names(item.spec.removed)).union(names(item.spec.added))
-            assert set(names(item.spec.members)) == told, (events, item.spec.event)
+            reported = reported.difference(names(item.spec.removed)).union(names(item.spec.added))
+            assert set(names(item.spec.members)) == reported, (events, item.spec.event)
 
 
 async def test_a_late_view_does_not_become_the_record(
@@ -521,8 +521,10 @@ async def test_a_late_view_does_not_become_the_record(
         there.held_watches.clear()
         await there.until(lambda: there.ready(2))
         found = (await there.client.list(AUDITRECORD)).items
-        told = {m.pod: [n.pod for n in one.spec.members] for one in found for m in one.spec.added}
-        assert told == {"web-a": ["web-a"], "web-b": ["web-a", "web-b"]}
+        reported = {
+            m.pod: [n.pod for n in one.spec.members] for one in found for m in one.spec.added
+        }
+        assert reported == {"web-a": ["web-a"], "web-b": ["web-a", "web-b"]}
         assert [one.spec.message for one in found if one.spec.message] == []
 
 

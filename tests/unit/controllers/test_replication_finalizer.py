@@ -53,8 +53,8 @@ async def test_controller_deleted_after_scale_down_leaves_the_record(
         there.gate = lambda request: None
         await there.until(lambda: gone(there), limit_s=120)
         assert await removed(there) == [["web-a", "web-b"]]
-        told = [e.reason for e in (await there.client.list(EVENT)).items]
-        assert "FailedAudit" in told
+        reported = [e.reason for e in (await there.client.list(EVENT)).items]
+        assert "FailedAudit" in reported
         owner.cancel()
 
 
@@ -91,8 +91,8 @@ async def test_record_refused_for_good_takes_no_other_along(
         await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
         await there.until(lambda: gone(there), limit_s=120)
         await there.settle(5.0)  # events come later
-        told = [one.spec.event for one in await records(there)]
-        assert sorted(told) == ["MembershipChanged", "RolloutStarted"]
+        reported = [one.spec.event for one in await records(there)]
+        assert sorted(reported) == ["MembershipChanged", "RolloutStarted"]
         assert "Party" in (await there.events("FailedAudit"))[-1].message
 
 

@@ -221,7 +221,7 @@ def test_packed_pods_take_the_smallest_free_ordinals() -> None:
 
 
 def test_packed_pods_without_eligible_node_are_made_and_reported() -> None:
-    """The scheduler says on each pod why it waits; the controller says that there is no node."""
+    """The scheduler reports on each pod why it waits; the controller reports that there is no node."""
     plan = decide(builders.controller(replicas=2, placement="Packed"))
     assert len(plan.create) == 2
     assert plan.short == 2
@@ -355,7 +355,7 @@ def test_a_second_pod_on_a_node_stays_until_others_are_available() -> None:
 
 
 def test_w12_lost_labels_are_put_back_and_the_pod_stays_ours() -> None:
-    """In P2 a pod that lost its label leaked: it ran on and nobody counted it."""
+    """In P2 a pod that lost its label leaked: it ran on and was not counted."""
     owner = builders.controller(replicas=1, podLabels={"tier": "front"})
     stripped = builders.pod(owner, node="a", labels={"tier": "back", "mine": "kept"})
     claim = sort_by_owner(owner, [stripped])
@@ -368,7 +368,7 @@ def test_w12_lost_labels_are_put_back_and_the_pod_stays_ours() -> None:
 
 
 def test_what_a_pod_got_its_node_by_is_not_repaired_any_more() -> None:
-    """The server refuses it for ever, so a pass that tried would fail for ever."""
+    """The server refuses it forever, so a pass that tried would fail forever."""
     before = builders.controller(replicas=3, podLabels={QUEUE_LABEL: "one"})
     owner = builders.controller(
         replicas=3, podLabels={QUEUE_LABEL: "two", GROUP_LABEL: "gang", "tier": "front"}

@@ -336,7 +336,7 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def never_two_on_a_node(self) -> None:
-        """Unless somebody meddles: a pod taken out and given back meets its successor."""
+        """Unless a user meddles: a pod taken out and given back meets its successor."""
         if self.placement == "OnePerNode" and not self.meddled:
             there = Counter(pod_identity.node_of(pod) for pod in self.owned())
             assert all(count == 1 for node, count in there.items() if node), there
@@ -358,7 +358,7 @@ class Cluster(RuleBasedStateMachine):
         self.rests()
 
     def doubles(self, active: Sequence[Pod]) -> list[Pod]:
-        """Bound pods beyond the first on a node of their own; the budget says when they may go."""
+        """Bound pods beyond the first on their own node; the budget states when they may go."""
         seen: set[str] = set()
         doubles = []
         for pod in active if self.placement == "OnePerNode" else ():
@@ -388,7 +388,7 @@ class Cluster(RuleBasedStateMachine):
             assert len(served) == replicas or not free
             assert plan.short == replicas - len(served)
             if self.doubles(active):
-                # Somebody gave us two pods on one node, there is no other node, and without the
+                # A user gave us two pods on one node, there is no other node, and without the
                 # second one fewer than the budget's minimum would serve: it stays until there is.
                 assert self.meddled
                 assert len(running) <= deletion_budgets.limits(self.controller).minimum

@@ -69,7 +69,7 @@ async def made_again(there: World, placement: str) -> list[str]:
 async def test_pods_cached_under_an_earlier_controller_are_not_doubled(
     clock: Clock, rng: Stream, log: Logger, placement: str, by_another: bool
 ) -> None:
-    """Whether another member has adopted them, or nobody yet (simulation, seed 135)."""
+    """Whether another member has adopted them, or none yet (simulation, seed 135)."""
     async with world(clock, rng, log) as there:
         names = await made_again(there, placement)
         await there.add_controller(replicas=2, paused=by_another, placement=placement)
@@ -95,9 +95,9 @@ async def test_a_pod_that_could_not_be_adopted_is_not_doubled(
         await there.add_controller(replicas=2, placement=placement)
         await there.settle(10.0)
         assert await there.names() == names
-        said = await there.said("Reconciled")
-        assert (said.status, said.reason) == ("False", "WriteFailed")
-        assert said.message == (
+        error = await there.condition("Reconciled")
+        assert (error.status, error.reason) == ("False", "WriteFailed")
+        assert error.message == (
             f"pods {names[0]}, {names[1]} could not be adopted (not now), so no other pod is "
             "created: delete them, or remove their label grange.dev/replication-controller"
         )
@@ -132,7 +132,7 @@ async def test_node_is_not_taken_twice_while_an_unseen_pod_leaves(
         names = await made_again(there, "OnePerNode")
         await there.add_controller(replicas=2, paused=True)
         await adopted(there)
-        there.silent.add("a")  # nobody there confirms the deletion
+        there.silent.add("a")  # no agent confirms the deletion
         await there.client.delete(POD, "web-a", "default")
         await there.change(paused=False)
         await there.settle(10.0)
@@ -147,7 +147,7 @@ async def test_node_is_not_taken_twice_while_an_unseen_pod_leaves(
 async def test_pods_still_of_an_earlier_controller_delay_nothing(
     clock: Clock, rng: Stream, log: Logger, placement: str
 ) -> None:
-    """They are deleted with it, some day; ours come beside them."""
+    """They are deleted with it, some day; ours come in addition."""
     async with world(clock, rng, log) as there:
         await started(there, "a", "b", replicas=2, placement=placement)
         await there.until(lambda: there.ready(2))
@@ -161,7 +161,7 @@ async def test_pods_still_of_an_earlier_controller_delay_nothing(
 
 
 @pytest.mark.parametrize(
-    ("adopted", "told"),
+    ("adopted", "expected"),
     [
         (
             3,
@@ -174,10 +174,10 @@ async def test_pods_still_of_an_earlier_controller_delay_nothing(
         (0, "pods a, b, c and 1 more could not be adopted (no), so no other"),
     ],
 )
-def test_those_who_hold_up_others_are_named(adopted: int, told: str) -> None:
+def test_those_who_hold_up_others_are_named(adopted: int, expected: str) -> None:
     pods = [builders.pod(builders.controller(), name=name, orphan=True) for name in "abcd"]
-    said = live_check.not_adopted(pods, pods[:adopted], Forbidden("no"))
-    assert str(said).startswith(told)
+    error = live_check.not_adopted(pods, pods[:adopted], Forbidden("no"))
+    assert str(error).startswith(expected)
 
 
 def test_a_race_is_no_refusal() -> None:

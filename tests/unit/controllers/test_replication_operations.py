@@ -277,8 +277,8 @@ async def test_remove_pod_takes_this_pod_and_no_other(
     assert await there.names() == ["web-b", "web-c"]
     assert await replicas(there) == 2
     await ops.remove_pod("web", "web-c")
-    said = (await there.controller()).metadata.annotations[REMOVE_ANNOTATION]
-    assert "," not in said, "what is done is forgotten"
+    stated = (await there.controller()).metadata.annotations[REMOVE_ANNOTATION]
+    assert "," not in stated, "what is done is forgotten"
     await there.settle(10)
     assert await there.names() == ["web-b"]
 
@@ -411,7 +411,7 @@ async def test_transfer_moves_and_leaves_nothing_behind(there: World) -> None:
         ({"receiver": "giver"}, OperationRefused, "to itself"),
         ({"giver": ""}, Invalid, "giver: name"),
         ({"receiver": ""}, Invalid, "receiver: name"),
-        ({"receiver": "nobody"}, NotFound, "nobody"),
+        ({"receiver": "absent"}, NotFound, "absent"),
     ],
 )
 async def test_transfer_that_makes_no_sense_changes_nothing(
@@ -429,7 +429,7 @@ async def test_transfer_that_makes_no_sense_changes_nothing(
 async def test_transfer_loses_nothing_wherever_its_giver_dies(
     there: World, clock: Clock, at: int, after: bool
 ) -> None:
-    """A crash at every request: whoever looks next finishes it, or nothing has begun."""
+    """A crash at every request: the next reconcile finishes it, or nothing has begun."""
     await pair(there)
     mortal = Client(Mortal(there.client, at, after=after), clock=clock)
     with suppress(asyncio.CancelledError):
@@ -461,7 +461,7 @@ async def test_the_controller_finishes_what_a_dead_giver_began(there: World, clo
 async def test_the_note_of_a_transfer_that_is_over_is_taken_away(
     there: World, clock: Clock
 ) -> None:
-    """Whoever carried it out may have died before the last write."""
+    """The member that carried it out may have died before the last write."""
     await pair(there, giver=2)
     await there.add_node("a")
     mortal = Client(Mortal(there.client, 9, after=True), clock=clock)
@@ -515,13 +515,13 @@ async def test_transfer_is_given_up_when_the_receiver_changed_first(
     assert not await settle(there.client, "default", "giver")
     assert await counts(there) == (5, 9)
     await transfer(there.client, transfer_id="t2", receiver_start=9)
-    assert await counts(there) == (2, 11), "what was given up stands in nobody's way"
+    assert await counts(there) == (2, 11), "what was given up blocks nothing"
 
 
 async def test_an_order_that_cannot_be_read_concerns_nothing_else(
     there: World, ops: ReplicationControllers
 ) -> None:
-    """W18: what somebody's hand wrote on one object stops neither it nor the others."""
+    """W18: what a user wrote on one object stops neither it nor the others."""
     await pair(there, giver=1, receiver=1)
     await there.add_node("a")
     broken = {"metadata": {"annotations": {TRANSFER_ANNOTATION: "{"}}}

@@ -78,7 +78,7 @@ def outcome(situation: Inputs, failure: str = "") -> status_conditions.Reconcile
     return status_conditions.ReconcileOutcome(situation, plan, health, failure=failure)
 
 
-def said(result: status_conditions.ReconcileOutcome) -> dict[str, tuple[str, str]]:
+def conditions_of(result: status_conditions.ReconcileOutcome) -> dict[str, tuple[str, str]]:
     made = status_conditions.status_of(result, NOW)
     return {item.type: (item.status, item.reason) for item in made.conditions}
 
@@ -92,7 +92,7 @@ def test_complete_controller_status_is_available_and_reconciled() -> None:
     owner = builders.controller(replicas=2)
     owned = [builders.pod(owner, node=node) for node in "ab"]
     result = outcome(builders.inputs(owner, owned, ["a", "b"]))
-    assert said(result) == {
+    assert conditions_of(result) == {
         "Available": ("True", "MinimumReplicasAvailable"),
         "Reconciled": ("True", "ReplicasReady"),
         "InsufficientNodes": ("False", "EnoughEligibleNodes"),
@@ -105,7 +105,7 @@ def test_complete_controller_status_is_available_and_reconciled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("have", "wanted", "told"),
+    ("have", "wanted", "expected"),
     [
         (1, 0, ("1 replica is available, 0 wanted", "1 replica exists, 0 wanted")),
         (4, 0, ("4 replicas are available, 0 wanted", "4 replicas exist, 0 wanted")),
@@ -113,27 +113,27 @@ def test_complete_controller_status_is_available_and_reconciled() -> None:
     ],
 )
 def test_status_counts_in_words_that_can_be_true(
-    have: int, wanted: int, told: tuple[str, str]
+    have: int, wanted: int, expected: tuple[str, str]
 ) -> None:
     owner = builders.controller(replicas=wanted)
     owned = [builders.pod(owner, node=node) for node in "abcd"[:have]]
     result = outcome(builders.inputs(owner, owned, ["a", "b", "c", "d"]))
-    assert (message(result, "Available"), message(result, "Reconciled")) == told
+    assert (message(result, "Available"), message(result, "Reconciled")) == expected
 
 
 @pytest.mark.parametrize(
-    ("old", "told"),
+    ("old", "expected"),
     [
         ("a", "1 pod is moving from a (Starting)"),
         ("ab", "2 pods are moving from a (Starting), b (Starting)"),
     ],
 )
-def test_status_says_what_is_moving(old: str, told: str) -> None:
+def test_status_says_what_is_moving(old: str, expected: str) -> None:
     result = outcome(builders.inputs(builders.controller(replicas=0), [], ["a", "b"]))
     after = [NodeTransfer(node, "Starting", node, f"web-{node}", f"uid-{node}") for node in old]
     assert (
         message(dataclasses.replace(result, transfers=TransferResult(after=after)), "Misplaced")
-        == told
+        == expected
     )
 
 
@@ -154,7 +154,7 @@ def test_status_says_why_a_controller_is_not_reconciled(
     made = builders.pod(builders.controller(), node="a")
     owner = builders.controller(**spec)
     result = outcome(builders.inputs(owner, [made], nodes), failure)
-    assert said(result)["Reconciled"] == ("False", reason)
+    assert conditions_of(result)["Reconciled"] == ("False", reason)
 
 
 def test_status_is_equal_when_nothing_changed() -> None:
@@ -173,7 +173,7 @@ def test_w14_pods_on_a_node_that_is_down_are_not_ready() -> None:
     owned = [builders.pod(owner, node=node) for node in "ab"]
     result = outcome(builders.inputs(owner, owned, ["b"], down=frozenset("a")))
     assert result.health.ready == 1
-    assert said(result)["Available"][0] == "False"
+    assert conditions_of(result)["Available"][0] == "False"
 
 
 def test_a_pod_is_available_only_after_being_ready_long_enough() -> None:

@@ -1,7 +1,7 @@
-"""What replication does while its pool of machines has trouble, and with machines that nobody needs.
+"""What replication does while its pool of machines has trouble, and with machines that are not needed.
 
-A pool is the part of a pass that depends on somebody else; W10 and W13 of the specification of
-replication say that the rest of the pass goes on and that nothing lent is forgotten.
+A pool is the part of a pass that depends on another system; W10 and W13 of the specification of
+replication state that the rest of the pass goes on and that nothing lent is forgotten.
 """
 
 from collections.abc import Callable
@@ -88,7 +88,7 @@ async def test_w10_failing_allocation_is_reported_and_blocks_nothing(
         await there.until(lambda: phase(there, TransferPhase.ALLOCATING))
         await mislabel(there, "web-b")
         await there.until(lambda: is_labelled(there, "web-b"), limit_s=10)
-        condition = await there.said("Misplaced")
+        condition = await there.condition("Misplaced")
         assert condition.reason == "AllocationFailed"
         assert "the provider does not answer" in condition.message
         pool.gate = down()
@@ -98,7 +98,7 @@ async def test_w10_failing_allocation_is_reported_and_blocks_nothing(
 async def test_w10_process_started_without_pool_repairs_moves_nothing(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """Which nodes may be used is not known, so nothing is placed; it is said, and tried again."""
+    """Which nodes may be used is not known, so nothing is placed; it is reported, and tried again."""
     pool = SimulatedPool(["p"])
     pool.gate = down("holders")
     async with world(clock, rng, log) as there:
@@ -107,10 +107,10 @@ async def test_w10_process_started_without_pool_repairs_moves_nothing(
         there.start(ReplicationService(there.deps, pool=pool))
         await there.settle(5.0)
         assert await there.names() == []
-        condition = await there.said("Reconciled")
+        condition = await there.condition("Reconciled")
         assert (condition.status, condition.reason) == ("False", "NodesUnknown")
         assert "the provider does not answer" in condition.message
-        assert (await there.said("InsufficientNodes")).status == "Unknown"
+        assert (await there.condition("InsufficientNodes")).status == "Unknown"
         pool.gate = down()
         await there.until(lambda: there.ready(1), limit_s=70)
 
@@ -135,9 +135,9 @@ async def test_w10_what_nobody_can_see_is_not_said_to_be_over(
         pool.gate = down("holders")
         there.start(ReplicationService(there.deps, pool=pool))
         await there.settle(10.0)
-        assert (await there.said("Reconciled")).reason == "NodesUnknown"
-        told = [(what, alert.reason) for what, alert in memory.history]
-        assert sorted(told) == [("raised", "InsufficientNodes"), ("raised", "Static")]
+        assert (await there.condition("Reconciled")).reason == "NodesUnknown"
+        reported = [(what, alert.reason) for what, alert in memory.history]
+        assert sorted(reported) == [("raised", "InsufficientNodes"), ("raised", "Static")]
         pool.gate = down()
         await label(there, "a", fits=True)
         await there.add_node("b", labels={"web": "y"})
@@ -191,7 +191,7 @@ async def test_w10_controllers_wait_for_a_silent_pool_in_parallel(
     assert pool.asked == 3
 
 
-# --- machines that nobody needs ------------------------------------------------------------------
+# --- machines that are not needed ------------------------------------------------------------------
 
 
 def item(phase: TransferPhase, *, allocated: bool = False) -> NodeTransfer:
@@ -212,7 +212,7 @@ def item(phase: TransferPhase, *, allocated: bool = False) -> NodeTransfer:
 async def test_no_pod_is_made_on_a_machine_that_is_being_given_back(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """The transfer is rolled back while the service grows: its machine is somebody else's now."""
+    """The transfer is rolled back while the service grows: its machine is another service's now."""
     pool = SimulatedPool(["p"])
     async with world(clock, rng, log) as there:
         await nodes(there, "p")

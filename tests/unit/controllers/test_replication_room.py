@@ -97,7 +97,7 @@ def test_services_begin_on_different_nodes() -> None:
 
 
 async def shortage(there: World) -> str:
-    return (await there.said("InsufficientNodes")).message
+    return (await there.condition("InsufficientNodes")).message
 
 
 async def test_message_counts_nodes_for_each_reason(clock: Clock, rng: Stream, log: Logger) -> None:

@@ -55,9 +55,9 @@ async def test_pods_are_created_on_nodes_in_order_and_become_ready(
         assert await there.names() == ["web-a", "web-b", "web-c"]
         assert [p.spec.node_name for p in await there.pods()] == ["a", "b", "c"]
         await there.settle()
-        assert (await there.said("Available")).status == "True"
-        assert (await there.said("Reconciled")).status == "True"
-        assert (await there.said("InsufficientNodes")).status == "False"
+        assert (await there.condition("Available")).status == "True"
+        assert (await there.condition("Reconciled")).status == "True"
+        assert (await there.condition("InsufficientNodes")).status == "False"
         status = (await there.controller()).status
         assert (status.replicas, status.ready_replicas, status.updated_replicas) == (3, 3, 3)
         assert status.observed_generation == 1
@@ -104,7 +104,7 @@ async def test_r1_controller_at_zero_without_nodes_creates_nothing(
         await started(there, replicas=0)
         await there.settle()
         assert await there.pods() == []
-        assert (await there.said("Reconciled")).status == "True"
+        assert (await there.condition("Reconciled")).status == "True"
         assert await there.events("InsufficientNodes") == []
 
 
@@ -116,7 +116,7 @@ async def test_r2_no_eligible_node_is_said_at_once_and_once(
         service = await started(there, replicas=1)
         await there.settle(1.0)
         assert await there.pods() == []
-        condition = await there.said("InsufficientNodes")
+        condition = await there.condition("InsufficientNodes")
         assert condition.status == "True"
         assert condition.message == "1 of 1 replicas have no eligible node: there is no node"
         await there.settle(200.0)
@@ -131,11 +131,11 @@ async def test_r4_short_controller_places_more_when_a_node_comes(
     async with world(clock, rng, log) as there:
         await started(there, "a", replicas=2)
         await there.until(lambda: there.ready(1))
-        assert (await there.said("InsufficientNodes")).status == "True"
+        assert (await there.condition("InsufficientNodes")).status == "True"
         await there.add_node("b")
         assert await there.until(lambda: there.ready(2)) < 2.0
         await there.settle()
-        assert (await there.said("InsufficientNodes")).status == "False"
+        assert (await there.condition("InsufficientNodes")).status == "False"
 
 
 async def test_r5_negative_replicas_are_refused_by_the_api(
@@ -213,7 +213,7 @@ async def test_r17_r19_paused_controllers_stay_until_resumed(
         await started(there, *"abcde", replicas=5, paused=True)
         await there.settle(10.0)
         assert await there.pods() == []
-        assert (await there.said("Paused")).status == "True"
+        assert (await there.condition("Paused")).status == "True"
         await there.change(paused=False)
         await there.until(lambda: there.ready(5))
         await there.change(paused=True, replicas=3)
@@ -255,8 +255,8 @@ async def test_failing_pod_is_replaced_with_growing_delays(
                     await there.set_phase(pod, "Failed")
             await clock.sleep(0.05)
         assert 5 <= len(seen) <= 8
-        said = await there.said("Reconciled")
-        assert (said.status, said.reason) == ("False", "CrashLoopBackOff")
+        stated = await there.condition("Reconciled")
+        assert (stated.status, stated.reason) == ("False", "CrashLoopBackOff")
         assert await there.until(lambda: there.ready(1), limit_s=120.0) <= 61.0
 
 
@@ -268,15 +268,15 @@ async def test_w2_failed_write_is_retried_and_shown_in_the_status(
         there.gate = refuse("POST", "/pods", InternalError("the disk is full"))
         service = await started(there, *"abcd", replicas=4)
         await there.settle(5.0)
-        said = await there.said("Reconciled")
-        assert (said.reason, said.message) == ("WriteFailed", "the disk is full")
+        stated = await there.condition("Reconciled")
+        assert (stated.reason, stated.message) == ("WriteFailed", "the disk is full")
         tries = sum(path.endswith("/pods") for _, path in there.requests)
         failed = service.loop.statistics().failed
         assert tries == failed  # slow start: one request a pass, not four
         there.gate = lambda request: None
         assert await there.until(lambda: there.ready(4)) < 10.0
         await there.settle()
-        assert (await there.said("Reconciled")).status == "True"
+        assert (await there.condition("Reconciled")).status == "True"
         created_failures = await there.events("FailedCreate")
         assert [event.count for event in created_failures] == [failed]
 
@@ -301,7 +301,7 @@ async def test_one_controller_that_fails_does_not_hold_up_another(
 async def test_w8_a_pod_taken_over_meanwhile_is_not_deleted(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """The cache still says that the pod is ours; the server says that it has another owner."""
+    """The cache still shows that the pod is ours; the server shows that it has another owner."""
     async with world(clock, rng, log) as there:
         service = await started(there, "a", replicas=1)
         await there.until(lambda: there.ready(1))
@@ -365,7 +365,7 @@ async def test_adopted_pods_that_are_too_many_go(
         await there.settle(10.0)
         assert len(await there.pods()) == replicas
         assert await there.ready(replicas)
-        assert (await there.said("Reconciled")).status == "True"
+        assert (await there.condition("Reconciled")).status == "True"
 
 
 async def test_pods_marked_as_anothers_go_when_they_are_too_many(
@@ -376,7 +376,7 @@ async def test_pods_marked_as_anothers_go_when_they_are_too_many(
         await started(there, "a", "b", "c", replicas=3)
         await there.until(lambda: there.ready(3))
         await there.change(paused=True)
-        mark = {"metadata": {"labels": {pod_identity.RC_ID_LABEL: "somebody-else"}}}
+        mark = {"metadata": {"labels": {pod_identity.RC_ID_LABEL: "another"}}}
         for name in ("web-a", "web-b"):
             await there.client.patch(POD, name, "default", patch=mark)
         await there.client.delete(POD, "web-c", "default")  # members are asked for
@@ -384,7 +384,7 @@ async def test_pods_marked_as_anothers_go_when_they_are_too_many(
         await there.change(paused=False, replicas=0)
         await there.settle(10.0)
         assert await there.pods() == []
-        assert (await there.said("Reconciled")).status == "True"
+        assert (await there.condition("Reconciled")).status == "True"
 
 
 async def test_labels_that_are_ours_to_set_are_not_taken_from_the_spec(
@@ -487,7 +487,7 @@ async def test_a_changed_template_keeps_running_pods_and_counts_them(
         await there.settle(10.0)
         assert [p.metadata.uid for p in await there.pods()] == before
         assert (await there.controller()).status.updated_replicas == 0
-        assert (await there.said("Reconciled")).reason == "Outdated"
+        assert (await there.condition("Reconciled")).reason == "Outdated"
         await there.client.delete(POD, "web-a", "default")
         await there.settle(2.0)
         status = (await there.controller()).status
@@ -505,7 +505,7 @@ async def test_w14_pods_of_a_node_not_ready_do_not_count_as_ready(
         await there.set_ready("a", "Unknown")
         await there.settle()
         assert (await there.controller()).status.ready_replicas == 1
-        assert (await there.said("Available")).status == "False"
+        assert (await there.condition("Available")).status == "False"
 
 
 async def test_w18_a_corrupt_controller_does_not_hide_the_others(

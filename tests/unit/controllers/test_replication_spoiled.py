@@ -1,4 +1,4 @@
-"""What somebody's hand spoiled is told where people look, with the remedy, until it is mended."""
+"""What a user broke is reported where people look, with the remedy, until it is repaired."""
 
 from functools import partial
 
@@ -39,8 +39,8 @@ def skipped(there: World, reason: str) -> float:
     return there.deps.metrics.get_sample_value("grange_replication_skips_total", labels) or 0.0
 
 
-async def says(there: World, reason: str, name: str = "web") -> bool:
-    return (await there.said("Reconciled", name)).reason == reason
+async def has_reason(there: World, reason: str, name: str = "web") -> bool:
+    return (await there.condition("Reconciled", name)).reason == reason
 
 
 @pytest.mark.parametrize("note", ["order", "received"])
@@ -53,18 +53,18 @@ async def test_malformed_order_is_a_condition_until_it_is_gone(
         await annotate(there, "web", **{note: "{"})
         there.start(ReplicationService(there.deps))
         await there.until(lambda: there.ready(1))
-        await there.until(lambda: says(there, "InvalidAnnotation"))
-        said = await there.said("Reconciled")
+        await there.until(lambda: has_reason(there, "InvalidAnnotation"))
+        stated = await there.condition("Reconciled")
         name = TRANSFER_ANNOTATION if note == "order" else RECEIVED_ANNOTATION
-        assert said.status == "False"
-        assert f"kubectl annotate -n default grc/web {name}-" in said.message
+        assert stated.status == "False"
+        assert f"kubectl annotate -n default grc/web {name}-" in stated.message
         await there.settle(1.0)
         logged = [event for event, _ in records].count("malformed annotation ignored")
         await there.settle(14.0)
         assert skipped(there, "InvalidAnnotation") == 1.0
         assert [event for event, _ in records].count("malformed annotation ignored") == logged > 0
         await annotate(there, "web", **{note: None})
-        await there.until(lambda: says(there, "ReplicasReady"), limit_s=5.0)
+        await there.until(lambda: has_reason(there, "ReplicasReady"), limit_s=5.0)
 
 
 async def test_source_is_healed_while_target_annotation_is_malformed(
@@ -82,11 +82,11 @@ async def test_source_is_healed_while_target_annotation_is_malformed(
         there.start(ReplicationService(there.deps))
         await there.until(lambda: there.ready(1, "one"))
         for name in ("one", "two"):
-            await there.until(partial(says, there, "InvalidAnnotation", name))
-            assert "grc/two" in (await there.said("Reconciled", name)).message
+            await there.until(partial(has_reason, there, "InvalidAnnotation", name))
+            assert "grc/two" in (await there.condition("Reconciled", name)).message
         await annotate(there, "two", received=None)
         await there.until(lambda: there.ready(1, "two"), limit_s=20.0)
-        await there.until(lambda: says(there, "ReplicasReady", "one"), limit_s=5.0)
+        await there.until(lambda: has_reason(there, "ReplicasReady", "one"), limit_s=5.0)
 
 
 @pytest.mark.parametrize("note", ["order", "received", "given_up"])
@@ -102,13 +102,13 @@ async def test_rollout_names_the_malformed_order_and_goes_on(
         await annotate(there, spoiled, **{note: "{"})
         await roll(there)
         await there.until(lambda: held_up(there))
-        said = conditions.find((await update(there)).status.conditions, "Progressing")
-        assert said is not None
-        assert (said.status, said.reason) == ("False", "InvalidAnnotation")
-        assert f"kubectl annotate -n default grc/{spoiled}" in said.message
+        stated = conditions.find((await update(there)).status.conditions, "Progressing")
+        assert stated is not None
+        assert (stated.status, stated.reason) == ("False", "InvalidAnnotation")
+        assert f"kubectl annotate -n default grc/{spoiled}" in stated.message
         before = (await update(there)).metadata.resource_version
         await there.settle(15.0)
-        assert (await update(there)).metadata.resource_version == before, "told once"
+        assert (await update(there)).metadata.resource_version == before, "reported once"
         assert skipped(there, "InvalidAnnotation") >= 1.0
         await annotate(there, spoiled, **{note: None})
         await there.until(lambda: phase(there, "Complete"), limit_s=30.0)
@@ -116,8 +116,8 @@ async def test_rollout_names_the_malformed_order_and_goes_on(
 
 
 async def held_up(there: World) -> bool:
-    said = conditions.find((await update(there)).status.conditions, "Progressing")
-    return said is not None and said.reason == "InvalidAnnotation"
+    stated = conditions.find((await update(there)).status.conditions, "Progressing")
+    return stated is not None and stated.reason == "InvalidAnnotation"
 
 
 async def test_invalid_controller_reports_it_until_corrected(
@@ -130,12 +130,12 @@ async def test_invalid_controller_reports_it_until_corrected(
         await there.until(lambda: there.ready(1))
         unknown = {"key": "disk", "operator": "Like", "values": ["ssd"]}
         await there.change(nodeSelector={"matchExpressions": [unknown]})
-        await there.until(lambda: says(there, "InvalidController"))
-        said, seen = await there.said("Reconciled"), await there.controller()
-        assert said.status == "False"
-        assert said.message.endswith("correct the spec; until then nothing is touched")
+        await there.until(lambda: has_reason(there, "InvalidController"))
+        stated, seen = await there.condition("Reconciled"), await there.controller()
+        assert stated.status == "False"
+        assert stated.message.endswith("correct the spec; until then nothing is touched")
         assert seen.status.observed_generation == seen.metadata.generation
         await there.settle(15.0)
         assert skipped(there, "InvalidController") == 1.0
         await there.change(nodeSelector=None)
-        await there.until(lambda: says(there, "ReplicasReady"), limit_s=5.0)
+        await there.until(lambda: has_reason(there, "ReplicasReady"), limit_s=5.0)

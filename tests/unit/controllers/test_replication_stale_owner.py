@@ -73,7 +73,7 @@ class Slow:
 
 
 async def owned(there: World, by: str) -> None:
-    """Somebody takes the controller over, which is a write to it."""
+    """A user takes the controller over, which is a write to it."""
     change = {"metadata": {"annotations": {"grange.dev/owner": by}}}
     await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=change)
 
@@ -81,7 +81,7 @@ async def owned(there: World, by: str) -> None:
 async def test_machine_allocated_by_stale_owner_is_released(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """The claim arrives when the transfer that it was for is over: nobody asks for it, nobody leaks it."""
+    """The claim arrives when the transfer that it was for is over: it is neither asked for nor leaked."""
     pool = SimulatedPool(["p"])
     slow = Slow(pool, clock)
     slow.holds.add("claim")
@@ -116,7 +116,7 @@ async def asked(slow: Slow) -> bool:
 async def test_stale_owner_does_not_release_its_successors_machine(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """Same controller, same machine, another transfer: the name of the holder does not tell them apart."""
+    """Same controller, same machine, another transfer: the name of the holder does not distinguish them."""
     pool = SimulatedPool(["p"])
     slow = Slow(pool, clock)
     async with world(clock, rng, log) as there:

@@ -68,8 +68,8 @@ async def test_check_t1_one_write_announces_a_bounded_batch(
         await there.change(replicas=5)
         await there.until(lambda: there.ready(5))
         assert max(map(len, writes.outboxes())) == 2
-        told = [names(item.spec.added) for item in await records(there)]
-        assert sorted(told) == [["web-a", "web-b"], ["web-c", "web-d"], ["web-e"]]
+        reported = [names(item.spec.added) for item in await records(there)]
+        assert sorted(reported) == [["web-a", "web-b"], ["web-c", "web-d"], ["web-e"]]
 
 
 async def test_check_t2_announced_changes_are_done_in_order(tools: Tools) -> None:
@@ -145,7 +145,7 @@ async def test_check_t6_trouble_is_retried_until_somebody_says_stop(tools: Tools
         assert await there.names() == []
         tried = len(writes.sent)
         await there.settle(60.0)
-        assert len(writes.sent) == tried, "whoever was told to stop stops"
+        assert len(writes.sent) == tried, "a stopped controller writes nothing"
         writes.refuse = ""
         there.start(ReplicationService(there.deps))
         await there.until(lambda: there.ready(1))
@@ -188,7 +188,7 @@ async def test_check_t7_announcements_of_two_owners_are_separate(tools: Tools) -
 async def test_check_u4_a_farm_rolls_out_what_it_selects(
     selector: str, rolled: list[str], tools: Tools
 ) -> None:
-    """A rollout goes where its controller goes; one without labels is selected by what is not said."""
+    """A rollout goes where its controller goes; one without labels is selected by what is absent."""
     async with world(*tools) as there:
         await there.add_node("n0")
         for name, labels in (("red", {"team": "red"}), ("blue", {"team": "blue"}), ("plain", {})):
@@ -249,5 +249,5 @@ async def test_check_x8_transfer_waits_for_slow_pods_without_error(
         assert await on(there) == ["a", "b", "c"]
         assert [item.new for item in await transfers(there)] == ["c"]
         assert service.loop.statistics().failed == failed
-        assert (await there.said("Misplaced")).reason == "Transferring"
+        assert (await there.condition("Misplaced")).reason == "Transferring"
         await there.until(lambda: moved(there, "b", "c"))

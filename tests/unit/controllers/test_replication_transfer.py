@@ -42,7 +42,7 @@ async def nodes(there: World, *names: str) -> None:
 async def started(
     there: World, *names: str, replicas: int, pool: SimulatedPool | None = None, **spec: Any
 ) -> ReplicationService:
-    """A controller ``web``, Dynamic unless told otherwise, that is complete on these nodes."""
+    """A controller ``web``, Dynamic by default, that is complete on these nodes."""
     await nodes(there, *names)
     await there.add_controller(replicas=replicas, **{**DYNAMIC, **spec})
     service = ReplicationService(there.deps, pool=pool)
@@ -163,7 +163,7 @@ async def test_y1_y8_the_new_pod_comes_first_and_the_old_one_goes_last(
         assert begun.spec.transfer.id == ended.spec.transfer.id != ""
         assert (ended.spec.transfer.old, ended.spec.transfer.new) == ("a", "c")
         await there.settle()
-        assert (await there.said("Misplaced")).status == "False"
+        assert (await there.condition("Misplaced")).status == "False"
 
 
 async def test_a_single_replica_is_never_missing_while_it_moves(
@@ -189,7 +189,7 @@ async def test_x1_static_pods_stay_where_they_are(clock: Clock, rng: Stream, log
         await label(there, "a", fits=False)
         await there.settle(30.0)
         assert await on(there) == ["a", "b"]
-        condition = await there.said("Misplaced")
+        condition = await there.condition("Misplaced")
         assert (condition.status, condition.reason) == ("True", "Static")
 
 
@@ -244,7 +244,7 @@ async def test_y3_x6_refused_allocation_is_retried_under_the_same_id(
         await label(there, "a", fits=False)
         await there.settle(20.0)
         assert await on(there) == ["a"]
-        condition = await there.said("Misplaced")
+        condition = await there.condition("Misplaced")
         assert (condition.status, condition.reason) == ("True", "AllocationRefused")
         assert "add machines" in condition.message
         (item,) = await transfers(there)
@@ -257,7 +257,7 @@ async def test_y3_x6_refused_allocation_is_retried_under_the_same_id(
 
 
 class PoolDown(GrangeError):
-    """What a pool says that has trouble of its own."""
+    """What a pool in trouble reports."""
 
 
 class AnswerLost(SimulatedPool):
@@ -309,7 +309,7 @@ async def test_x7_unreleasable_node_is_reported_and_never_forgotten(
         await label(there, "p", fits=False)
         await there.settle(60.0)
         assert await on(there) == ["q"]
-        condition = await there.said("Misplaced")
+        condition = await there.condition("Misplaced")
         assert condition.reason == "ReleaseFailed"
         assert "node p could not be released: the provider does not answer" in condition.message
         (item,) = await transfers(there)
@@ -336,7 +336,7 @@ async def test_x3_x5_the_old_pod_stays_while_others_are_not_available(
         await there.settle(60.0)
         assert "a" in await on(there)
         assert await phase(there, TransferPhase.FINISHING)
-        assert (await there.said("Reconciled")).reason == "DisruptionBudget"
+        assert (await there.condition("Reconciled")).reason == "DisruptionBudget"
         bad = await there.client.get(POD, bad.metadata.name, "default")
         await there.set_phase(bad, "Running")
         await there.until(lambda: moved(there, "b", "c"))
@@ -345,7 +345,7 @@ async def test_x3_x5_the_old_pod_stays_while_others_are_not_available(
 async def test_new_pod_failing_during_transfer_is_rolled_back(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """Whatever it says meanwhile; the old pod is needed still, and another node is tried."""
+    """Whatever it reports meanwhile; the old pod is needed still, and another node is tried."""
     async with world(clock, rng, log) as there:
         rollout = {"progressDeadlineSeconds": 60}
         await started(there, "a", "b", "c", "d", replicas=2, rollout=rollout)
@@ -381,7 +381,7 @@ async def test_new_pod_failing_during_transfer_is_rolled_back(
         (record,) = await records(there, TRANSFER_ROLLED_BACK)
         assert record.spec.transfer is not None
         assert record.spec.transfer.reason == TransferEvent.RELAPSED.value
-        assert (await there.said("Misplaced")).reason == "BackingOff"
+        assert (await there.condition("Misplaced")).reason == "BackingOff"
         await there.until(lambda: moved(there, "b", "d"), limit_s=60)
         assert await there.ready(2)
 
@@ -389,7 +389,7 @@ async def test_new_pod_failing_during_transfer_is_rolled_back(
 async def test_a_new_pod_that_fails_is_kept_when_the_old_one_fails_too(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """Once the old pod is down, too, keeping it helps nobody: the transfer goes on to its end."""
+    """Once the old pod is down, too, keeping it helps nothing: the transfer goes on to its end."""
     async with world(clock, rng, log) as there:
         rollout = {"progressDeadlineSeconds": 60}
         await started(there, "a", "b", "c", "d", replicas=2, rollout=rollout)
@@ -447,7 +447,7 @@ async def test_w13_new_pod_never_healthy_is_rolled_back_at_deadline(
         (back,) = await records(there, TRANSFER_ROLLED_BACK)
         assert back.spec.transfer is not None
         assert back.spec.transfer.reason == "the deadline has passed"
-        condition = await there.said("Misplaced")
+        condition = await there.condition("Misplaced")
         assert condition.reason == "BackingOff"
         await there.until(lambda: moved(there, "p"), limit_s=120)
 
@@ -538,7 +538,7 @@ async def test_y7_growth_does_not_take_the_node_of_a_transfer(
         await there.until(lambda: bound(there, "b"))
         await there.change(replicas=2)
         await there.settle(5.0)
-        assert (await there.said("InsufficientNodes")).status == "True"
+        assert (await there.condition("InsufficientNodes")).status == "True"
         assert await on(there) == ["a", "b"]
         await nodes(there, "c")
         await there.let_ready("b")
@@ -567,7 +567,7 @@ async def test_y9_trouble_while_the_new_pod_is_made_loses_nothing(
 async def test_y10_a_pod_that_is_there_already_is_no_trouble(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """The owner before made it, and died before its cache could tell."""
+    """The owner before made it, and died before its cache could show it."""
     async with world(clock, rng, log) as there:
         service = await started(there, "a", "b", replicas=1)
         there.held_watches.add("/api/v1/pods")
@@ -596,7 +596,7 @@ async def test_y13_x2_no_transfer_begins_under_an_operators_lock(
         await label(there, "a", fits=False)
         await there.settle(10.0)
         assert await transfers(there) == ()
-        assert (await there.said("Misplaced")).reason == "Locked"
+        assert (await there.condition("Misplaced")).reason == "Locked"
         await lock.release()
         await there.until(lambda: moved(there, "b"), limit_s=10)
 
@@ -697,4 +697,4 @@ async def test_when_no_node_is_eligible_everything_stays(
         await label_all(there, names, fits=False)
         await there.settle(1000.0)
         assert await on(there) == names
-        assert (await there.said("Misplaced")).status == "True"
+        assert (await there.condition("Misplaced")).status == "True"

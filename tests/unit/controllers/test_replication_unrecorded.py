@@ -32,9 +32,9 @@ def nothing(request: Request) -> ApiError | None:
 
 
 async def refused(there: World) -> str:
-    """What the condition says is missing; empty if nothing is."""
-    said = await there.said("AuditRefused")
-    return said.message if said.status == "True" else ""
+    """What is missing by the condition; empty if nothing is."""
+    shown = await there.condition("AuditRefused")
+    return shown.message if shown.status == "True" else ""
 
 
 def alarms(there: World) -> MemorySink:
@@ -48,7 +48,7 @@ def alarms(there: World) -> MemorySink:
 async def test_a_service_goes_on_while_the_server_refuses_its_records(
     kind: type[ApiError], tools: Tools
 ) -> None:
-    """It is made, healed, rolled out and scaled, and says what the audit lacks."""
+    """It is made, healed, rolled out and scaled, and reports what the audit lacks."""
     async with world(*tools) as there:
         there.gate = lambda request: kind("never") if recorded(request) else None
         await start(there, "a", "b", "c", replicas=2)
@@ -64,11 +64,11 @@ async def test_a_service_goes_on_while_the_server_refuses_its_records(
         await there.until(lambda: there.ready(3))
         await there.settle(5.0)  # events come later
         assert await refused(there) == missing, "the first is named"
-        assert (await there.said("Reconciled")).status == "True"
+        assert (await there.condition("Reconciled")).status == "True"
         assert (await there.controller()).status.outbox == ()
-        told = [event.message for event in await there.events("FailedAudit")]
-        assert missing in told
-        assert {text.removeprefix(MARK).split(" of ")[0] for text in told} == {
+        audit = [event.message for event in await there.events("FailedAudit")]
+        assert missing in audit
+        assert {text.removeprefix(MARK).split(" of ")[0] for text in audit} == {
             "MembershipChanged",
             "RolloutStarted",
             "RolloutCompleted",
@@ -119,9 +119,9 @@ async def test_one_record_that_is_refused_is_named_by_the_audit_itself(tools: To
         # The note names the event, too, so that this gate would refuse it.
         there.gate = nothing
         await there.settle(AUDIT_RETRY_S + 5.0)
-        told = await records(there)
-        assert [one.spec.message for one in told if MARK in one.spec.message] == [missing]
-        assert "RolloutCompleted" in [one.spec.event for one in told]
+        audit = await records(there)
+        assert [one.spec.message for one in audit if MARK in one.spec.message] == [missing]
+        assert "RolloutCompleted" in [one.spec.event for one in audit]
         assert not await refused(there)
 
 
@@ -129,7 +129,7 @@ async def test_one_record_that_is_refused_is_named_by_the_audit_itself(tools: To
 async def test_what_is_refused_does_not_vanish_when_its_owner_crashes(
     writes: int, tools: Tools
 ) -> None:
-    """A change is told by its record, or by one that says which is missing."""
+    """A change is shown by its record, or by one that states which is missing."""
     async with world(*tools) as there:
         async with Nursery("owner") as owner:
             dies = dies_after(writes, owner, any_write)
@@ -147,11 +147,11 @@ async def test_what_is_refused_does_not_vanish_when_its_owner_crashes(
         await there.until(lambda: there.ready(2))
         await there.settle(5.0)
         assert not await refused(there)
-        told = await records(there)
-        added = [name for one in told for name in names(one.spec.added)]
-        missing = [one for one in told if MARK in one.spec.message]
+        audit = await records(there)
+        added = [name for one in audit for name in names(one.spec.added)]
+        missing = [one for one in audit if MARK in one.spec.message]
         assert sorted(added) == ["web-a", "web-b"] or missing
-        assert any(names(one.spec.members) == ["web-a", "web-b"] for one in told)
+        assert any(names(one.spec.members) == ["web-a", "web-b"] for one in audit)
 
 
 async def test_deleted_controller_tries_once_more_to_name_missing(
@@ -194,9 +194,9 @@ async def test_earlier_owners_entry_is_given_up_in_one_write(writes: int, tools:
         there.start(ReplicationService(there.deps))
         await there.settle(5.0)
         assert not await refused(there)
-        told = await records(there)
-        missing = [one for one in told if f"{MARK}RolloutStarted" in one.spec.message]
-        assert missing or [one for one in told if one.metadata.name.endswith("-left")]
+        audit = await records(there)
+        missing = [one for one in audit if f"{MARK}RolloutStarted" in one.spec.message]
+        assert missing or [one for one in audit if one.metadata.name.endswith("-left")]
 
 
 async def test_service_goes_on_with_an_unknown_event_in_its_outbox(

@@ -179,7 +179,7 @@ async def test_pods_taken_for_serving_nobody_do_serve_nobody(
             await there.change("one", replicas=6)
             await there.settle(5.0)
             left = [pod.spec.node_name for pod in await there.pods()]
-            assert left.count("n0") == 2, "whoever scales it has the usual order"
+            assert left.count("n0") == 2, "scaling it has the usual order"
 
 
 async def test_check_u10_rollout_from_nothing_leaves_old_at_zero(tools: Tools) -> None:
@@ -257,8 +257,8 @@ async def test_what_becomes_of_a_rollout_is_told_and_counted(tools: Tools) -> No
         await there.settle(5.0)  # events come later
         numbers = there.deps.metrics
         for event in ("RolloutStarted", "RolloutPaused", "RolloutResumed", "RolloutComplete"):
-            told = [item.involved_object.kind for item in await there.events(event)]
-            assert "RollingUpdate" in told
+            sent = [item.involved_object.kind for item in await there.events(event)]
+            assert "RollingUpdate" in sent
             assert numbers.get_sample_value("grange_replication_rollouts_total", {"event": event})
         steps = numbers.get_sample_value("grange_replication_rollout_steps_total")
         assert steps is not None
@@ -338,8 +338,8 @@ async def test_the_old_controller_goes_when_its_last_pods_are_recorded(tools: To
         def gate(request: Request) -> InternalError | None:
             if request.method != "POST" or not request.path.endswith("/auditrecords"):
                 return None
-            told = msgspec.json.decode(request.body)["spec"]
-            last = told["controller"] == "one" and not told.get("replicas")
+            sent = msgspec.json.decode(request.body)["spec"]
+            last = sent["controller"] == "one" and not sent.get("replicas")
             return InternalError("not now") if last else None
 
         there.gate = gate
@@ -361,8 +361,8 @@ async def test_check_u15_second_rollout_of_a_controller_is_refused(tools: Tools)
         await there.add_controller("three", replicas=0, template=version(3))
         await roll(there, "second", new="three")
         await there.until(lambda: phase(there, "Refused", name="second"))
-        said = (await update(there, "second")).status.conditions[0].message
-        assert said == "roll already moves replicas of one"
+        shown = (await update(there, "second")).status.conditions[0].message
+        assert shown == "roll already moves replicas of one"
         assert await counts(there) == (3, 0)
         assert (await there.controller("three")).spec.replicas == 0
 
@@ -372,8 +372,8 @@ async def test_wrong_starting_counts_are_refused_and_nothing_is_moved(tools: Too
         await begun(there, 3)
         await roll(there, startingReplicas={"old": 2, "new": 0})
         await there.until(lambda: phase(there, "Refused"))
-        said = (await update(there)).status.conditions[0].message
-        assert "expected 2 and 0, found 3 and 0" in said
+        shown = (await update(there)).status.conditions[0].message
+        assert "expected 2 and 0, found 3 and 0" in shown
         assert await counts(there) == (3, 0)
 
 
@@ -388,7 +388,7 @@ async def test_a_rollout_waits_for_its_controllers(tools: Tools) -> None:
 
 
 async def test_rollout_whose_new_controller_is_gone_fails_in_time(tools: Tools) -> None:
-    """Else it said for ever that it progresses, and nobody heard of it."""
+    """Else it reported progress forever, without an alert."""
     async with world(*tools) as there:
         await begun(there, 3)
         await roll(there, canary=1, progressDeadlineSeconds=30)
@@ -401,9 +401,9 @@ async def test_rollout_whose_new_controller_is_gone_fails_in_time(tools: Tools) 
         await there.settle(20.0)
         assert not await phase(there, "Failed")
         await there.until(lambda: phase(there, "Failed"), limit_s=20.0)
-        said = {item.type: item for item in (await update(there)).status.conditions}
-        assert said["RolloutFailed"].status == "True"
-        assert said["RolloutFailed"].message == "controller two is gone: nothing is moved"
+        shown = {item.type: item for item in (await update(there)).status.conditions}
+        assert shown["RolloutFailed"].status == "True"
+        assert shown["RolloutFailed"].message == "controller two is gone: nothing is moved"
         await there.settle(5.0)
         assert [item.count for item in await there.events("RolloutFailed")] == [1]
         assert (await there.controller("one")).spec.replicas == 2

@@ -30,15 +30,15 @@ ROLLED_BACK, CANCELLED = "RolloutRolledBack", "RolloutCancelled"
 async def records(there: World) -> list[AuditRecord]:
     """Those of rollouts between two controllers, in order."""
     found = (await there.client.list(AUDITRECORD)).items
-    told = [item for item in found if item.spec.message.startswith("RollingUpdate ")]
-    return sorted(told, key=lambda item: item.spec.time)
+    recorded = [item for item in found if item.spec.message.startswith("RollingUpdate ")]
+    return sorted(recorded, key=lambda item: item.spec.time)
 
 
 async def events(there: World) -> list[str]:
     return [item.spec.event for item in await records(there)]
 
 
-async def told(there: World, *wanted: str) -> bool:
+async def recorded(there: World, *wanted: str) -> bool:
     """Whether these are the records, and nothing more is announced."""
     try:
         found = await update(there)
@@ -76,7 +76,7 @@ async def test_check_u8_complete_rollout_leaves_one_record_of_its_end(tools: Too
         await begun(there, 3)
         await roll(there)
         uid = (await there.controller("two")).metadata.uid
-        await there.until(lambda: told(there, STARTED, COMPLETED))
+        await there.until(lambda: recorded(there, STARTED, COMPLETED))
         await there.settle(30.0)
         started, completed = await records(there)
         assert started.spec.message == "RollingUpdate roll begins: one has 3, two has 0; 3 wanted"
@@ -96,7 +96,7 @@ async def test_a_rollout_that_went_back_leaves_a_record_of_that(tools: Tools) ->
     async with world(*tools, kind=Sick) as there:
         await begun(there, 3, healthy=False)
         await roll(there, progressDeadlineSeconds=30, autoRollback=True)
-        await there.until(lambda: told(there, STARTED, ROLLED_BACK))
+        await there.until(lambda: recorded(there, STARTED, ROLLED_BACK))
         await there.settle(30.0)
         last = (await records(there))[-1]
         assert last.spec.message == "RollingUpdate roll went back: one has 3, two has 0"
@@ -138,7 +138,7 @@ async def test_check_u9_unwritable_record_is_reported_and_retried(
     async with world(*tools) as there:
         await begun(there, 3)
         await roll(there)
-        await there.until(lambda: told(there, STARTED))
+        await there.until(lambda: recorded(there, STARTED))
         there.gate = unrecorded
         await there.until(lambda: phase(there, "Complete"))
         await there.settle(30.0)
@@ -184,7 +184,7 @@ async def test_rollout_with_records_refused_for_good_can_be_deleted(tools: Tools
 async def test_rollout_ends_while_the_server_refuses_its_records(
     tools: Tools,
 ) -> None:
-    """It waited for its first record for ever, and its service with it."""
+    """It waited for its first record forever, and its service with it."""
     async with world(*tools) as there:
         memory = report_rollouts(there)
         there.gate = lambda request: (
@@ -198,12 +198,12 @@ async def test_rollout_ends_while_the_server_refuses_its_records(
         found = await update(there)
         assert found.status.outbox == ()
         assert found.metadata.finalizers == ()
-        said = conditions.find(found.status.conditions, "AuditRefused")
-        assert said is not None
-        assert said.status == "True"
-        assert said.message.startswith("Not recorded: RolloutStarted of ")
-        told = [event.message.split(" of ")[0] for event in await there.events("FailedAudit")]
-        assert f"Not recorded: {COMPLETED}" in told
+        refused = conditions.find(found.status.conditions, "AuditRefused")
+        assert refused is not None
+        assert refused.status == "True"
+        assert refused.message.startswith("Not recorded: RolloutStarted of ")
+        recorded = [event.message.split(" of ")[0] for event in await there.events("FailedAudit")]
+        assert f"Not recorded: {COMPLETED}" in recorded
         alerts = [(alert.about, alert.reason, alert.urgency) for alert in memory.active]
         assert alerts == [("rollingupdate/default/roll", "AuditRefused", "low")]
         await there.until(lambda: gone(there), limit_s=120)
@@ -313,7 +313,7 @@ async def test_a_new_owner_removes_what_became_due_while_nobody_looked(tools: To
             await there.settle(5.0)
             nursery.cancel()
         await there.settle(120.0)
-        assert await phase(there, "Complete"), "nobody looked"
+        assert await phase(there, "Complete"), "it was not looked at"
         there.start(RollingUpdateService(there.deps))
         await there.until(lambda: gone(there))
 

@@ -1,6 +1,6 @@
 """Rollouts between two controllers while pods break and nodes are cordoned, drawn by lot.
 
-Judged at every pod that is taken: so many as the minimum says must be ready without it. What breaks by
+Judged at every pod that is taken: so many as the minimum asks must be ready without it. What breaks by
 itself is not judged, and nothing breaks in the moment between a decision and what is done for it.
 """
 
@@ -47,8 +47,8 @@ class Judge:
 
 
 async def say_ready(there: World, pod: Pod, ready: bool) -> None:
-    said = {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    patch = {"status": {"conditions": [said]}}
+    stated = {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    patch = {"status": {"conditions": [stated]}}
     with suppress(NotFound):
         await there.client.patch(
             POD, pod.metadata.name, "default", patch=patch, subresource="status"

@@ -104,7 +104,7 @@ def test_check_u7_new_side_at_the_minimum_gets_all_remaining() -> None:
 
 
 def test_w19_a_rollout_that_shrinks_gets_rid_of_old_replicas() -> None:
-    """In P2 a target below the old count left the rollout waiting for ever."""
+    """In P2 a target below the old count left the rollout waiting forever."""
     assert rollout_step.step(Side(5, 5), Side(0), Goal(3, 3, 2, 3)) == Split(old=2, new=1)
     assert rollout_step.step(Side(1, 1), Side(3, 3), Goal(3, 3, 2, 3)) == Split(old=0, new=3)
 
@@ -156,8 +156,8 @@ class Fleet:
 
     ``overwrite``: what a step removes is gone and what it adds is there at once, as where a new pod
     takes the place of an old one. Otherwise (strict removal) pods come and go one by one, later.
-    Nobody asks about the minimum then: whoever removes pods does as the step said, those that are
-    known to serve nobody first, those of which nothing is known next.
+    Nothing asks about the minimum then: removal of pods does as the step asked, those that are
+    known to serve nothing first, those of which nothing is known next.
     """
 
     def __init__(self, rng: Stream, *, overwrite: bool) -> None:
@@ -274,7 +274,7 @@ class Fleet:
             self.unknown[side] -= 1
 
     def wish(self) -> None:
-        """Somebody pauses it, resumes it, scales it, or wants more canaries, or fewer."""
+        """A user pauses it, resumes it, scales it, or wants more canaries, or fewer."""
         what = self.draw(0, 2)
         if what == 0:
             self.paused = not self.paused
@@ -319,7 +319,7 @@ def test_a_move_of_nothing_is_the_default() -> None:
 
 
 def test_replica_missing_on_both_sides_is_made_anyway() -> None:
-    """Else nobody makes it, where the minimum waits for it: found by a simulation's seed 598."""
+    """Else it is not made, where the minimum waits for it: found by a simulation's seed 598."""
     assert rollout_step.step(Side(0), Side(2, 2), Goal(3, 3, 3, 3)) == Split(old=0, new=3)
     assert rollout_step.step(Side(1, 1), Side(1, 1), Goal(3, 3, 3, 3)) == Split(old=1, new=2)
     assert rollout_step.step(Side(1, 1), Side(1, 1), Goal(3, 1, 3, 3)) == Split(old=2, new=1)

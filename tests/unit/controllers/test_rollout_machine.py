@@ -162,11 +162,11 @@ class Rollouts(RuleBasedStateMachine):
         pod = self.pods[name]
         node = pod.spec.node_name or pod_identity.pinned_node(pod) or NODES[len(name) % len(NODES)]
         good = int(pod.metadata.labels["v"]) % 2 == 0
-        said = Condition(type="Ready", status=str(ready and good), last_transition_time="")
+        stated = Condition(type="Ready", status=str(ready and good), last_transition_time="")
         self.pods[name] = replace(
             pod,
             spec=replace(pod.spec, node_name=node),
-            status=replace(pod.status, phase="Running", conditions=(said,)),
+            status=replace(pod.status, phase="Running", conditions=(stated,)),
         )
 
     @precondition(lambda self: self.pods)

@@ -59,7 +59,7 @@ async def places(there: World) -> list[tuple[str, str]]:
 async def test_template_no_node_fits_keeps_no_pod_from_replacement(
     tools: Tools, strategy: str, *, back: bool
 ) -> None:
-    """They are made anew from the last good template, which has nodes: the minimum holds."""
+    """They are made again from the last good template, which has nodes: the minimum holds."""
     async with world(*tools) as there:
         disks = dict.fromkeys("abc", "hard")
         await started(there, disks, strategy=strategy, rollout={"autoRollback": back})
@@ -70,7 +70,7 @@ async def test_template_no_node_fits_keeps_no_pod_from_replacement(
         await there.settle(30.0)
         assert [disk for _, disk in await places(there)] == ["hard", "hard"]
         assert TRANSFER_STARTED not in await events(there), "their nodes are good for them"
-        assert (await there.said("Misplaced")).status == "False"
+        assert (await there.condition("Misplaced")).status == "False"
 
 
 async def test_rollback_makes_no_pod_where_good_template_has_no_node(

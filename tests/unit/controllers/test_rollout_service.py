@@ -150,8 +150,8 @@ async def test_a_changed_template_rolls_out_within_what_is_allowed(
         status = (await there.controller()).status
         assert (status.replicas, status.updated_replicas) == (replicas, replicas)
         assert status.available_replicas == replicas
-        assert (await there.said("Reconciled")).status == "True"
-        assert (await there.said("Progressing")).reason == "RolloutComplete"
+        assert (await there.condition("Reconciled")).status == "True"
+        assert (await there.condition("Progressing")).reason == "RolloutComplete"
         assert [item.revision for item in status.history] == [1, 2]
         there.requests.clear()
         await there.settle(400.0)
@@ -180,12 +180,12 @@ async def test_check_u11_never_healthy_template_stalls_and_fails(
         watchman = await begun(there, 2, 4, PACKED, progressDeadlineSeconds=60)
         await there.change(template=version(2, ready=False))
         await there.until(lambda: phase_is(there, "Failed"), limit_s=90.0)
-        assert (await there.said("RolloutFailed")).reason == "ProgressDeadlineExceeded"
-        assert (await there.said("Progressing")).status == "False"
-        assert (await there.said("Available")).status == "True"
+        assert (await there.condition("RolloutFailed")).reason == "ProgressDeadlineExceeded"
+        assert (await there.condition("Progressing")).status == "False"
+        assert (await there.condition("Available")).status == "True"
         assert watchman.least >= 3
         assert [event.count for event in await there.events("RolloutFailed")] == [1]
-        # A dead pod of the good template is made anew from the good template.
+        # A dead pod of the good template is made again from the good template.
         old = [p for p in await there.pods() if p.metadata.labels["v"] == "1"]
         await there.client.delete(POD, old[0].metadata.name, "default")
         await there.settle(5.0)
@@ -241,7 +241,7 @@ async def test_a_failed_rollout_goes_back_by_policy_and_stays_back(
         await there.until(lambda: phase_is(there, "RolledBack"), limit_s=120.0)
         assert await versions(there) == ["1"] * 4
         assert watchman.least >= 3
-        assert (await there.said("RolloutFailed")).reason == "RolledBack"
+        assert (await there.condition("RolloutFailed")).reason == "RolledBack"
         assert (await there.controller()).status.updated_replicas == 0
         # The refused template stays refused, whatever else changes or dies.
         await there.change(replicas=5)
@@ -251,7 +251,7 @@ async def test_a_failed_rollout_goes_back_by_policy_and_stays_back(
         await there.change(template=version(3))
         await there.until(lambda: phase_is(there, "Complete"))
         assert await versions(there) == ["3"] * 5
-        assert (await there.said("RolloutFailed")).status == "False"
+        assert (await there.condition("RolloutFailed")).status == "False"
 
 
 async def test_pause_stops_where_it_is_and_resume_goes_on(
@@ -357,7 +357,7 @@ async def test_scaling_down_while_rolling_keeps_the_new_minimum(
 async def test_intent_is_written_before_a_pod_is_touched(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """W1: whoever cannot write its intent (it lost the controller, say) touches nothing."""
+    """W1: a process that cannot write its intent (it lost the controller, for example) touches nothing."""
     async with world(clock, rng, log) as there:
         await begun(there, 2, 4, PACKED)
 
@@ -400,8 +400,8 @@ async def test_pod_kept_because_of_a_silent_one_is_reported(tools: Tools) -> Non
         await there.change(replicas=2)
         await there.settle(20.0)
         assert len(await there.names()) == 3
-        said = await there.said("Reconciled")
-        assert (said.reason, said.message) == (
+        stated = await there.condition("Reconciled")
+        assert (stated.reason, stated.message) == (
             "DisruptionBudget",
             "1 pod stays for now: 2 must be available",
         )
@@ -410,7 +410,7 @@ async def test_pod_kept_because_of_a_silent_one_is_reported(tools: Tools) -> Non
 
 
 async def test_pod_counts_when_its_node_reported_since_available(tools: Tools) -> None:
-    """While agents cannot write, the server shows pods as they were: heartbeats vouch for them."""
+    """While agents cannot write, the server shows pods as they were: heartbeats confirm them."""
     async with world(*tools) as there:
         rollout = {"minReadySeconds": 15, "maxUnavailable": 0, "maxSurge": 1}
         await begun(there, 2, 2, PACKED, **rollout)
@@ -423,7 +423,7 @@ async def test_pod_counts_when_its_node_reported_since_available(tools: Tools) -
         await there.until(one_is_new)
         there.silent.update(node.metadata.name for node in (await there.client.list(NODE)).items)
         await there.settle(35.0)
-        assert await versions(there) == ["1", "1", "2"], "nobody has heard of the new one for long"
+        assert await versions(there) == ["1", "1", "2"], "the new one was not ready for long"
         there.silent.clear()
         await there.until(lambda: phase_is(there, "Complete"), limit_s=120.0)
         assert await versions(there) == ["2", "2"]

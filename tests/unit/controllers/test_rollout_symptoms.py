@@ -1,4 +1,4 @@
-"""Why a rollout failed is told in the words of its pods, which are gone once it went back."""
+"""Why a rollout failed is reported in the words of its pods, which are gone once it went back."""
 
 import msgspec
 import pytest
@@ -37,7 +37,7 @@ def container(**states: Document) -> list[Document]:
 
 
 @pytest.mark.parametrize(
-    ("states", "told"),
+    ("states", "failed"),
     [
         ({"state": {"running": {}}}, ""),
         ({"state": {"running": {}}, "lastState": {"terminated": CRASHED}}, ""),
@@ -55,8 +55,8 @@ def container(**states: Document) -> list[Document]:
         ),
     ],
 )
-def test_what_containers_say(states: dict[str, Document], told: str) -> None:
-    assert failure_message.first_message([pod(containerStatuses=container(**states))]) == told
+def test_what_containers_say(states: dict[str, Document], failed: str) -> None:
+    assert failure_message.first_message([pod(containerStatuses=container(**states))]) == failed
 
 
 def test_the_first_that_says_anything_speaks_and_not_for_long() -> None:
@@ -79,10 +79,10 @@ def test_a_condition_speaks_no_longer_than_a_container(kind: str) -> None:
 
 
 async def complain(there: World, label: str) -> None:
-    """What agents would say of the pods of a version whose program is not there."""
-    said = container(state={"waiting": {"reason": "x"}}, lastState={"terminated": NO_FILE})
+    """What agents would report about the pods of a version whose program is not there."""
+    shown = container(state={"waiting": {"reason": "x"}}, lastState={"terminated": NO_FILE})
     facts = {"ready": False, "restartCount": 3, "image": "", "imageID": ""}
-    patch = {"status": {"containerStatuses": [{**item, **facts} for item in said]}}
+    patch = {"status": {"containerStatuses": [{**item, **facts} for item in shown]}}
     for item in await there.pods():
         if item.metadata.labels["v"] == label:
             where = (item.metadata.name, item.metadata.namespace)
@@ -93,18 +93,18 @@ async def complain(there: World, label: str) -> None:
 async def test_a_rollout_between_two_controllers_says_why_it_failed(
     tools: Tools, *, back: bool
 ) -> None:
-    """Also when it went back, and the pods that could say it are gone."""
+    """Also when it went back, and the pods that could show it are gone."""
     async with world(*tools, kind=Sick) as there:
         await moves.begun(there, 3, healthy=False)
         await moves.roll(there, progressDeadlineSeconds=30, autoRollback=back)
         await there.settle(5.0)
         await complain(there, "2")
         await there.until(lambda: moves.phase(there, "RolledBack" if back else "Failed"))
-        said = (await moves.update(there)).status.conditions
-        told = conditions.find(said, "RolloutFailed")
-        assert told is not None
-        assert "two 0 of 3 healthy" in told.message
-        assert told.message.endswith("; two-0: main: no such file: /no/such/program")
+        shown = (await moves.update(there)).status.conditions
+        failed = conditions.find(shown, "RolloutFailed")
+        assert failed is not None
+        assert "two 0 of 3 healthy" in failed.message
+        assert failed.message.endswith("; two-0: main: no such file: /no/such/program")
         await there.settle()
         (event,) = await there.events("RollingBack" if back else "RolloutFailed")
         assert "/no/such/program" in event.message
@@ -121,6 +121,6 @@ async def test_rolled_back_rollout_names_why_pods_were_unavailable(tools: Tools)
         await there.settle(5.0)
         await complain(there, "2")
         await there.until(lambda: phase_is(there, "RolledBack"), limit_s=120.0)
-        message = (await there.said("RolloutFailed")).message
+        message = (await there.condition("RolloutFailed")).message
         assert "0 of its 4 replicas are available; web-" in message
         assert message.endswith(": main: no such file: /no/such/program")

@@ -68,8 +68,8 @@ async def test_the_next_owner_waits_as_long_and_avoids_the_same_nodes(
         async with Nursery("second owner") as second:
             take_over(there, second)
             await there.settle(20.0)
-            assert await begun(there, 1), "30 s of patience, whoever owns it"
-            assert (await there.said("Misplaced")).reason == "BackingOff"
+            assert await begun(there, 1), "30 s of patience, whichever member owns it"
+            assert (await there.condition("Misplaced")).reason == "BackingOff"
             await there.until(lambda: failed(there, 2), limit_s=60)
             second.cancel()
         (item,) = await known(there)

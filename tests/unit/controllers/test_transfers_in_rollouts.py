@@ -118,7 +118,7 @@ async def test_bad_template_neither_delays_nor_joins_a_transfer(tools: Tools) ->
 
 
 async def test_running_transfer_keeps_no_other_pod_in_place(tools: Tools) -> None:
-    """The pod that comes up is one too many, and yet nobody is in excess."""
+    """The pod that comes up is one too many, and yet none is in excess."""
     async with world(*tools) as there:
         await begun(there, *"abcdef", replicas=4, rollout={"maxSurge": 2})
         for name in "ef":
@@ -143,7 +143,7 @@ async def test_excess_pod_is_removed_not_moved_in_a_rollout(tools: Tools) -> Non
 
 
 async def test_pods_moved_during_a_rollback_go_back_too(tools: Tools) -> None:
-    """``spec.template`` still says what was refused: nothing may be made from it."""
+    """``spec.template`` still is what was refused: nothing may be made from it."""
     async with world(*tools, kind=Sick) as there:
         watchman = await begun(
             there,
@@ -239,7 +239,7 @@ async def test_a_paused_controller_moves_pods_and_keeps_their_template(tools: To
 
 
 async def test_on_delete_moved_pod_is_made_from_present_template(tools: Tools) -> None:
-    """Moving it makes it anew, as deleting it would; the others stay as they are."""
+    """Moving it makes it again, as deleting it would; the others stay as they are."""
     async with world(*tools) as there:
         watchman = await begun(there, "a", "b", "c", replicas=2, rollout={"type": "OnDelete"})
         await there.change(template=version(2))

@@ -1,4 +1,4 @@
-"""Node transfers at the same time: what one gives up, no other counts on, and each has a pod of its own.
+"""Node transfers at the same time: what one gives up, no other counts on, and each has its own pod.
 
 Names of packed pods are ordinals, so a pod that does not count any more could lose its own to a new one.
 """
@@ -119,7 +119,7 @@ async def test_packed_pods_that_move_at_once_have_a_successor_each(
 
 
 def test_an_old_pod_that_is_there_yet_keeps_its_name() -> None:
-    """It waits for the budget, say, while more replicas are asked for."""
+    """It waits for the budget, for example, while more replicas are asked for."""
     owner = builders.controller(replicas=3, placement="Packed")
     old, other, new = (builders.pod(owner, name=f"web-{at}", node="a") for at in range(3))
     row = NodeTransfer(

@@ -1,4 +1,4 @@
-"""Objects that only a schema has judged, as in a cluster of somebody else: nothing is lost by them."""
+"""Objects that only a schema has judged, as in a cluster of another user: nothing is lost by them."""
 
 from dataclasses import replace
 from typing import Any
@@ -106,7 +106,7 @@ async def test_a_rollout_that_can_replace_nothing_keeps_what_is_there(
         await there.change(template=version(2))
         await there.settle(700.0)
         assert (await there.controller()).status.ready_replicas == 1
-        assert (await there.said("RolloutFailed")).status == "True"
+        assert (await there.condition("RolloutFailed")).status == "True"
 
 
 def bad(**spec: Any) -> Document:
@@ -131,9 +131,9 @@ async def test_pods_that_the_server_refuses_are_told_of(
         there.start(ReplicationService(there.deps))
         await there.until(lambda: there.ready(1, "good"))
         await there.settle(5.0)
-        said = await there.said("Reconciled")
-        assert said.status == "False"
-        assert "nvalid" in said.message
+        stated = await there.condition("Reconciled")
+        assert stated.status == "False"
+        assert "nvalid" in stated.message
 
 
 async def test_never_restarted_programs_are_replaced_ever_later(

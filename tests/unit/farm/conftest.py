@@ -21,7 +21,7 @@ def one_writer() -> OneWriter:
 async def world(
     clock: Clock, rng: Stream, log: Logger, one_writer: OneWriter
 ) -> AsyncGenerator[World, None]:
-    """An API server and nobody else yet."""
+    """An API server and no members yet."""
     async with simulated(clock=clock, rng=rng, log=log) as world:
         world.history.add(one_writer)
         yield world

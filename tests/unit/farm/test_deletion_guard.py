@@ -194,7 +194,7 @@ def test_resume_lets_deletions_go_on_and_takes_the_view_as_meant(
     assert sink.active == []
     deletion_guard.see(700, objects=100)
     deletion_guard.see(701, objects=0)
-    assert deletion_guard.triggers == (Trigger.EMPTY,), "the word was for then, not for ever"
+    assert deletion_guard.triggers == (Trigger.EMPTY,), "the word was for then, not forever"
 
 
 def test_alert_is_reported_once_while_it_lasts() -> None:

@@ -58,5 +58,5 @@ async def test_deleted_object_is_let_go(world: World, clock: Clock) -> None:
     assert a.held == []
     await create(world, "s")
     await clock.sleep(1)
-    assert a.held == ["s"], "a namesake is another object, claimed anew"
+    assert a.held == ["s"], "an object of the same name is another object, claimed again"
     assert len(a.passes) == 2, "the pass over the first one was cancelled"

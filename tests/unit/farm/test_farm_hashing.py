@@ -38,7 +38,7 @@ def test_as_few_items_move_as_evenness_allows(
     floor, larger = divmod(len(items), len(members))
     each = sorted(loads(holders, members), reverse=True)
     surplus = [max(0, n - floor - (place < larger)) for place, n in enumerate(each)]
-    assert moved == sum(surplus), "nobody can do with less"
+    assert moved == sum(surplus), "none can do with less"
 
 
 @quick

@@ -1,4 +1,4 @@
-"""A service that is scaled down by more than the budget: held, told, and let go on by a word."""
+"""A service that is scaled down by more than the budget: held, reported, and let go on by a word."""
 
 from tests.support.farm_fixtures import NAMESPACE, service
 

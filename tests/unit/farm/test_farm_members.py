@@ -162,7 +162,7 @@ class Refusing:
 
 
 class Sweeper:
-    """Members alone, of a process of its own."""
+    """Members alone, of a separate process."""
 
     def __init__(self, deps: Deps) -> None:
         self._informer = deps.informers.informer(LEASE, **Members.lease_selection(CONFIG))

@@ -1,4 +1,4 @@
-"""Who tells of a rollout that failed: the process that carries rollouts out, and its successor."""
+"""Who reports a rollout that failed: the process that carries rollouts out, and its successor."""
 
 from tests.support.farm_fixtures import NAMESPACE, create
 
@@ -13,7 +13,7 @@ from grange.sim.world import World
 
 
 class Process:
-    """A crew that carries out rollouts alone; nobody makes pods."""
+    """A crew that carries out rollouts alone; no pods are made."""
 
     def __init__(self, deps: Deps, name: str, sink: MemorySink) -> None:
         names = frozenset({"rollingupdate"})
@@ -50,7 +50,7 @@ async def test_one_member_reports_a_failed_rollout_and_next_continues(
     (first,) = tellers()
     (second,) = set(reported) - {first}
     assert reported[second].history == []
-    reported[first] = MemorySink()  # what it told went with it
+    reported[first] = MemorySink()  # what it reported went with it
     world.crash(first)
     await clock.sleep(60)
     assert tellers() == [second]

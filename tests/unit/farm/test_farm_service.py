@@ -133,7 +133,7 @@ async def test_weakness_w16_selector_is_judged_again_on_label_change(
     assert (front.held, back.held) == (["f", "g"], ["h"])
     world.crash("front")
     await clock.sleep(30)
-    assert back.held == ["h"], "nobody takes what it does not want"
+    assert back.held == ["h"], "no member takes what it does not want"
 
 
 async def test_selectors_that_overlap_share_what_both_want(world: World, clock: Clock) -> None:

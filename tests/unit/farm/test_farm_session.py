@@ -162,13 +162,13 @@ async def test_who_waits_for_another_of_its_name_says_so_once(
 ) -> None:
     """And not who waits for one that has died: that is over in 15 s."""
 
-    def told() -> list[str]:
+    def messages() -> list[str]:
         return [event for event, _ in records if "this name" in event]
 
     first, second = (keeper_of(world, rng, log, life=life) for life in "12")
     async with running(first, second):
         await clock.sleep(5 * TTL_S)
-        assert told() == ["another process has this name: waiting for its end"]
+        assert messages() == ["another process has this name: waiting for its end"]
     records.clear()
     async with running(keeper_of(world, rng, log, name="b")):
         await clock.sleep(1)
@@ -176,7 +176,7 @@ async def test_who_waits_for_another_of_its_name_says_so_once(
     heir = keeper_of(world, rng, log, name="b", life="2")
     async with running(heir):
         await heir.following(None)
-    assert told() == []
+    assert messages() == []
 
 
 async def test_check_t12_renewing_a_session_that_was_ended_fails(
@@ -320,7 +320,7 @@ def test_lease_with_a_strange_annotation_takes_part_in_nothing() -> None:
 
 
 def test_observation_lasts_as_long_as_the_lease_says_the_same() -> None:
-    def said(renewed: str, version: str) -> Lease:
+    def lease_at(renewed: str, version: str) -> Lease:
         return msgspec.convert(
             {
                 "metadata": {"name": "grange-a", "resourceVersion": version},
@@ -335,11 +335,11 @@ def test_observation_lasts_as_long_as_the_lease_says_the_same() -> None:
         )
 
     seen = Observations()
-    assert seen.see(said("t1", "1"), 100)
-    assert not seen.see(said("t1", "2"), 105), "only its version has changed"
+    assert seen.see(lease_at("t1", "1"), 100)
+    assert not seen.see(lease_at("t1", "2"), 105), "only its version has changed"
     (observation,) = seen
     assert observation.due(15) == 115
-    assert not seen.see(said("t0", "3"), 110), (
+    assert not seen.see(lease_at("t0", "3"), 110), (
         "any other time is a sign of life, also an earlier one"
     )
     (observation,) = seen

@@ -18,7 +18,7 @@ from grange.sim.world import World
 
 
 class Worker:
-    """Says once a second that it works, with the fenced client that it was given."""
+    """Reports once a second that it works, with the fenced client that it was given."""
 
     def __init__(
         self, deps: Deps, name: str, member: str, log: list[tuple[float, str, str]]

@@ -18,7 +18,7 @@ NAMES = [f"s{number}" for number in range(5)]
 
 
 class Process:
-    """A crew that does replication alone, or what it is told."""
+    """A crew that does replication alone, or what it is given."""
 
     def __init__(self, deps: Deps, sink: MemorySink, *names: str) -> None:
         self._crew = Manager(

@@ -1,4 +1,4 @@
-"""The object of a job's gang for each backend: checks 62 and 63, and what it says."""
+"""The object of a job's gang for each backend: checks 62 and 63, and its state."""
 
 from dataclasses import replace
 from typing import Any

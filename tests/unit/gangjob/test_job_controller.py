@@ -155,7 +155,7 @@ async def test_fewer_replicas_delete_the_highest_indexes(
 
 
 async def test_pod_being_deleted_keeps_its_index(clock: Clock, rng: Stream, log: Logger) -> None:
-    """Its name is not free: a second pod of the index would run beside it."""
+    """Its name is not free: a second pod of the index would run as well."""
     async with render_world(clock, rng, log, run=False) as world:
         job = await world.add_job()
         await world.add(POD, "film-frame-0", job, finalizers=("example.com/hold",))

@@ -63,7 +63,7 @@ async def test_orphans_are_released_when_pods_are_listed_first(world: JobWorld) 
 
 
 async def test_orphans_are_released_after_refused_writes(world: JobWorld) -> None:
-    """A member without a session may not write, and nothing in the API tells when it may again."""
+    """A member without a session may not write, and nothing in the API shows when it may again."""
     await leave_orphans(world)
     refused: list[str] = []
 

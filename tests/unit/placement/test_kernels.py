@@ -222,7 +222,7 @@ def test_absurd_usage_is_clamped_rather_than_overflowing() -> None:
 
 def test_removing_an_unknown_node_is_refused() -> None:
     with pytest.raises(KeyError):
-        NodeTable().remove("nobody")
+        NodeTable().remove("absent")
 
 
 def test_a_label_column_is_rebuilt_before_dead_values_pile_up() -> None:

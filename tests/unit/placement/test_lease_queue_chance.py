@@ -208,7 +208,7 @@ def test_bookkeeping_is_undone_exactly(
 
 @pytest.mark.parametrize("number", range(20))
 def test_a_blocked_head_starts_by_its_estimate(number: int) -> None:
-    """Where estimates are true, nobody who passes the first lease of the queue delays it."""
+    """Where estimates are true, no lease that passes the first lease of the queue delays it."""
     draw, now = Stream(number), NOW
     queue = Queue({"a": 6, "b": 6}, aging_seconds=10**6)
     promised: dict[str, float] = {}

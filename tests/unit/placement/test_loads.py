@@ -35,7 +35,7 @@ def test_a_load_is_what_its_pods_add_up_to(steps: list[tuple[int, bool]]) -> Non
 
 def test_a_step_that_was_taken_before_is_looked_up() -> None:
     """Nothing is added up, nor looked for in the register, for a pod like one before."""
-    empty = Load(OFFER, IDLE)  # in no register, so nobody else leads here
+    empty = Load(OFFER, IDLE)  # in no register, so nothing else leads here
     full = empty.charged(REQUESTS[0], ())
     assert empty.charged(REQUESTS[0], ()) is full
     back = full.discharged(REQUESTS[0], ())

@@ -26,7 +26,7 @@ def container(name: str, asks: dict[str, object] | None = None, **more: object) 
 
 
 def test_check_112_sidecars_run_beside_later_init_containers() -> None:
-    """Init A 2, sidecar S 1, init B 3, containers 1+1: the peak is B beside S, so 4."""
+    """Init A 2, sidecar S 1, init B 3, containers 1+1: the peak is B next to S, so 4."""
     need = pod_request(
         spec(
             initContainers=[

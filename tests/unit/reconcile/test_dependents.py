@@ -1,4 +1,4 @@
-"""What happens to owned objects reaches their owners, and nobody else."""
+"""What happens to owned objects reaches their owners, and nothing else."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -49,7 +49,7 @@ def pod(
 
 
 class Scene:
-    """Dependents with two known owners, and what they were told."""
+    """Dependents with two known owners, and what they were notified of."""
 
     def __init__(self, candidates: Iterable[ObjectKey] = ()) -> None:
         self.woken: list[str] = []

@@ -1,4 +1,4 @@
-"""The example in docs/reference/reconcile.md does what it says."""
+"""The example in docs/reference/reconcile.md works as described."""
 
 import re
 from datetime import UTC, datetime

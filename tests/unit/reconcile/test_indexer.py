@@ -28,7 +28,7 @@ def by_node(obj: Pod) -> tuple[str, ...]:
 
 
 def test_order_is_that_of_insertion_and_survives_replacement() -> None:
-    """Whoever walks the store must see the same order in every run of the same seed."""
+    """Readers of the store must see the same order in every run of the same seed."""
     store: Indexer[Pod] = Indexer()
     for name in "cab":
         put(store, pod(name))

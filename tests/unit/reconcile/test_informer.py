@@ -27,11 +27,11 @@ from grange.sim.pytest_plugin import Records
 
 
 class Mirror:
-    """A copy kept by handlers alone; refuses what an informer must never say."""
+    """A copy kept by handlers alone; refuses what an informer must never report."""
 
     def __init__(self, informer: Informer[Pod]) -> None:
         self.objects: dict[ObjectKey, Pod] = {}
-        self.said: list[str] = []
+        self.calls: list[str] = []
         self._informer = informer
         informer.add_handler(self.add, self.update, self.delete)
 
@@ -39,20 +39,20 @@ class Mirror:
         assert obj.key not in self.objects
         assert self._informer.store.get(obj.key) is obj, "the store changes first"
         self.objects[obj.key] = obj
-        self.said.append(f"+{obj.metadata.name}")
+        self.calls.append(f"+{obj.metadata.name}")
 
     def update(self, old: Pod, new: Pod) -> None:
         assert self.objects[new.key] is old
         assert old.metadata.uid == new.metadata.uid
         assert old.metadata.resource_version != new.metadata.resource_version
         self.objects[new.key] = new
-        self.said.append(f"~{new.metadata.name}")
+        self.calls.append(f"~{new.metadata.name}")
 
     def delete(self, last: Pod) -> None:
         known = self.objects.pop(last.key)
         assert known.metadata.uid == last.metadata.uid
         assert self._informer.store.get(last.key) is None
-        self.said.append(f"-{last.metadata.name}")
+        self.calls.append(f"-{last.metadata.name}")
 
 
 Opened = tuple[Informer[Pod], Mirror]
@@ -78,12 +78,12 @@ async def test_lists_then_follows_the_watch(clock: Clock, log: Logger) -> None:
     async with running(server.handle, clock, log) as (informer, mirror):
         assert not informer.has_synced
         await informer.synced.wait()
-        assert mirror.said == ["+a"]
+        assert mirror.calls == ["+a"]
         server.put("a", x="1")
         server.put("b")
         server.delete("a")
         await clock.sleep(0.1)
-        assert mirror.said == ["+a", "~a", "+b", "-a"]
+        assert mirror.calls == ["+a", "~a", "+b", "-a"]
         assert pods_seen(informer.store.list()) == server.state()
     assert server.lists == 1
     assert server.open == 0
@@ -100,7 +100,7 @@ async def test_watch_that_ends_is_resumed_without_a_list(clock: Clock, log: Logg
         server.end_watches()
         server.put("b")
         await clock.sleep(5)
-        assert mirror.said == ["+a", "+b"]
+        assert mirror.calls == ["+a", "+b"]
     assert (server.lists, server.watches) == (1, 2)
 
 
@@ -139,7 +139,7 @@ async def test_expired_lists_again_and_shows_what_is_missing(clock: Clock, log: 
         server.compact()
         flaky.calm()
         await clock.sleep(60)
-        assert sorted(mirror.said[3:]) == sorted(["-a", "~b", "+d", "-c", "+c"])
+        assert sorted(mirror.calls[3:]) == sorted(["-a", "~b", "+d", "-c", "+c"])
         assert pods_seen(informer.store.list()) == server.state()
     assert server.lists == 2
 
@@ -153,12 +153,12 @@ async def test_deleted_and_created_again_is_never_an_update(clock: Clock, log: L
         server.delete("a")
         server.put("a")
         await clock.sleep(1)
-        assert mirror.said == ["+a", "-a", "+a"]
+        assert mirror.calls == ["+a", "-a", "+a"]
         # The deletion is lost: only MODIFIED of another object arrives.
         server.objects[ObjectKey("ns", "a")]["metadata"]["uid"] = "uid-x"
         server.put("a")
         await clock.sleep(1)
-        assert mirror.said == ["+a", "-a", "+a", "-a", "+a"]
+        assert mirror.calls == ["+a", "-a", "+a", "-a", "+a"]
 
 
 async def test_restored_server_is_listed_again(clock: Clock, log: Logger, records: Any) -> None:
@@ -174,10 +174,10 @@ async def test_restored_server_is_listed_again(clock: Clock, log: Logger, record
         server.restore(backup)
         await clock.sleep(60)
         assert pods_seen(informer.store.list()) == server.state()
-        assert mirror.said == ["+a", "+b", "-b", "~a"]
+        assert mirror.calls == ["+a", "+b", "-b", "~a"]
         server.put("c")
         await clock.sleep(1)
-        assert mirror.said[-1] == "+c"
+        assert mirror.calls[-1] == "+c"
     assert "the server went back in time" in [event for event, _ in records]
 
 
@@ -222,9 +222,9 @@ async def test_silent_watch_is_resumed(clock: Clock, log: Logger, records: Any) 
         await informer.synced.wait()
         server.put("a")
         await clock.sleep(89)
-        assert mirror.said == []
+        assert mirror.calls == []
         await clock.sleep(2)
-        assert mirror.said == ["+a"]
+        assert mirror.calls == ["+a"]
     assert server.lists == 1
     assert "watch went silent" in [event for event, _ in records]
 
@@ -241,7 +241,7 @@ async def test_silence_is_noticed_where_adding_seconds_leaves_a_rest(
         await informer.synced.wait()
         server.put("a")
         await clock.sleep(151)
-        assert mirror.said == ["+a"]
+        assert mirror.calls == ["+a"]
 
 
 async def test_failures_back_off_and_recover(clock: Clock, log: Logger) -> None:
@@ -344,7 +344,7 @@ async def test_large_lists_come_in_pages(clock: Clock, log: Logger) -> None:
     settings = InformerSettings(page=10)
     async with running(server.handle, clock, log, settings) as (informer, mirror):
         await informer.synced.wait()
-        assert len(mirror.said) == 25
+        assert len(mirror.calls) == 25
     assert server.lists == 3
 
 
@@ -364,7 +364,7 @@ async def test_many_objects_share_their_containers(clock: Clock, log: Logger) ->
         assert informer._sharing.searches == 4
         server.put("pod-0", x="1")  # it was there before there were many
         await clock.sleep(1)
-        assert mirror.said[-3:] == ["+pod-5", "~pod-4", "~pod-0"]
+        assert mirror.calls[-3:] == ["+pod-5", "~pod-4", "~pod-0"]
         held = [pod.spec.containers for pod in informer.store.list()]
     assert all(containers is held[0] for containers in held if containers is not held[1])
 
@@ -415,7 +415,7 @@ async def test_handler_that_comes_late_is_reported_what_there_is(clock: Clock, l
     server.put("a")
     async with running(server.handle, clock, log) as (informer, _):
         await informer.synced.wait()
-        assert Mirror(informer).said == ["+a"]
+        assert Mirror(informer).calls == ["+a"]
 
 
 async def test_object_that_does_not_fit_keeps_its_last_state(
@@ -430,7 +430,7 @@ async def test_object_that_does_not_fit_keeps_its_last_state(
         document["spec"] = {"nodeName": 7}
         server.put("b")
         await clock.sleep(1)
-        assert mirror.said == ["+a", "+b"]
+        assert mirror.calls == ["+a", "+b"]
         assert informer.statistics().undecodable == 1
     assert server.lists == 1
     assert "change left out: the object does not fit our view" in [event for event, _ in records]
@@ -449,7 +449,7 @@ async def test_opaque_versions_work_without_comparing(clock: Clock, log: Logger)
         server.end_watches()
         server.put("c")
         await clock.sleep(5)
-        assert mirror.said == ["+a", "+b", "-a", "+c"]
+        assert mirror.calls == ["+a", "+b", "-a", "+c"]
     assert server.lists == 1
 
 
@@ -463,7 +463,7 @@ async def test_duplicates_are_dropped_and_late_events_list_again(clock: Clock, l
         server.history.append(server.history[-1])
         server.put("c")
         await clock.sleep(1)
-        assert mirror.said == ["+a", "+b", "+c"]
+        assert mirror.calls == ["+a", "+b", "+c"]
         assert informer.statistics().dropped == 1
         assert server.lists == 1
         server.put("d")
@@ -492,7 +492,7 @@ async def test_store_converges_whatever_the_network_does(
     """The promise that everything else stands on: when faults stop, the copy is the original.
 
     A server that is restored from a backup is quiet until it is noticed: one that is back at our
-    revision by then, with another history, cannot be told from one that was never restored (which
+    revision by then, with another history, cannot be distinguished from one that was never restored (which
     is why a restore should skip revisions).
     """
     clock = LoopClock()
@@ -600,7 +600,7 @@ async def test_object_that_an_index_cannot_read_is_skipped_there_alone(
         assert pods_seen(informer.store.list()) == server.state()
         server.delete("a")
         await clock.sleep(1)
-        assert "-a" in mirror.said
+        assert "-a" in mirror.calls
     assert [event for event, _ in records].count("index failed") == 2, "once for each version"
 
 
@@ -636,7 +636,7 @@ async def test_kind_that_is_not_served_yet_has_no_objects(clock: Clock, log: Log
         assert clock.monotonic() == 0
         assert len(informer.store) == 0
         await clock.sleep(140)
-        assert mirror.said == ["+a"]
+        assert mirror.calls == ["+a"]
 
 
 async def test_kind_that_is_not_served_is_logged_once(
@@ -656,7 +656,7 @@ async def test_kind_that_is_not_served_is_logged_once(
 async def test_kind_that_is_not_served_any_more_keeps_its_last_state(
     clock: Clock, log: Logger
 ) -> None:
-    """Whoever takes a definition away for a moment must not have everything torn down."""
+    """A user who takes a definition away for a moment must not have everything torn down."""
     server = Collection()
     server.put("a")
 
@@ -672,4 +672,4 @@ async def test_kind_that_is_not_served_any_more_keeps_its_last_state(
         await clock.sleep(100)
         assert len(informer.store) == 1
         await clock.sleep(200)
-        assert mirror.said == ["+a"]
+        assert mirror.calls == ["+a"]

@@ -149,7 +149,7 @@ async def test_check_14_adoption_check_is_made_once_and_blocks_only_it(
 
 
 async def test_check_14_recreated_owner_must_not_adopt(client: Client) -> None:
-    """A cache that is behind shows the old owner; the pods belong to nobody yet."""
+    """A cache that is behind shows the old owner; the pods belong to none yet."""
     old = await create_owner(client)
     await client.delete(GRC, "web", "default")
     new = await create_owner(client)
@@ -184,7 +184,7 @@ async def test_orphan_that_is_gone_or_another_by_now_is_not_claimed(client: Clie
     assert claims.objects == []
     assert [type(error).__name__ for error in claims.errors] == ["Conflict"]
     live = await client.get(POD, "b", "default")
-    assert controller_of(live.metadata) is None, "a namesake is never touched"
+    assert controller_of(live.metadata) is None, "an object of the same name is never touched"
 
 
 async def test_adoption_that_comes_second_is_refused_by_the_server(client: Client) -> None:

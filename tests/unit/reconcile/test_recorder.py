@@ -1,4 +1,4 @@
-"""Events tell people what happened and never get in the way of what happens."""
+"""Events report what happened and never get in the way of what happens."""
 
 from tests.support.request_log import RequestLog
 from tests.unit.reconcile.builders import create_pod

@@ -1,6 +1,6 @@
 """The numbered checks of replication about stores, labels and health, on what took their place.
 
-S… and L… are numbers of the specification of replication; what P2 kept in stores of its own (labels,
+S… and L… are numbers of the specification of replication; what P2 kept in separate stores (labels,
 locks, lists of keys) are labels, annotations and informers here.
 """
 
@@ -244,7 +244,7 @@ async def test_check_l7_many_readers_share_a_watch_undisturbed(
 
     first.add_handler(broken)
     first.add_handler(lambda obj: late.append(obj.metadata.name))
-    assert late == ["one"], "what is known is told at once"
+    assert late == ["one"], "what is known is reported at once"
     await put(there, "two", app="x")
     await there.settle(0.5)
     assert late == ["one", "two"], "a reader that fails does not blind the others"
@@ -278,7 +278,7 @@ def test_check_p3_health_goes_by_node() -> None:
 async def test_check_s15_operation_in_progress_is_in_the_status(
     there: World,
 ) -> None:
-    """P2 kept it in a document of its own; here it is part of the object, and gone with it."""
+    """P2 kept it in its own document; here it is part of the object, and gone with it."""
     await there.add_controller("web", replicas=0)
     fresh = await there.controller("web")
     assert fresh.status.node_transfers == ()

@@ -1,4 +1,4 @@
-"""Pods of one template share their containers, and nobody can tell."""
+"""Pods of one template share their containers, and no reader notices."""
 
 from typing import Any
 

@@ -23,7 +23,7 @@ async def owner_of(there: World) -> ReplicationController:
 
 
 async def add_pod(there: World, owner: ReplicationController | None) -> str:
-    """A pod ``p``, of the owner or of nobody; its uid."""
+    """A pod ``p``, of the owner or of none; its uid."""
     meta: Document = {"name": "p", "labels": {"app": "web"}}
     if owner is not None:
         reference = owners.owner_reference(REPLICATIONCONTROLLER, owner)
@@ -81,7 +81,7 @@ async def test_object_of_another_uid_means_the_deletion_happened(
 async def test_creation_the_cache_never_shows_is_read_when_overdue(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """It was deleted before a relist: the cache is told neither that it came nor that it went."""
+    """It was deleted before a relist: the cache learns neither that it came nor that it went."""
     async with world(clock, rng, log, hands=False) as there:
         owner, expectations = await owner_of(there), Expectations(clock)
         expectations.expect_creations(owner.metadata.uid, ["p"])
@@ -94,7 +94,7 @@ async def test_creation_the_cache_never_shows_is_read_when_overdue(
 async def test_creation_that_the_cache_showed_before_is_settled(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """The name was taken by an object of the owner, and the answer that says so was lost."""
+    """The name was taken by an object of the owner, and the answer that states it was lost."""
     async with world(clock, rng, log, hands=False) as there:
         owner, expectations = await owner_of(there), Expectations(clock)
         uid, store = owner.metadata.uid, there.informers.informer(POD).store

@@ -45,7 +45,7 @@ async def test_waiting_pods_share_requests(
 async def test_a_refused_pod_in_a_group_holds_up_nobody(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """Somebody bound one, deleted another and made a third anew while the group was on its way."""
+    """A user bound one, deleted another and made a third again while the group was on its way."""
     async with world(clock, rng, log) as made:
         answers: list[tuple[str, int]] = []
 
@@ -163,7 +163,7 @@ async def test_a_group_that_is_refused_as_a_whole_is_decided_anew(
 async def test_a_server_error_is_not_believed_before_the_pod_was_read(
     clock: Clock, rng: Stream, log: Logger, *, answer: int, grouped: bool
 ) -> None:
-    """The binding was made, a proxy says otherwise, and the watch is late: the room is taken."""
+    """The binding was made, a proxy answers otherwise, and the watch is late: the room is taken."""
     async with world(clock, rng, log) as made:
         refused: list[str] = []
 
@@ -203,7 +203,7 @@ async def test_a_server_error_is_not_believed_before_the_pod_was_read(
 async def test_node_filled_by_another_scheduler_is_found_by_refusal(
     clock: Clock, rng: Stream, log: Logger, *, grouped: bool
 ) -> None:
-    """The room is free again in the cache, the pod says why it waits, and is tried again."""
+    """The room is free again in the cache, the pod shows why it waits, and is tried again."""
     async with world(clock, rng, log) as made:
         first = True
 

@@ -59,7 +59,7 @@ async def test_bound_pod_costs_one_of_each_and_a_share_of_a_request(
         nursery.cancel()
 
     assert all(pod.spec.node_name for pod in (await client.list(POD)).items)
-    events = len((await client.list(EVENT)).items)  # each is a request and a write of its own
+    events = len((await client.list(EVENT)).items)  # each is a request and its own write
     assert events == PODS
     assert [path for path in writes if "/events" not in path] == [PATH] * (PODS // GROUP)
     counted = (work.decodes, work.encodes, work.event_encodes, work.evaluations)
@@ -67,7 +67,7 @@ async def test_bound_pod_costs_one_of_each_and_a_share_of_a_request(
         now - then for now, then in zip(counted, before, strict=True)
     )
     assert (decodes - events, encodes - events) == (PODS, PODS)
-    assert (lines, evaluations) == (PODS, 0)  # one informer, told of each pod once
+    assert (lines, evaluations) == (PODS, 0)  # one informer, notified of each pod once
     seen = informers.informer(POD).statistics()
     assert (seen.lists, seen.events, seen.dropped, seen.handler_errors) == (1, PODS, 0, 0)
     now = store.statistics()

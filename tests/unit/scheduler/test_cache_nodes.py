@@ -115,7 +115,9 @@ def test_check_42_nodes_that_share_an_image_say_the_same() -> None:
     cache.update_node_info_snapshot(snapshot)
     expected = {"shared": (10, 2), "shared:alias": (10, 2)}
     for info in (entry(cache, "one"), entry(cache, "two"), *snapshot.node_info_list):
-        assert {name: told for name, told in summary(info).items() if "shared" in name} == expected
+        assert {
+            name: value for name, value in summary(info).items() if "shared" in name
+        } == expected
     cache.update_node(two, with_images(two, own=3))
     assert summary(entry(cache, "one")) == {
         "shared": (10, 1),

@@ -1,4 +1,4 @@
-"""A configuration file does what it says, or is refused with the path of the field."""
+"""A configuration file takes effect, or is refused with the path of the field."""
 
 import re
 from typing import Any

@@ -18,7 +18,7 @@ from grange.scheduler.queued_pods import SubQueue
 
 
 class _Careless:
-    """Tries what would be if nobody ran, and breaks off before it puts anybody back."""
+    """Tries what would be if no pod ran, and breaks off before it puts anybody back."""
 
     def make(self, handle: Handle) -> Callable[[CycleState, PodInfo], PostFilterResult]:
         """See ``framework.PostFilter``."""

@@ -1,4 +1,4 @@
-"""Pods of a Service are spread although they do not say so; and the engine does it as the reference."""
+"""Pods of a Service are spread although they do not ask for it; and the engine does it as the reference."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def test_pods_of_a_service_are_spread_over_hosts_and_zones() -> None:
     assert keys(found, builders.pod("p", namespace="other", labels={"app": "web"})) == []
     own = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
     stated = builders.pod("p", labels={"app": "web"}, topologySpreadConstraints=[own])
-    assert keys(found, stated) == [], "a pod that says how is spread that way alone"
+    assert keys(found, stated) == [], "a pod that sets how is spread that way alone"
     assert not found.put(service("web", app="web")), "nothing changed"
     assert found.remove(service("web", app="web"))
     assert keys(found, builders.pod("p", labels={"app": "web"})) == []

@@ -396,7 +396,7 @@ def test_preference_maximum_is_recomputed_after_last_holders() -> None:
 
 
 def test_kept_results_are_bounded() -> None:
-    """Every pod with a signature of its own must not fill the memory."""
+    """Every pod with its own signature must not fill the memory."""
     world = big(100)
     engine = Engine(PROFILE, world.snapshot, kept_rows=1000)
     for turn in range(2):

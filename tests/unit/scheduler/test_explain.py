@@ -28,7 +28,7 @@ from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
-# --- the evaluation says what decisions say ----------------------------------------------------------
+# --- the evaluation agrees with decisions ----------------------------------------------------------
 
 
 class Surveyed(World):
@@ -68,7 +68,7 @@ class Surveyed(World):
         return found
 
     def tried(self, changed: PodInfo, promised: set[str]) -> None:
-        """A changed pod goes where it was said to fit, or somewhere it likes better."""
+        """A changed pod goes where it was reported to fit, or somewhere it likes better."""
         check = reference.decide(PROFILE, CycleState(), changed, self.snapshot)
         assert isinstance(check, str), "what is shown as a change helps"
         fits = Evaluation(PROFILE, changed, self.snapshot).feasible
@@ -78,7 +78,7 @@ class Surveyed(World):
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
 def test_an_explanation_says_what_the_decision_says(seed: int) -> None:
-    """The same reasons and counts, the same best node; what is said to help does help."""
+    """The same reasons and counts, the same best node; what is reported to help does help."""
     generator = ClusterGenerator(seed)
     shapes = [generator.shape() for _ in range(generator.rng.integer(2, 5))]
     history = History(Surveyed(), shapes)
@@ -90,7 +90,7 @@ def test_an_explanation_says_what_the_decision_says(seed: int) -> None:
         history.run(verb, generator.node(number % 10) if verb == "node" else number)
 
 
-# --- what is said ------------------------------------------------------------------------------
+# --- what is reported ------------------------------------------------------------------------------
 
 
 class Scene:
@@ -196,7 +196,7 @@ async def test_no_more_pods(scene: Scene) -> None:
 
 
 async def test_taints_are_named(scene: Scene) -> None:
-    """By taint; what a node says about its own health is not to be tolerated but waited for."""
+    """By taint; what a node reports about its own health is not to be tolerated but waited for."""
     db = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
     ill = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
     scene.nodes("a", "b", taints=[db])
@@ -291,7 +291,7 @@ async def test_company_that_is_missing(scene: Scene) -> None:
 
 
 async def test_skew_that_would_do_is_named(scene: Scene) -> None:
-    """Which skew would do; and the emptier domain says why it is not taken."""
+    """Which skew would do; and the emptier domain shows why it is not taken."""
     key = "topology.kubernetes.io/zone"
     scene.nodes("a", zone="x")
     scene.nodes("b", zone="y", taints=[{"key": "k", "effect": "NoSchedule"}])
@@ -389,7 +389,7 @@ async def test_a_claim_that_nobody_can_meet(scene: Scene) -> None:
 
 
 async def test_room_that_is_promised_to_others(scene: Scene) -> None:
-    """A node with room enough, but not beside the pod that others make way for."""
+    """A node with enough room, but not next to the pod that others make way for."""
     scene.nodes("a")
     first = PodInfo.of(builders.pod("first", requests={"cpu": "3"}, priority=10))
     scene.nominator.put(first, "a")
@@ -423,7 +423,7 @@ async def test_no_nodes(scene: Scene) -> None:
 
 
 async def test_a_node_that_would_do_now(scene: Scene) -> None:
-    """While it waits for its turn it may be told where it would go."""
+    """While it waits for its turn it may be shown where it would go."""
     scene.nodes("a", "b")
     scene.put("one", "a", requests={"cpu": "1"})
     pod = builders.pod("new", requests={"cpu": "1"})

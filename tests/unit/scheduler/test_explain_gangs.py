@@ -24,7 +24,7 @@ async def summary(made: World, scheduler: Scheduler, name: str) -> str:
 
 
 async def test_a_gang_that_does_not_fit(clock: Clock, rng: Stream, log: Logger) -> None:
-    """Every member says so, also those that nobody tried; and none boasts that it would fit alone."""
+    """Every member shows it, also those that were not tried; and none boasts that it would fit alone."""
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", capacity=SMALL)
         group = {"metadata": {"name": "g"}, "spec": {"minMember": 3}}
@@ -59,9 +59,9 @@ async def test_a_queue_that_is_used_up(clock: Clock, rng: Stream, log: Logger) -
         await made.settle()
         await made.add_pods("two", **options)
         await made.settle()
-        said = await summary(made, scheduler, "two")
-        assert said.startswith("waits for its queue (")
-        assert "cpu" in said
+        stated = await summary(made, scheduler, "two")
+        assert stated.startswith("waits for its queue (")
+        assert "cpu" in stated
 
 
 async def test_a_gang_whose_end_would_do(clock: Clock) -> None:

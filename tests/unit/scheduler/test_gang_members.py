@@ -38,7 +38,7 @@ def far(book: PodGroups) -> dict[str, int]:
 
 
 def test_check_66_a_group_lives_as_long_as_its_members() -> None:
-    """The last one gone, the group is; others are not touched; one that comes again starts anew."""
+    """The last one gone, the group is; others are not touched; one that comes again starts again."""
     book = PodGroups()
     book.update_pod(pod("a"))
     book.update_pod(pod("b"))
@@ -152,7 +152,7 @@ def test_who_is_on_its_way_out_is_there_no_more() -> None:
     book.update_pod(going(pod("b", nodeName="n")))
     assert (one.num_placed, one.num_counted, one.num_present, one.started) == (0, 0, 0, False)
     book.update_pod(pod("c", nodeName="n"))
-    assert not one.started  # one of two that somebody bound is not a gang that was placed
+    assert not one.started  # one of two that another scheduler bound is not a gang that was placed
     book.delete_pod(pod("a"))
     book.update_pod(ended(going(pod("b", nodeName="n"))))
     assert (one.tally.num_terminating, one.num_placed, one.num_counted) == (0, 1, 2)

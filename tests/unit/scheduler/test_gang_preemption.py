@@ -1,4 +1,4 @@
-"""A gang preempts for all of its members or for nobody; half a gang is not left as a victim."""
+"""A gang preempts for all of its members or for none; half a gang is not left as a victim."""
 
 from tests.support.gang_cluster import Bench, names
 
@@ -20,8 +20,8 @@ def test_a_gang_preempts_for_all_of_its_members_at_once() -> None:
     promised = dict(bench.cycle.nominator)
     assert sorted(promised) == [f"uid-{name}" for name in names("g", 4)]
     assert sorted(promised.values()) == names("n", 4)
-    assert bench.cache.assumed_count == 3  # the victims that are still there; nobody of the gang
-    bench.pods("late", requests=CPU)  # nobody less important gets what is promised
+    assert bench.cache.assumed_count == 3  # the victims that are still there; none of the gang
+    bench.pods("late", requests=CPU)  # no less important pod gets what is promised
     bench.run(5.0)
     assert "late" not in bench.where
     bench.gone(*names("low", 3))
@@ -46,7 +46,7 @@ def test_gang_preempts_with_room_for_one_member_per_node() -> None:
 
 
 def test_nobody_is_disturbed_for_a_part_of_a_gang() -> None:
-    """Room could be made for three of four: the fourth node holds somebody as important."""
+    """Room could be made for three of four: the fourth node holds a pod as important."""
     bench = Bench()
     bench.nodes(*names("n", 4), capacity=ONE)
     bench.pods("high", requests=CPU, priority=10)
@@ -127,7 +127,7 @@ def test_a_gang_that_must_be_in_one_domain_makes_room_in_one() -> None:
 
 
 def test_room_a_gang_cannot_use_does_not_stay_nominated() -> None:
-    """Its quota went to somebody else while its victims were going: others may have the nodes."""
+    """Its quota went to another pod while its victims were going: others may have the nodes."""
     bench = Bench()
     bench.nodes("a", "b", capacity=ONE)
     bench.nodes("c", labels={"only": "x"}, capacity=ONE)
@@ -188,7 +188,7 @@ def test_121_a_single_pod_gets_its_queues_share_back_too() -> None:
 
 
 def test_121_nobody_goes_if_a_queue_would_keep_less_than_its_own() -> None:
-    """The borrower is one gang of four with two of its own: all of it or none of it."""
+    """The borrower is one gang of four with two of the queue's: all of it or none of it."""
     bench = Bench()
     bench.nodes("n", capacity={"cpu": "64", "memory": "64Gi", "pods": "100"})
     bench.quota("a", "c", cpu="2")

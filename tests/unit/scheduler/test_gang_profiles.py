@@ -26,7 +26,7 @@ def without(*left_out: str) -> list[Plugin]:
 @pytest.mark.parametrize(
     "base",
     [but_for(WIDGET), but_for(groups=("example.com",)), without("NodeResourcesFit")],
-    ids=["ignored", "group ignored", "nobody counts"],
+    ids=["ignored", "group ignored", "no member counts"],
 )
 def test_a_gang_is_not_refused_for_amounts_that_no_plugin_counts(base: list[Plugin]) -> None:
     bench = Bench(base=base)

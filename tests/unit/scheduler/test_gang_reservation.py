@@ -169,7 +169,7 @@ def test_pods_that_are_there_count_for_the_domains_that_are_kept() -> None:
 
 
 def test_pods_that_must_end_first_do_not_make_a_gang_hopeless() -> None:
-    """Beside so many alike there is no way to place it; without them there is."""
+    """Next to so many alike there is no way to place it; without them there is."""
     bench = Bench(overtakes=2)
     zones(bench, a=4, b=2)
     fill(bench, "a", 4, labels={"app": "x"})

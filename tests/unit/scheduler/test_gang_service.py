@@ -52,8 +52,8 @@ async def set_phase(made: World, name: str, phase: str) -> None:
 
 
 def scheduled(status: PodGroup) -> tuple[str, str, str]:
-    [told] = status.status.conditions
-    return told.status, told.reason, told.message
+    [reported] = status.status.conditions
+    return reported.status, reported.reason, reported.message
 
 
 async def failures(made: World) -> list[str]:
@@ -165,8 +165,8 @@ async def test_the_status_of_a_group_tells_its_whole_life(
             "Finished", 0, 2,
         )  # fmt: skip
         events = (await made.client.list(EVENT, "default")).items
-        told = [item.reason for item in events if item.involved_object.kind == "PodGroup"]
-        assert sorted(told) == ["NoRoom", "NotEnoughMembers", "Scheduled"]
+        reported = [item.reason for item in events if item.involved_object.kind == "PodGroup"]
+        assert sorted(reported) == ["NoRoom", "NotEnoughMembers", "Scheduled"]
 
 
 async def test_a_gang_of_many_costs_few_writes_of_status(
@@ -206,8 +206,8 @@ async def test_the_status_of_a_queue_tells_what_is_used_and_who_waits(
         assert found.status.used == {"cpu": "2", "memory": "0"}
         assert (found.status.admitted, found.status.pending) == (2, 1)
         why = "over quota of queue q: cpu 4 of 3, borrowing none"
-        [told] = found.status.conditions
-        assert (told.status, told.message) == ("False", f"default/h: {why}")
+        [reported] = found.status.conditions
+        assert (reported.status, reported.message) == ("False", f"default/h: {why}")
         assert scheduled(await group(made, "h")) == ("False", "OverQuota", why)
         await set_phase(made, "g0", "Succeeded")
         await made.settle()

@@ -160,7 +160,7 @@ class _Raising(Flaky):
 
 
 def test_119_bug_met_by_one_member_leaves_nothing_of_the_gang() -> None:
-    """Nobody stays assumed, all are put aside at once, and the leader brings them back."""
+    """None stays assumed, all are put aside at once, and the leader brings them back."""
     raising = _Raising("p2", Code.ERROR)
     bench = Bench(Plugin("Raising", reserve=raising))
     bench.nodes("a", capacity={"cpu": "4", "memory": "4Gi", "pods": "10"})
@@ -175,7 +175,7 @@ def test_119_bug_met_by_one_member_leaves_nothing_of_the_gang() -> None:
     assert {bench.queue.pool_of(f"uid-{name}") for name in ("p1", "p2", "p3")} == {
         SubQueue.UNSCHEDULABLE
     }
-    assert bench.loop.handle_bug(caught.value, bench.now) is None  # nobody is being tried
+    assert bench.loop.handle_bug(caught.value, bench.now) is None  # no pod is being tried
     raising.code = Code.SUCCESS
     assert set(bench.run(3.0)) == set(names("p", 4))
     bench.check()
@@ -293,7 +293,7 @@ def test_waiting_pod_that_names_no_group_goes_by_itself() -> None:
 
 
 def test_assumed_pod_that_leaves_its_group_leaves_no_member() -> None:
-    """Otherwise its gang would be started for ever, and a part of it be placed by itself."""
+    """Otherwise its gang would be started forever, and a part of it be placed by itself."""
     bench = Bench()
     bench.nodes("a", "b", capacity=ONE)
     bench.quota("q", cpu="2")
@@ -467,7 +467,7 @@ def test_topology_and_the_pods_own_affinity_hold_together() -> None:
 
 @pytest.mark.parametrize("overtakes", [3, 10])
 def test_small_pods_cannot_starve_a_large_gang(overtakes: int) -> None:
-    """Pods of five seconds arrive every second and would fill the cluster for ever."""
+    """Pods of five seconds arrive every second and would fill the cluster forever."""
     bench = Bench(overtakes=overtakes)
     bench.nodes(*names("n", 4), capacity=ONE)
     bench.pods(*names("first", 4), requests=CPU)
@@ -509,7 +509,7 @@ def test_others_use_the_nodes_that_are_not_kept() -> None:
     kept = set(bench.gangs.reservation.nodes)
     assert len(kept) == 2
     free = next(name for name in names("n", 3) if name not in kept)
-    # The pod on the node that is not kept ends: whoever comes may have it, but only that.
+    # The pod on the node that is not kept ends: the next pod may have it, but only that.
     bench.gone(next(name for name, node in bench.where.items() if node == free))
     bench.pods("c", "d", requests=CPU)
     assert bench.run(12.0)["c"] == free

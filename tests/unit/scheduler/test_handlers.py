@@ -70,10 +70,10 @@ def test_repeated_events_change_nothing(scene: Scene) -> None:
 
 
 def test_events_may_start_in_the_middle(scene: Scene) -> None:
-    """An update of a pod, or the deletion of a node, that nobody ever told of."""
+    """An update of a pod, or the deletion of a node, that was never reported."""
     scene.handlers.pod_updated(pod("n"), pod("n", labels={"k": "v"}))
     assert scene.state == (1, 0)
-    scene.handlers.node_deleted(builders.node("nobody"))
+    scene.handlers.node_deleted(builders.node("absent"))
     scene.handlers.node_updated(builders.node("n"), builders.node("n"))
     assert scene.cache.node_tree.list() == ["n"]
     scene.handlers.pod_deleted(builders.pod("never-seen"))
@@ -166,7 +166,7 @@ def test_end_of_a_resize_calls_those_that_wait_for_room(scene: Scene) -> None:
 def test_amounts_that_make_no_sense_leave_the_rest_alone(
     scene: Scene, records: list[tuple[str, dict[str, object]]]
 ) -> None:
-    """The server refuses them; where one slips through it is said, and nothing else suffers."""
+    """The server refuses them; where one slips through it is logged, and nothing else suffers."""
     scene.handlers.node_added(builders.node("odd", capacity={"cpu": "lots"}))
     scene.handlers.pod_added(pod(requests={"cpu": "much"}))
     scene.handlers.node_added(builders.node("fine"))

@@ -1,4 +1,4 @@
-"""Where held pods, gangs, queues and preemption meet: nobody is lost, counted twice or half placed."""
+"""Where held pods, gangs, queues and preemption meet: none is lost, counted twice or half placed."""
 
 from tests.support.scheduler_world import World, world
 from tests.unit.scheduler.test_gang_service import Gatekeeper, add_group, members
@@ -138,17 +138,17 @@ async def test_nobody_joins_a_gang_that_is_held_back(
         await members(made, "g", "p2")
         await made.settle()
         assert set((await made.pods()).values()) == {""}
-        told = scheduler.explain(await made.pod("p2"))
-        assert told is not None
-        assert told.summary == "waits for its gang to be permitted to be bound"
+        reported = scheduler.explain(await made.pod("p2"))
+        assert reported is not None
+        assert reported.summary == "waits for its gang to be permitted to be bound"
         assert gate.permits is not None
         gate.permits.allow(gate.uid, "Gatekeeper")
         await made.settle()
         assert sorted((await made.pods()).values()) == ["a", "b", "c"]
 
 
-async def told(made: World) -> dict[str, str]:
-    """What victims were told, by name."""
+async def reported(made: World) -> dict[str, str]:
+    """What was reported to victims, by name."""
     events = (await made.client.list(EVENT, "default")).items
     return {
         event.involved_object.name: event.message for event in events if event.reason == "Preempted"
@@ -170,7 +170,7 @@ async def test_victims_are_told_why_it_is_them(clock: Clock, rng: Stream, log: L
         (there,) = [name for name in ("p0", "p1") if where[name] == promised]
         (along,) = {"p0", "p1"} - {there}
         by = f"Preempted by pod default/high on node {promised}"
-        assert await told(made) == {
+        assert await reported(made) == {
             there: by,
             along: f"{by}: too few of its gang would be left",
         }
@@ -193,7 +193,7 @@ async def test_borrowers_are_told_that_their_quota_is_wanted_back(
         await made.settle()
         await made.add_pods("x", labels={QUEUE_LABEL: "lender"}, requests=CPU)
         await made.settle()
-        [message] = (await told(made)).values()
+        [message] = (await reported(made)).values()
         assert message == (
             "Preempted by pod default/x, whose queue wants back the quota that it lent"
         )
@@ -206,7 +206,7 @@ async def set_capacity(made: World, name: str, **capacity: str) -> None:
 async def test_a_pod_that_its_queue_stops_is_promised_nothing(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """Its victims are gone, its quota too: whoever comes next may have the room."""
+    """Its victims are gone, its quota too: the next pod may have the room."""
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", capacity=SMALL)
         await add_queue(made, "q", cpu="1")

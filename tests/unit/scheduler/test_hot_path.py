@@ -62,7 +62,7 @@ class Cluster:
         self.queue.add(info, 0.0)
 
     def run(self) -> int:
-        """Cycles until nobody can be tried, each held to the reference; how many were placed."""
+        """Cycles until no pod can be tried, each held to the reference; how many were placed."""
         placed = 0
         while True:
             self.cache.update_node_info_snapshot(self.plain)

@@ -16,7 +16,7 @@ def term(key: str = HOST, **fields: Any) -> dict[str, Any]:
 
 
 def test_only_pods_of_the_same_version_are_refused() -> None:
-    """So that a rolling update can put the new version beside the old one."""
+    """So that a rolling update can put the new version next to the old one."""
     world = World()
     world.nodes("a")
     world.put("old", "a", labels={"app": "web", "version": "1"})

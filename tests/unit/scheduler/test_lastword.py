@@ -1,4 +1,4 @@
-"""What pods are told while they wait, on a server that does not always take it."""
+"""What pods' conditions show while they wait, on a server that does not always take it."""
 
 from tests.support.scheduler_world import refusal, world
 

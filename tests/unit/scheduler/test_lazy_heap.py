@@ -64,7 +64,7 @@ def test_taking_the_best_away_again_and_again_empties_the_board() -> None:
 
 
 def test_leftovers_do_not_pile_up() -> None:
-    """A row that changes for ever without coming to the top leaves an entry each time."""
+    """A row that changes forever without coming to the top leaves an entry each time."""
     board = Board(100, Stream(2))
     for row in range(100):
         board.score(row, 1)

@@ -111,7 +111,7 @@ def test_check_80_the_list_alternates_between_zones(added: list[int], listed: li
 
 def test_check_81_an_inconsistent_tree_says_so() -> None:
     tree = tree_of(0, 1)
-    tree._zone_of["nobody"] = ""
+    tree._zone_of["absent"] = ""
     with pytest.raises(SnapshotInconsistent):
         tree.list()
 

@@ -91,7 +91,7 @@ def test_what_the_api_says_counts_when_it_changes() -> None:
     assert nominator.node_of("uid-a") == "m"
     assert not nominator.seen(pod("a"), "")
     assert nominator.node_of("uid-a") == "m"
-    assert nominator.seen(pod("a"), "n")  # somebody took it away
+    assert nominator.seen(pod("a"), "n")  # it was taken away
     assert nominator.node_of("uid-a") == ""
     assert not nominator.seen(pod("a", named="o"), "")
     assert nominator.seen(pod("a", named="n"), "o")  # moved: the old place is free
@@ -264,7 +264,7 @@ STEPS = st.tuples(
 def test_check_118_with_nominations_too(
     shapes: list[dict[str, Any]], steps: list[tuple[str, int, int]], percentage: int
 ) -> None:
-    """The same node, or the same reasons, whoever was promised room."""
+    """The same node, or the same reasons, whichever pod was promised room."""
     world = World(percentage).nodes(*(f"n{at}" for at in range(5)), cpu="3")
     placed: list[Pod] = []
     waiting: list[PodInfo] = []

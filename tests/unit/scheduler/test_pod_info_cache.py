@@ -1,4 +1,4 @@
-"""Pods made alike share what was computed for the first; whatever differs is computed anew."""
+"""Pods made alike share what was computed for the first; whatever differs is computed again."""
 
 from typing import Any
 

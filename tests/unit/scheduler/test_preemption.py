@@ -138,7 +138,7 @@ def test_check_110_nodes_refusing_anyway_are_never_preempted_on() -> None:
     world.put(pod("equal", 9, "4"), "full")
     wanting = pod("p", 9, "2")
     assert world.victims(wanting) == (None, [])
-    assert world.evaluator.tried == 0  # columns and node objects told as much
+    assert world.evaluator.tried == 0  # columns and node objects showed as much
     world.nodes("right").put(pod("low", 1, "3"), "right")
     assert world.victims(wanting) == ("right", ["low"])
 
@@ -212,7 +212,7 @@ def test_pod_that_leaves_for_another_reason_delays_nobody() -> None:
     world.put(leaving(pod("low", 1, "4"), preempted=False), "a").put(pod("x", 1, "4"), "b")
     wanting = pod("p", 9)
     world.nominator.put(wanting, "a")
-    assert world.victims(wanting) == ("a", [])  # it leaves anyway: nobody else has to
+    assert world.victims(wanting) == ("a", [])  # it leaves anyway: no other has to
 
 
 def test_impossible_nominated_node_makes_it_look_elsewhere() -> None:

@@ -81,7 +81,7 @@ class Kept(World):
         return expected[0], [*found.victims]
 
     def waits(self, info: PodInfo) -> bool:
-        """Whether somebody makes room for it already, on a node that may take it."""
+        """Whether a victim makes room for it already, on a node that may take it."""
         self.cache.update_node_info_snapshot(self.truth)
         name = self.nominator.node_of(info.uid)
         node = self.truth.node_info_map.get(name)
@@ -127,7 +127,7 @@ class History:
             self.put(f"first{number}", number, shape)
 
     def put(self, name: str, pick: int, shape: Any) -> None:
-        """A pod is bound by somebody."""
+        """A pod is bound by a user."""
         (cpu, memory), priority, app, since, port = shape
         more = {"labels": {"app": app} if app else {}, "host_ports": [port] if port else []}
         info = pod(name, priority, cpu, memory=memory, since=since, **more)
@@ -260,7 +260,7 @@ class History:
 def test_check_109_nothing_that_is_kept_is_stale(
     first: list[Any], steps: list[Any], offset: int, enough: CandidateSettings
 ) -> None:
-    """Whatever happens between two pods, they are told and given what the reference would."""
+    """Whatever happens between two pods, they get the answers and nodes that the reference would."""
     history = History(enough, offset, first)
     for number, (verb, pick, shape) in enumerate(steps):
         getattr(history, verb)(f"p{number}", pick, shape)
@@ -443,7 +443,7 @@ def room(world: Kept, number: int) -> list[PodInfo]:
 
 
 def test_each_preemption_looks_at_rows_changed_by_the_last() -> None:
-    """Not at every nominated node, nor at every candidate, nor at every node to say why."""
+    """Not at every nominated node, nor at every candidate, nor at every node to state why."""
     world = crowded(300)
     for number in range(100):
         for victim in room(world, number):
@@ -458,7 +458,7 @@ def test_each_preemption_looks_at_rows_changed_by_the_last() -> None:
 
 
 def test_diagnosis_is_repeated_while_nothing_else_changes() -> None:
-    """Nobody counts 5,000 nodes, nor a handful of reasons, to say the same once more."""
+    """Nothing counts 5,000 nodes, nor a handful of reasons, to state the same once more."""
     world = crowded(50)
     room(world, 0)
     first = world.decide(pod("one", 9, "3"))
@@ -474,17 +474,17 @@ def test_a_rejection_that_is_told_again_counts_what_changed() -> None:
     world.put(pod("on-a", 20, "4"), "a").put(pod("on-b", 20, "4"), "b")
     world.nominator.put(pod("promised", 20, "4"), "a")
     asking = [pod(name, 9, "3", memory="20Gi") for name in ("one", "two", "three")]
-    told = world.decide(asking[0])
-    assert isinstance(told, Diagnosis)
-    assert told.counts == (("Insufficient cpu", 2),)
+    reported = world.decide(asking[0])
+    assert isinstance(reported, Diagnosis)
+    assert reported.counts == (("Insufficient cpu", 2),)
     world.put(pod("more", 20, "0", memory="16Gi"), "b")
-    told = world.decide(asking[1])
-    assert isinstance(told, Diagnosis)
-    assert told.counts == (("Insufficient cpu", 2), ("Insufficient memory", 1))
+    reported = world.decide(asking[1])
+    assert isinstance(reported, Diagnosis)
+    assert reported.counts == (("Insufficient cpu", 2), ("Insufficient memory", 1))
     world.cache.remove_pod(pod("on-b", 20, "4").on("b").pod)
-    told = world.decide(asking[2])
-    assert isinstance(told, Diagnosis)
-    assert told.counts == (("Insufficient cpu", 1), ("Insufficient memory", 1))
+    reported = world.decide(asking[2])
+    assert isinstance(reported, Diagnosis)
+    assert reported.counts == (("Insufficient cpu", 1), ("Insufficient memory", 1))
 
 
 def test_prefilter_is_asked_per_class_not_per_nomination() -> None:
@@ -542,7 +542,7 @@ def test_what_is_known_of_a_node_outlives_changes_of_others() -> None:
     assert world.evaluator.tried == 103 + 1
     world.cache.update_node(None, builders.node("n7"))
     room(world, 4)
-    assert world.evaluator.tried == 104 + 2  # nobody looked at it meanwhile
+    assert world.evaluator.tried == 104 + 2  # it was not looked at meanwhile
 
 
 def test_joining_node_that_refuses_the_pod_has_a_row() -> None:

@@ -1,4 +1,4 @@
-"""Preemption end to end: victims told and deleted, promises kept, faults of the API survived."""
+"""Preemption end to end: victims marked and deleted, promises kept, faults of the API survived."""
 
 from typing import Any
 
@@ -55,9 +55,9 @@ async def test_an_important_pod_takes_the_place_of_another(
         await made.settle()
         (victim,) = await leaving(made)
         assert await nomination(made, "high") == "a"
-        told = condition(await made.pod(victim), "DisruptionTarget")
-        assert told is not None
-        assert (told.status, told.reason) == ("True", "PreemptionByScheduler")
+        reported = condition(await made.pod(victim), "DisruptionTarget")
+        assert reported is not None
+        assert (reported.status, reported.reason) == ("True", "PreemptionByScheduler")
         events = [e for e in (await made.client.list(EVENT)).items if e.reason == "Preempted"]
         assert [event.message for event in events] == ["Preempted by pod default/high on node a"]
         await agent(made)
@@ -116,7 +116,7 @@ async def test_when_the_pod_goes_its_promise_goes_too(
 async def test_nominations_of_a_gang_are_cleared_in_the_cluster_too(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """A node is lost while its victims go: nobody may take the rest for promised, or wait for it."""
+    """A node is lost while its victims go: no pod may take the rest for promised, or wait for it."""
     async with world(clock, rng, log) as made:
         scheduler = await full(made)
         await made.add_nodes("b", capacity=SMALL)
@@ -133,9 +133,9 @@ async def test_nominations_of_a_gang_are_cleared_in_the_cluster_too(
         assert len(scheduler.cycle.nominator) == 0
         assert [await nomination(made, name) for name in members] == [""] * 4
         for name in members:
-            told = condition(await made.pod(name), "PodScheduled")
-            assert told is not None
-            assert told.message == "0/1 nodes are available: gang wants 4, room for 2."
+            reported = condition(await made.pod(name), "PodScheduled")
+            assert reported is not None
+            assert reported.message == "0/1 nodes are available: gang wants 4, room for 2."
 
 
 async def test_pods_that_never_preempt_wait(clock: Clock, rng: Stream, log: Logger) -> None:

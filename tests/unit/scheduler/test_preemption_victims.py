@@ -36,7 +36,7 @@ def pod(name: str, priority: int = 0, cpu: str = "1", *, since: str = "", **more
 
 
 class Budgeted(Cluster):
-    """Nodes of four CPUs, in zones of their own, and budgets."""
+    """Nodes of four CPUs, in separate zones, and budgets."""
 
     def __init__(self, *nodes: str) -> None:
         super().__init__()
@@ -60,8 +60,8 @@ class Budgeted(Cluster):
     def select(self, wanting: Pod, on: str = "n", *nominated: Pod) -> Victims | Status:
         trial = self.trial(wanting)
         node = self.snapshot.node_info_map[on]
-        beside = [PodInfo.of(item) for item in nominated]
-        return select_victims(trial, node, self.budgets, nominated=beside)
+        others = [PodInfo.of(item) for item in nominated]
+        return select_victims(trial, node, self.budgets, nominated=others)
 
     def victims(self, wanting: Pod, on: str = "n") -> list[str]:
         return names(self.select(wanting, on))

@@ -22,8 +22,8 @@ from grange.sim import builders
 
 
 @dataclass
-class Says:
-    """Answers as told and remembers that it was asked."""
+class Answer:
+    """Answers as set and remembers that it was asked."""
 
     result: PreFilterResult
     asked: int = field(default=0)
@@ -38,15 +38,15 @@ class Says:
         return self.result
 
 
-def says(code: Code, *reasons: str) -> Says:
-    return Says(PreFilterResult(Status(code, reasons)))
+def answer(code: Code, *reasons: str) -> Answer:
+    return Answer(PreFilterResult(Status(code, reasons)))
 
 
-def names(*wanted: str) -> Says:
-    return Says(PreFilterResult(SUCCESS, frozenset(wanted)))
+def names(*wanted: str) -> Answer:
+    return Answer(PreFilterResult(SUCCESS, frozenset(wanted)))
 
 
-def ask(*answers: Says, nodes: int = 3) -> Narrowed | Diagnosis:
+def ask(*answers: Answer, nodes: int = 3) -> Narrowed | Diagnosis:
     """What comes of these plugins' answers, P0, P1, … in this order."""
     mine = [Plugin(f"P{at}", pre_filter=item) for at, item in enumerate(answers)]
     others = [item for item in plugins.DEFAULT if item.queue_sort or item.bind]
@@ -60,8 +60,8 @@ def ask(*answers: Says, nodes: int = 3) -> Narrowed | Diagnosis:
 
 def test_check_115_a_plain_refusal_keeps_the_others_going() -> None:
     """They may leave what a preemption needs to know; the first refusal is the answer."""
-    first, second = says(Code.UNSCHEDULABLE, "no"), says(Code.UNSCHEDULABLE, "neither")
-    last = says(Code.SUCCESS)
+    first, second = answer(Code.UNSCHEDULABLE, "no"), answer(Code.UNSCHEDULABLE, "neither")
+    last = answer(Code.SUCCESS)
     found = ask(first, second, last)
     assert isinstance(found, Diagnosis)
     assert (found.pre_filter, found.plugins, found.error) == ("no", frozenset({"P0"}), False)
@@ -69,34 +69,34 @@ def test_check_115_a_plain_refusal_keeps_the_others_going() -> None:
 
 
 def test_check_115_an_unresolvable_refusal_ends_it() -> None:
-    first, second = says(Code.UNRESOLVABLE, "never"), says(Code.SUCCESS)
+    first, second = answer(Code.UNRESOLVABLE, "never"), answer(Code.SUCCESS)
     found = ask(first, second)
     assert isinstance(found, Diagnosis)
     assert found.pre_filter == "never"
     assert (first.asked, second.asked) == (1, 0)
-    late = ask(says(Code.UNSCHEDULABLE, "no"), says(Code.UNRESOLVABLE, "never"))
+    late = ask(answer(Code.UNSCHEDULABLE, "no"), answer(Code.UNRESOLVABLE, "never"))
     assert isinstance(late, Diagnosis)
     assert (late.pre_filter, late.plugins) == ("never", frozenset({"P1"}))
 
 
 def test_check_115_an_error_ends_it_as_an_error() -> None:
-    found = ask(says(Code.ERROR, "broken"), says(Code.SUCCESS))
+    found = ask(answer(Code.ERROR, "broken"), answer(Code.SUCCESS))
     assert isinstance(found, Diagnosis)
     assert found.error
 
 
 @pytest.mark.parametrize("code", [Code.SUCCESS, Code.SKIP])
 def test_check_115_who_has_nothing_to_say_narrows_nothing(code: Code) -> None:
-    assert ask(says(code)) == EVERY_NODE
+    assert ask(answer(code)) == EVERY_NODE
 
 
 def test_check_115_named_nodes_are_intersected() -> None:
-    found = ask(names("n0", "n1"), says(Code.SUCCESS), names("n1", "n2"))
+    found = ask(names("n0", "n1"), answer(Code.SUCCESS), names("n1", "n2"))
     assert found == Narrowed(frozenset({"n1"}), ("P0", "P2"))
 
 
 def test_check_115_disjoint_names_leave_nothing() -> None:
-    """Nobody's pods are in the way, so removing some would not help: who named them is told."""
+    """No pods are in the way, so removing some would not help: the plugin that named them is shown."""
     found = ask(names("n0"), names("n1"))
     assert isinstance(found, Diagnosis)
     assert found.plugins == frozenset({"P0", "P1"})
@@ -105,7 +105,7 @@ def test_check_115_disjoint_names_leave_nothing() -> None:
 
 
 def test_check_115_without_nodes_nobody_is_asked() -> None:
-    first = says(Code.SUCCESS)
+    first = answer(Code.SUCCESS)
     found = ask(first, nodes=0)
     assert isinstance(found, Diagnosis)
     assert found.message == "no nodes available to schedule pods"

@@ -197,7 +197,7 @@ BIG, SMALL = builders.node("big", capacity={"cpu": 8, "pods": 9}), builders.node
 def test_check_100_hints_decide_who_stays(
     rejector: str, event: ClusterEvent | None, before: Object, after: Object, *, moves: bool
 ) -> None:
-    """A pod that needs 6 CPUs, an ssd and port 80, by whoever turned it down."""
+    """A pod that needs 6 CPUs, an ssd and port 80, by the plugin that rejected it."""
     assert event is not None
     queue = SchedulingQueue(PROFILE, NO_EARLY)
     options: dict[str, Any] = {
@@ -284,7 +284,7 @@ def test_check_103_activating_a_pod_in_flight_brings_it_back() -> None:
     queue.activate([pod.uid], 0.0)
     queue.mark_unschedulable(pod, frozenset({"Deaf"}), 0.0)
     assert queue.pool_of(pod.uid) is SubQueue.BACKOFF
-    queue.activate([pod.uid, "nobody"], 0.0)
+    queue.activate([pod.uid, "absent"], 0.0)
     assert queue.pool_of(pod.uid) is SubQueue.ACTIVE
 
 
@@ -318,7 +318,7 @@ def test_a_deleted_pod_is_nowhere_whatever_pool_it_was_in() -> None:
     queue.move(ASSIGNED_POD_DELETE, 0.0)
     queue.fail(failed, 0.0)
     queue.add(info("active"), now=0.0)
-    for name in ("flying", "parked", "backoff", "failed", "active", "nobody"):
+    for name in ("flying", "parked", "backoff", "failed", "active", "absent"):
         queue.delete(f"uid-{name}")
     queue.mark_unschedulable(flying, FIT, 0.0)
     queue.flush(1000.0)
@@ -397,7 +397,7 @@ def test_leftovers_are_requeued_at_the_deadline() -> None:
 
 
 def test_unsigned_pods_each_get_their_own_hint() -> None:
-    """Without a signature the answer for one pod says nothing of the next."""
+    """Without a signature the answer for one pod does not hold for the next."""
 
     def hint(pod: PodInfo, before: Object, after: Object) -> bool:
         return pod.uid == "uid-second"
@@ -449,7 +449,7 @@ def test_shelving_moves_only_pods_that_wait() -> None:
     gate = queue.find("uid-gated")
     assert gate is not None
     rejectors = gate.rejectors
-    for name in ("flying", "active", "parked", "gated", "nobody"):
+    for name in ("flying", "active", "parked", "gated", "absent"):
         queue.park(f"uid-{name}", frozenset({"Quota"}), 7.0)
     assert flying.pool is SubQueue.IN_FLIGHT
     for pod in (active, parked):

@@ -1,4 +1,4 @@
-"""A single pod that waits for quota: those who come later do not take what frees for ever."""
+"""A single pod that waits for quota: those who come later do not take what frees forever."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ def test_small_pods_cannot_starve_a_large_one_of_quota(important: int) -> None:
             break
     assert "large" in bench.where
     small = [name for name in bench.order[: bench.order.index("large")] if name.startswith("s")]
-    # Four may overtake; further ones only beside the claim: 2 of the 10.
+    # Four may overtake; further ones only next to the claim: 2 of the 10.
     assert len(small) <= 10 + 4 + 2
 
 
@@ -192,7 +192,7 @@ def test_thousands_who_come_and_go_leave_nothing_behind() -> None:
 
 
 def test_queues_without_waiting_pods_leave_nothing_behind() -> None:
-    """Their names are whatever pods say, and may be new ones every time."""
+    """Their names are whatever pods contain, and may be new ones every time."""
     waiters = QuotaWaiters(lambda queue, wanted: wanted["cpu"] > 1)
     for number in range(1_000):
         waiters.put("leaves", f"q{number}", {"cpu": 1}, (0.0, 0.0))

@@ -26,7 +26,7 @@ def test_check_121_shares_add_up_and_each_is_guaranteed(
 ) -> None:
     """All together never use more than they have, nor any more than it has and may borrow.
 
-    And its own is refused to nobody while no other borrows.
+    And its own is refused to none while no other borrows.
     """
     quotas, capacity = Quotas(), dict(zip(NAMES, capacities, strict=True))
     for name in NAMES:

@@ -1,4 +1,4 @@
-"""Quotas: what is admitted stays within capacity and borrowing, and nobody waits for ever."""
+"""Quotas: what is admitted stays within capacity and borrowing, and no pod waits forever."""
 
 from collections.abc import Callable
 
@@ -85,14 +85,14 @@ def test_who_comes_later_is_admitted_only_beside_a_claim() -> None:
     quotas.release("u")
     assert quotas.refusal("x", {"cpu": 2}, (0.0, 11.0)) == ""
     assert quotas.refusal("x", {"cpu": 3}, (0.0, 11.0))
-    quotas.unclaim("h")  # somebody else
+    quotas.unclaim("h")  # another claim
     assert quotas.refusal("x", {"cpu": 3}, (0.0, 11.0))
     quotas.unclaim("g")
     assert quotas.refusal("x", {"cpu": 3}, (0.0, 11.0)) == ""
 
 
 def test_a_claim_follows_its_owner_and_its_queue() -> None:
-    """The rank and the cohort may change while it waits; those who may go now are told."""
+    """The rank and the cohort may change while it waits; those who may go now are returned."""
     quotas = Quotas()
     quotas.grant("x", Grant({"cpu": 10}, "c"))
     quotas.grant("y", Grant({"cpu": 10}, "c"))
@@ -165,7 +165,7 @@ def test_what_could_never_be_admitted_is_known() -> None:
     quotas.grant("y", Grant({"cpu": 2}, "c"))
     assert not quotas.impossible("x", {"cpu": 12})
     assert quotas.impossible("x", {"cpu": 13})  # the cohort has 12
-    assert quotas.impossible("nobody", {})
+    assert quotas.impossible("absent", {})
     assert quotas.entitled("x", {"cpu": 10})
     assert not quotas.entitled("x", {"cpu": 11})
 
@@ -208,11 +208,11 @@ class Sharing(RuleBasedStateMachine):
 
     @rule(queue=st.sampled_from(["a", "b"]), cpu=st.integers(1, 10))
     def claim(self, queue: str, cpu: int) -> None:
-        self.quotas.claim("somebody", queue, {"cpu": cpu}, (0.0, 5.0))
+        self.quotas.claim("another", queue, {"cpu": cpu}, (0.0, 5.0))
 
     @rule()
     def unclaim(self) -> None:
-        self.quotas.unclaim("somebody")
+        self.quotas.unclaim("another")
 
     def use(self, name: str, *queues: str) -> int:
         return sum(wanted[name] for queue, wanted in self.model.values() if queue in queues)
@@ -279,7 +279,7 @@ def test_a_queue_that_is_not_there_is_named() -> None:
 
 
 def test_small_gangs_cannot_starve_a_large_one_of_quota() -> None:
-    """A pod a second that runs for six would keep the queue half full for ever."""
+    """A pod a second that runs for six would keep the queue half full forever."""
     bench = Bench(overtakes=4)
     bench.nodes("a", capacity=BIG)
     bench.quota("q", cpu="10")
@@ -300,7 +300,7 @@ def test_small_gangs_cannot_starve_a_large_one_of_quota() -> None:
             break
     assert "g0" in bench.where
     small = [name for name in bench.order[: bench.order.index("g0")] if name.startswith("s")]
-    # Four may overtake; further ones only beside the claim: 2 of the 10.
+    # Four may overtake; further ones only next to the claim: 2 of the 10.
     assert 4 <= len(small) <= 4 + 2 + 2
     assert bench.gangs.quotas.used("q")["cpu"] <= 10_000
 
@@ -364,7 +364,7 @@ def test_a_claim_does_not_stay_in_a_cohort_that_its_queue_left() -> None:
 
 
 def test_a_claim_ends_when_its_queue_shrinks_below_it() -> None:
-    """It could not be had any more, and nobody behind it should wait for that."""
+    """It could not be had any more, and no pod behind it should wait for that."""
     bench = _claiming(important=0)
     bench.quota("q", "all", cpu="2")
     bench.quota("r", "all", cpu="1")

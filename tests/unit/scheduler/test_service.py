@@ -1,4 +1,4 @@
-"""The service against a real API server: what is placed, said, retried, and never done twice."""
+"""The service against a real API server: what is placed, reported, retried, and never done twice."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -131,7 +131,7 @@ async def test_urgent_pods_go_first(clock: Clock, rng: Stream, log: Logger) -> N
 async def test_only_our_pods_are_placed(clock: Clock, rng: Stream, log: Logger) -> None:
     async with world(clock, rng, log) as made:
         await made.add_nodes("a")
-        await made.add_pods("theirs", schedulerName="somebody-else")
+        await made.add_pods("theirs", schedulerName="another")
         await made.add_pods("ours", schedulerName="grange")
         await made.add_pods("gated", schedulingGates=[{"name": "quota"}])
         await made.start_scheduler()
@@ -253,7 +253,7 @@ async def test_a_server_error_is_settled_by_what_the_server_holds(
 async def test_a_pod_that_another_scheduler_bound_is_let_go(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """The conflict tells; the assumption is taken back and the pod charged where it really is."""
+    """The conflict shows it; the assumption is taken back and the pod charged where it really is."""
     async with world(clock, rng, log) as made:
 
         async def gate(request: Request, handle: Handler) -> Response:
@@ -337,7 +337,7 @@ async def test_two_schedulers_never_bind_a_pod_twice(
 async def test_a_scheduler_that_starts_again_finds_everything(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """Nothing but the API remembers: what was assumed and not written is decided anew."""
+    """Nothing but the API remembers: what was assumed and not written is decided again."""
     async with world(clock, rng, log) as made:
 
         async def stuck(request: Request, handle: Handler) -> Response:
@@ -438,7 +438,7 @@ async def test_expired_assumptions_are_queued_again(clock: Clock, rng: Stream, l
 
         async def gate(request: Request, handle: Handler) -> Response:
             if request.path.endswith("/binding") and made.writes("/binding") == 1:
-                return Response(201, b"{}")  # says yes and does nothing
+                return Response(201, b"{}")  # answers yes and does nothing
             return await handle(request)
 
         made.intercept = gate
@@ -452,20 +452,20 @@ async def test_expired_assumptions_are_queued_again(clock: Clock, rng: Stream, l
 
 
 class _Ledger:
-    """Reserves everything and refuses the first permit; remembers what it was told."""
+    """Reserves everything and refuses the first permit; remembers its calls."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        self.told.append(f"reserve {node_name}")
+        self.calls.append(f"reserve {node_name}")
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        self.told.append(f"unreserve {node_name}")
+        self.calls.append(f"unreserve {node_name}")
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        if self.told.count("reserve a") == 1:
+        if self.calls.count("reserve a") == 1:
             return Status(Code.UNSCHEDULABLE, ("not yet",))
         return SUCCESS
 
@@ -481,7 +481,7 @@ async def test_check_114_a_refused_permit_takes_the_reservation_back(
         scheduler = await made.start_scheduler(profile=profile)
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle()
-        assert ledger.told == ["reserve a", "unreserve a"]
+        assert ledger.calls == ["reserve a", "unreserve a"]
         assert scheduler.cache.pod_count == 0
         assert await made.message("p") == "0/1 nodes are available: not yet."
         await made.settle(700.0)
@@ -514,7 +514,7 @@ class _Failing:
 async def test_an_error_in_reserve_or_permit_is_no_refusal(
     clock: Clock, rng: Stream, log: Logger, reserves: int, permits: int
 ) -> None:
-    """The pod is told of an error and tried again after a second, with no event to call it."""
+    """The pod shows an error and tried again after a second, with no event to call it."""
     async with world(clock, rng, log) as made:
         failing = _Failing(reserves, permits)
         plugin = Plugin("Failing", reserve=failing, permit=failing)
@@ -557,7 +557,7 @@ async def test_what_was_reserved_is_given_up_with_the_pod(
         made.intercept = gate
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle(5.0)
-        assert ledger.told == (["reserve a"] if written else ["reserve a", "unreserve a"])
+        assert ledger.calls == (["reserve a"] if written else ["reserve a", "unreserve a"])
         assert scheduler.cache.pod_count == written
 
 
@@ -611,7 +611,7 @@ class _Buggy:
 async def test_a_bug_that_one_pod_meets_stops_nobody_else(
     clock: Clock, rng: Stream, log: Logger, *, point: str
 ) -> None:
-    """Not supervised, so it would end the service; the pod is told, holds nothing, and comes back."""
+    """Not supervised, so it would end the service; the pod shows it, holds nothing, and comes back."""
     async with world(clock, rng, log) as made:
         buggy = _Buggy(point, times=3)
         plugin = Plugin("Buggy", reserve=buggy, permit=buggy)
@@ -701,7 +701,7 @@ def test_a_pod_document_of_the_builders_is_what_the_server_takes() -> None:
 async def test_affinity_holds_and_a_leaving_pod_wakes_the_next(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """One a node: the third waits, says why, and takes the place of the first that goes."""
+    """One a node: the third waits, shows why, and takes the place of the first that goes."""
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", "b")
         alone = [

@@ -28,7 +28,7 @@ class World:
     """A cache and a snapshot, driven by short scripts.
 
     ``add1`` adds node 1, ``pod1`` a pod on node 1 and ``pod1b`` another; ``upd1``, ``rm1``,
-    ``updpod1``, ``rmpod1`` as they say; ``s`` takes a snapshot and checks it whole.
+    ``updpod1``, ``rmpod1`` as their names; ``s`` takes a snapshot and checks it whole.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class World:
 
 
 def check_snapshot(cache: Cache, snapshot: NodeInfoSnapshot) -> None:
-    """Checks 58, 59 and 60, and that the columns say the same as the entries."""
+    """Checks 58, 59 and 60, and that the columns hold the same as the entries."""
     generations = []
     for name in cache.order():
         info = cache.node_info(name)

@@ -358,7 +358,7 @@ def test_skewed_domains_are_a_reason() -> None:
 
 
 def test_check_107_too_few_domains_count_as_an_empty_one() -> None:
-    """With minDomains 3 and two domains the least is 0, so that nobody gets a second pod."""
+    """With minDomains 3 and two domains the least is 0, so that no domain gets a second pod."""
     world = World()
     world.nodes("a1", zone="a")
     world.nodes("b1", zone="b")
@@ -482,7 +482,7 @@ def test_check_108_the_first_needs_all_the_labels() -> None:
 
 
 def test_company_counts_only_where_the_label_is() -> None:
-    """A pod outside all domains is nobody's company, so the first is still to come."""
+    """A pod outside all domains is no pod's company, so the first is still to come."""
     world = World()
     world.nodes("nowhere")
     world.nodes("a1", zone="a")
@@ -538,7 +538,7 @@ def test_check_106_golden_scores_of_pod_affinity() -> None:
 
 
 def test_demands_of_placed_pods_are_wishes_for_newcomers() -> None:
-    """hardPodAffinityWeight: somebody there wants this pod's company."""
+    """hardPodAffinityWeight: a pod there wants this pod's company."""
     world = three_zones()
     world.put("old", "b1", **near(term()))
     pod = builders.pod("p", labels=BLUE)

@@ -23,11 +23,11 @@ ONE = {"cpu": "1", "memory": "4Gi", "pods": "10"}
 
 
 class Turns:
-    """A scheduler on a network of its own, with its turns.
+    """A scheduler on its own network, with its turns.
 
     Attributes:
         binds: whether its bindings arrive.
-        hears: whether its watches tell anything.
+        hears: whether its watches report anything.
     """
 
     def __init__(self, made: World) -> None:

@@ -38,7 +38,7 @@ def test_a_pod_goes_on_when_the_last_plugin_allows_it() -> None:
     assert permits.waiting_for("a") == ("x", "y")
     permits.allow("a", "x")
     permits.allow("a", "x")  # again
-    permits.allow("a", "nobody")
+    permits.allow("a", "absent")
     permits.allow("b", "y")  # not held
     assert permits.collect_released() == []
     assert not calls
@@ -190,7 +190,7 @@ def _asked(gate: Gatekeeper, times: int) -> Callable[[], Awaitable[bool]]:
 async def test_114_a_rejected_or_deleted_pod_frees_its_place(
     clock: Clock, rng: Stream, log: Logger, how: str
 ) -> None:
-    """Whoever waits behind it is placed at once, and the books are empty again."""
+    """The pod behind it is placed at once, and the books are empty again."""
     async with world(clock, rng, log) as made:
         gate = Gatekeeper(wait_s=600.0)
         scheduler = await held(made, gate)

@@ -97,7 +97,7 @@ async def test_who_is_started_again_asks_and_the_dead_does_not(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     class Stubborn(Scribe):
-        """Writes on when it is told to end."""
+        """Writes on when it is asked to end."""
 
         async def run(self) -> None:
             try:

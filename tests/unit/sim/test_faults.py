@@ -1,4 +1,4 @@
-"""The bad network does what it says, repeatably, and stops when told to."""
+"""The bad network works as described, repeatably, and stops on request."""
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -69,7 +69,7 @@ async def test_lost_request_did_nothing(clock: Clock, rng: Stream) -> None:
     network, transport = connected(server, clock, rng, NetworkFaults(lose_request=1.0))
     with pytest.raises(ServiceUnavailable):
         await transport.send(Request("GET", "/x"))
-    with pytest.raises(Timeout):  # who wrote cannot tell whether it happened
+    with pytest.raises(Timeout):  # who wrote cannot know whether it happened
         await transport.send(Request("POST", "/x"))
     assert server.seen == []
     assert network.history == ["0.000 agent lost GET /x", "0.000 agent lost POST /x"]

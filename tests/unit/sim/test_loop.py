@@ -1,4 +1,4 @@
-"""Virtual time: it moves only when nothing else can, and says so when nothing ever will."""
+"""Virtual time: it moves only when nothing else can, and reports when nothing ever will."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""A suspended process does nothing, and finds out afterwards what its clocks can tell it."""
+"""A suspended process does nothing, and finds out afterwards what its clocks show."""
 
 import asyncio
 from collections.abc import AsyncGenerator

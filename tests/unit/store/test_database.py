@@ -170,7 +170,7 @@ def io_error() -> sqlite3.OperationalError:
 def test_io_error_on_a_full_disk_is_reported_as_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite's shared index is not grown by its own write calls, so it cannot tell."""
+    """SQLite's shared index is not grown by its own write calls, so it cannot know."""
     file = tmp_path / "store.db"
     assert "SQLITE_IOERR_SHMSIZE" in str(translated(io_error(), file))
     assert not isinstance(translated(io_error(), file), StorageFull)

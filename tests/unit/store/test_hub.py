@@ -1,4 +1,4 @@
-"""Fan-out: every subscriber gets each event once, in order, or is told that it lagged."""
+"""Fan-out: every subscriber gets each event once, in order, or learns that it lagged."""
 
 import asyncio
 from collections.abc import Sequence

@@ -231,14 +231,14 @@ async def test_cancelled_caller_leaves_its_write_to_land(tmp_path: Path, log: Lo
         async with Nursery() as nursery:
             crowd = Crowd(nursery)
             lane.gate.clear()
-            cancelled = crowd.start(store.put("/doomed", body))
+            cancelled = crowd.start(store.put("/cancelled", body))
             crowd.start(store.put("/other", body))
             await turns()
             cancelled.cancel()
             await turns()
             lane.gate.set()
         assert [entry.key for entry in crowd.done] == ["/other"]
-        assert store.get("/doomed") == Entry("/doomed", b"body@1", 1, 1)
+        assert store.get("/cancelled") == Entry("/cancelled", b"body@1", 1, 1)
 
 
 # --- refusals of the disk ----------------------------------------------------------------------
@@ -338,7 +338,7 @@ async def test_full_disk_refuses_until_there_is_space(
 async def test_failed_fsync_stops_writing_for_good_but_not_reading(
     tmp_path: Path, log: Logger
 ) -> None:
-    """After it nobody knows what is on disk: going on could acknowledge what is not there."""
+    """After it it is unknown what is on disk: going on could acknowledge what is not there."""
     lane = Lane()
     async with opened(tmp_path, log, lane) as store:
         await store.put("/a", body)
@@ -651,7 +651,7 @@ def bytes_on_disk(directory: Path) -> bytes:
 
 @pytest.mark.parametrize("size", [40, 1_000, 30_000])
 async def test_deleted_values_leave_the_disk(tmp_path: Path, log: Logger, size: int) -> None:
-    """Rows of every size: in a page, and with pages of their own."""
+    """Rows of every size: in a page, and with separate pages."""
 
     def value(name: str, number: int) -> Callable[[int], bytes]:
         body = f"{name}-{number:05}-".encode() * (size // 10)

@@ -374,7 +374,7 @@ def test_priority_follows_the_session() -> None:
 
 
 def test_name_of_the_lease_that_another_has_is_waited_for() -> None:
-    simulator = pooled(occupied={"qps-0": "nobody"})
+    simulator = pooled(occupied={"qps-0": "no owner"})
     simulator.settle()
     assert simulator.leases == {}
     assert simulator.status.reason == "NameTaken"

@@ -306,7 +306,7 @@ async def test_name_of_a_pod_that_another_has_is_waited_for(world: SessionWorld)
     world.serve()
     await world.add_session()
     await world.reaches("Accepted")
-    assert "qps-server of nobody" in (await world.status()).message
+    assert "qps-server of no owner" in (await world.status()).message
     await world.client.delete(POD, "qps-server", "default")
     await world.reaches("Running")
 

@@ -1,7 +1,7 @@
 """Which fixed addresses belong to which job, where pods have loopback addresses.
 
 Every job has a block of consecutive ones: by a hash of its UID, so that it is mostly the same again
-after a restart of the controller, and beside the blocks of other jobs.
+after a restart of the controller, and apart from the blocks of other jobs.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Who places a job's gang: the object that each backend has for it, and what it says.
+"""Which backend places a job's gang: the object that each has for it, and its state.
 
 A backend is one entry of ``BACKENDS``. Pure: the shell creates, updates and deletes the objects.
 """
@@ -36,7 +36,7 @@ class GangObjects:
         kind: of the object that stands for the gang.
         name: of that object.
         spec: of that object, by the job and the values of the PriorityClasses.
-        state: what the object says, with spec and status.
+        state: the object's state, with spec and status.
         absent: the state while there is no object, by the job.
         scheduler: ``schedulerName`` of the pods; empty: as the template has it.
         labels: of the pods, by the name of the object.
@@ -201,7 +201,7 @@ def _budget_spec(model: JobModel, labels: JobLabels, priorities: Mapping[str, in
     return {"minAvailable": quorum(model), "selector": {"matchLabels": selector}}
 
 
-# --- what they say ---------------------------------------------------------------------------------
+# --- their states ---------------------------------------------------------------------------------
 
 
 def _why(status: Document, kind: str) -> tuple[str, str]:

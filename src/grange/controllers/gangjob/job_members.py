@@ -131,7 +131,7 @@ def _remove_finished_indexes(role: RoleMembers) -> None:
 
 
 def _remove_stopped_by_parallelism(role: RoleMembers) -> None:
-    """Pods that are being deleted beside as many as the role may have were deleted for that."""
+    """Pods that are being deleted in excess of as many as the role may have were deleted for that."""
     limit = role.counts.role.parallelism
     if limit is None or len(role.having(PodOutcome.LIVE)) < limit:
         return

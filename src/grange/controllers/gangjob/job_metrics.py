@@ -101,7 +101,7 @@ class _Shown:
 
     Attributes:
         status: as it was observed last.
-        labels: of its own series; empty where it has none.
+        labels: those of the job's series; empty where it has none.
         roles: with series.
     """
 

@@ -380,7 +380,7 @@ class JobReconciler(Generic[R]):
                     self._backoff.failed(uid, (role.lower(), int(index)), now)
 
     async def _refuse(self, job: R, error: InvalidJob) -> NoReturn:
-        """Write a Failed condition that says why the spec cannot be acted on.
+        """Write a Failed condition that states why the spec cannot be acted on.
 
         Raises:
             Terminal: always.

@@ -1,4 +1,4 @@
-"""A job whose spec cannot be acted on says so in its conditions."""
+"""The conditions of a job whose spec cannot be acted on."""
 
 from datetime import datetime
 from typing import TypeVar

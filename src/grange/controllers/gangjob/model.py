@@ -353,7 +353,7 @@ class JobPod:
 
 @dataclass(frozen=True, slots=True)
 class GangState:
-    """What the gang's object says.
+    """The state of the gang's object.
 
     Attributes:
         exists: whether there is one.

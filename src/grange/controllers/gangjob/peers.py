@@ -92,7 +92,7 @@ class NamedPeers:
         return declared
 
     def path(self, path: str) -> str:
-        """The path itself: a container has a file system of its own."""
+        """The path itself: each container has its file system."""
         return path
 
 

@@ -142,7 +142,7 @@ def _members_before(
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the records say now.
+    """What the records contain now.
 
     Attributes:
         members: ``fingerprint`` of the members that are recorded.

@@ -162,6 +162,6 @@ BY_NAME: Mapping[str, ConditionType] = {item.name: item for item in CONDITIONS}
 
 
 def is_skip(kind: str, reason: str, status: str) -> bool:
-    """Whether a condition says that something is left undone."""
+    """Whether a condition reports that something is left undone."""
     known = BY_NAME[kind].reasons.get(reason) if kind in BY_NAME else None
     return known is not None and known.is_skip and known.status == status

@@ -1,7 +1,7 @@
 """The replication controller: its parts, and its background tasks.
 
 Reconciles are triggered by events (``event_handlers``), by what becomes due (a pod that becomes available, a
-delayed replacement), by retries of failures, and by a slow resync. ``reconciler`` says what a reconcile does.
+delayed replacement), by retries of failures, and by a slow resync. ``reconciler`` describes a reconcile.
 """
 
 from dataclasses import replace

@@ -69,7 +69,7 @@ class Inputs:
         taken: names of pods in the namespace that are not among ``owned``.
         held: uids of finished pods whose replacement must wait.
         available: uids of the available pods.
-        limits: what the rollout allows; None for what the spec says.
+        limits: what the rollout allows; None for what the spec asks for.
         sides: the counts of a rollout in progress.
         template: hash of the template that pods are created from.
         earlier: names of nodes where pods of other templates may run; None for the same.

@@ -24,7 +24,7 @@ def pod_document(
     the labels of ``pod_identity`` win over the template's. The controller's node selector becomes
     required node affinity. A node pins the pod through ``matchFields``, so that the scheduler still
     checks taints and resources there; without one, drained nodes are excluded, and the pods of the
-    controller prefer to be spread over hosts and zones, unless the template says how. A ``nodeName`` in
+    controller prefer to be spread over hosts and zones, unless the template sets it. A ``nodeName`` in
     the template is dropped: it would bind every replica to one node without the scheduler.
 
     Args:

@@ -59,7 +59,7 @@ class _Work:
         planned: what should be done.
         permitted: what of it may be done now.
         plan: what of that is not recorded yet.
-        audited: what the audit records say.
+        audited: what the audit records contain.
         failure: the first error.
         unwritten: entries whose records are not written yet.
     """

@@ -1,6 +1,6 @@
 """The rollout of one controller's template: the next counts of pods, to be stored before pods follow. Pure.
 
-Theory of operation. ``status.rollout`` says which template pods are created from and how many pods of
+Theory of operation. ``status.rollout`` states which template pods are created from and how many pods of
 it (the *new side*) and of earlier ones (the *old side*) are wanted; ``status.history`` holds the
 templates. ``decide`` advances this by one step. The result is stored in the status by compare-and-set;
 then the pods are brought to those counts. After a crash the next owner continues from the status.

@@ -262,7 +262,7 @@ class _Step:
     # --- on the way ---------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        """Pause, resume or roll back, as the spec says."""
+        """Pause, resume or roll back, as the spec asks."""
         if self.spec.paused:
             if (self.phase, RolloutEvent.PAUSED) in ROLLOUT:
                 self._advance(RolloutEvent.PAUSED)

@@ -2,7 +2,7 @@
 
 Their types are those of the specification of replication, §4 and A1 to A7. A change is made before its record
 is written, and a service must not wait for its audit. So a record that the server refuses for good is given
-up: an event names it, and a condition (and with it an alert) stays until a record that says what is missing is
+up: an event names it, and a condition (and with it an alert) stays until a record that names what is missing is
 accepted.
 """
 
@@ -156,7 +156,7 @@ def still_missing(known: str, refused: Sequence[str], *, reported: bool = False)
     Args:
         known: what was missing before.
         refused: which of the records were refused.
-        reported: one of them says what was missing.
+        reported: one of them names what was missing.
     """
     if known and (refused or not reported):
         return known

@@ -6,7 +6,7 @@ seen (the process has just started) counts if it is older than required by more 
 
 Before an available pod is deleted, pods are read from the server: a watch that hangs shows them as they were.
 So does the server while agents cannot write to it. A pod that has been ready for ``minReadySeconds`` therefore
-counts only if its node has reported since: the Lease of a node says until when everything that its agent knows
+counts only if its node has reported since: the Lease of a node states until when everything that its agent knows
 of its pods is written.
 """
 

@@ -41,7 +41,7 @@ class SessionService:
     Args:
         deps: client, informers, clock, randomness, log, metrics.
         config: settings.
-        collector: who keeps the evidence of sessions; None: nobody does.
+        collector: keeps the evidence of sessions; None: it is not kept.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What the controller asks of whoever keeps the evidence of sessions."""
+"""The interface of what keeps the evidence of sessions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Runs the collection of evidence beside the reconciles, one task for each attempt."""
+"""Runs the collection of evidence apart from reconciles, one task for each attempt."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -21,7 +21,7 @@ class EvidenceTasks:
     """Asks the collector, and remembers what it answered.
 
     Args:
-        collector: who keeps evidence; None where nobody does.
+        collector: keeps evidence; None where it is not kept.
         clock: time.
         log: for what the collector does not handle.
         enqueue: wakes a session.

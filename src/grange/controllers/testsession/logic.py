@@ -1,6 +1,6 @@
 """What is done about a session: one function from what is observed to a decision. Pure.
 
-Every phase has a function that either takes a step, or says what is to be done while the phase lasts.
+Every phase has a function that either takes a step, or returns what is to be done while the phase lasts.
 The steps of one pass are stored by one write of the status, and nothing else is written before it.
 """
 

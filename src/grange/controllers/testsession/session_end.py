@@ -71,7 +71,7 @@ def is_unusable(draft: SessionDraft, lease: MachineLease) -> bool:
 
 def _lease_lost(lease: MachineLease) -> AttemptOutcome:
     why = f": {lease.status.message}" if lease.status.message else ""
-    message = f"MachineLease {lease.metadata.name} was released by somebody else{why}"
+    message = f"MachineLease {lease.metadata.name} was released by another client{why}"
     return AttemptOutcome(testsession.ERROR, SessionReason.MACHINE_LOST, message)
 
 

@@ -221,7 +221,7 @@ class SessionReconciler:
                 continue
             owner = controller_of(obj.metadata)
             if owner is None or owner.uid != uid:
-                occupied[name] = f"{owner.kind} {owner.name}" if owner is not None else "nobody"
+                occupied[name] = f"{owner.kind} {owner.name}" if owner is not None else "no owner"
         return occupied
 
     # --- write --------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class ServerTools:
         log: the logger.
         offload: the single lane of the evidence.
         key: that tokens of sessions are made with.
-        reader_token: admits to the evidence of all sessions; empty for nobody.
+        reader_token: admits to the evidence of all sessions; empty for none.
     """
 
     client: Client

@@ -2,7 +2,7 @@
 
 Rules and rankings look at nodes only by their domains, so all rows in the same domains share their
 verdicts and the scores of the rankings. Such a group of rows is a *cell*: one for each combination
-of zones, say. Each cell has a heap. A decision takes the best key of each cell that the rules
+of zones, for example. Each cell has a heap. A decision takes the best key of each cell that the rules
 leave open, adds the cell's score, and takes the best of those.
 
 That is exact, as a cell's score is added to all of its keys alike and therefore does not change

@@ -233,7 +233,7 @@ class PodExplainer:
         reasons = plugin.pre_enqueue(queued.info).reasons if plugin is not None else ()
         if gates:
             summary = f"is held back by its gates: {', '.join(gates)}"
-            hint = "whoever set spec.schedulingGates has to remove them"
+            hint = "the program or user that set spec.schedulingGates has to remove them"
         else:
             summary = f"is held back by {queued.gate}"
             summary += f": {', '.join(reasons)}" if reasons else ""

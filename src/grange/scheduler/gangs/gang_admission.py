@@ -86,7 +86,7 @@ class GangAdmission:
         quotas: charged with what is held.
         line: those that wait are in it.
         room: of resources, how much pods of a priority could get on all nodes together.
-        can_reclaim: whether a queue can have so much of its own capacity back from borrowers.
+        can_reclaim: whether a queue can have that much of its capacity back from borrowers.
         changed: called with gangs and queues whose status may be different.
     """
 
@@ -295,7 +295,7 @@ class GangAdmission:
             self.line.wait_for_nodes(gang, now)
 
     def _lacking(self, item: GatedGang) -> str:
-        """What all nodes together do not have for a gang, beside what is held for others."""
+        """What all nodes together do not have for a gang, in addition to what is held for others."""
         found = self.room(item.gang.priority, item.wanted)
         held = total(
             other.wanted for other in self._gated.values() if other.state is GateState.HELD

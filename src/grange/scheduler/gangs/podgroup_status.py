@@ -112,7 +112,7 @@ def queue_status(queue: Queue, gangs: Coscheduling, now: str) -> QueueStatus:
     waiting = [gang for gang, wants_of, _ in line.for_quota.values() if wants_of == name]
     pending = len(waiting) + sum(1 for waiter in line.pods.values() if waiter.queue == name)
     first = min(waiting, key=lambda gang: gang.rank, default=None)
-    message = f"{pending} pods wait" if pending else "nobody waits"
+    message = f"{pending} pods wait" if pending else "no pod waits"
     if first is not None:
         message = f"{first.key}: {first.message}"[:_MESSAGE_CHARS]
     wanted = Condition(

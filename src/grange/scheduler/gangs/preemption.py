@@ -5,7 +5,7 @@ PostFilter plugins, as a single pod would; its victims are taken out of the snap
 they were, and the next member sees both. If enough members get a node that way, each is nominated
 to its own and all victims go; if not, everything is put back and no pod is deleted.
 
-A victim takes the rest of its own gang with it where that would fall below its quorum, since a part
+A victim takes the rest of its gang with it where that would fall below its quorum, since a part
 of a gang is of no use. More important pods stay whatever becomes of their gang.
 
 Owners of quota come before borrowers whatever their priorities: what is lent is lent until then. Of
@@ -228,7 +228,7 @@ class GangPreemption:
     # --- quota that was lent -----------------------------------------------------------------
 
     def borrowers(self, queue: str, wanted: Amounts) -> tuple[PodInfo, ...]:
-        """The pods that have to go so that a queue can admit so much of its own capacity.
+        """The pods that have to go so that a queue can admit that much of its capacity.
 
         Args:
             queue: the queue that reclaims its share.

@@ -148,7 +148,7 @@ def select_victims(
         violating = _reprieve(what_if, first, nominated)
         gone = violating + _reprieve(what_if, others, nominated)
     if not gone:
-        return Status(Code.ERROR, (f"nobody needs to go from node {node.name}",))
+        return Status(Code.ERROR, (f"no pod needs to go from node {node.name}",))
     gone.sort(key=importance)
     return Victims(node.name, tuple(gone), len(violating))
 

@@ -97,7 +97,7 @@ class BatchJobAdapter:
         )
 
     def status(self, job: BatchJob) -> JobStatus:
-        """What was written last, or what the fields of batch/v1 say."""
+        """What was written last, or the values of the fields of batch/v1."""
         status = job.status
         if status.gang_job is not None:
             return status.gang_job

@@ -93,7 +93,7 @@ def run_fields(policy: RunPolicy, managers: Iterable[str] = ()) -> RunFields:
 
     Args:
         policy: of the job.
-        managers: values of ``managedBy``, beside our own, for which we stand in.
+        managers: values of ``managedBy`` in addition to our own, for which we stand in.
     """
     return {
         "clean_pod_policy": CleanPodPolicy(policy.clean_pod_policy),

@@ -22,7 +22,7 @@ class JobMember:
         peers: where the members are.
         attempt: of the pod.
         files: name of the ConfigMap with the files of the job.
-        encoded: what a plugin encodes once for all members of the job, by a name of its own.
+        encoded: what a plugin encodes once for all members of the job, by name.
     """
 
     model: JobModel

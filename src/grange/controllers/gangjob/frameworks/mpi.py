@@ -2,7 +2,7 @@
 
 The launcher runs ``mpirun`` with a remote shell of the job's: ``rsh.sh HOST COMMAND...``. In a cluster
 that is ``kubectl exec`` into the worker's pod; where the pods are processes of one machine it is
-``mpi_agent``, which every worker runs beside its own command. Either waits for the worker first.
+``mpi_agent``, which every worker runs next to its own command. Either waits for the worker first.
 """
 
 from dataclasses import replace

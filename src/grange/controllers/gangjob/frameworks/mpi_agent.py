@@ -2,7 +2,7 @@
 
 This file is part of a job's files and runs on its own: it imports the standard library only.
 
-``serve [COMMAND...]`` runs in a worker, beside the command, and ends with it. ``connect HOST
+``serve [COMMAND...]`` runs in a worker, next to the command, and ends with it. ``connect HOST
 COMMAND...`` is what the launcher calls in the place of ssh: the command runs in the worker, with the
 worker's environment and the caller's input and output. Both sides accept their own user only, by the
 credentials that the kernel has of a socket's other end, so nothing secret is needed.

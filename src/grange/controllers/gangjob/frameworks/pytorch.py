@@ -85,7 +85,7 @@ def _elastic(member: JobMember, rendezvous: Rendezvous) -> dict[str, str]:
     env["PET_RDZV_ENDPOINT"] = f"{host}:{port}"
     options = dict(rendezvous.options)
     if not member.peers.resolvable and env["PET_RDZV_BACKEND"] == _C10D and not rendezvous.host:
-        # Every loopback address is the reader's own machine, so torchrun cannot tell who serves.
+        # Every loopback address is the reader's own machine, so torchrun cannot find out which member serves.
         first = member.role.name == worker.name and member.index == 0
         options.setdefault("is_host", str(first).lower())
     if options:

@@ -33,7 +33,7 @@ def _wire(member: JobMember) -> PodAdditions:
 
 
 def _worker_port(member: JobMember) -> int:
-    """One port for all workers: every one of them has an address of its own to bind it on."""
+    """One port for all workers: every one of them has its own address to bind it on."""
     workers = ranked(member.model)[1:] or ranked(member.model)
     return member_port(FRAMEWORK, member, workers[0], 0)
 
