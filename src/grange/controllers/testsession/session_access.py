@@ -34,7 +34,7 @@ class SessionAccess:
     Args:
         client: finds sessions by their UIDs.
         key: that tokens of sessions are made with.
-        reader_token: admits to the evidence of all sessions; empty for nobody.
+        reader_token: admits to the evidence of all sessions; empty for none.
     """
 
     def __init__(self, client: Client, key: bytes, reader_token: str) -> None:
