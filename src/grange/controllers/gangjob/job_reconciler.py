@@ -277,7 +277,8 @@ class JobReconciler(Generic[R]):
         going = {item.pod.uid for item in plan.delete}
         counted = {item.uid for item in plan.release}
         error: GrangeError | None = await control.delete_pods(job, plan.delete[:burst], counted)
-        error = await control.release(observed.pods[uid] for uid in counted - going) or error
+        staying = [observed.pods[item.uid] for item in plan.release if item.uid not in going]
+        error = await control.release(staying) or error
         try:
             await self._create(observed, plan)
         except (ApiError, InvalidJob) as failure:
