@@ -33,7 +33,7 @@ PoolReport = Callable[[str, str], Awaitable[Document | None]]
 
 
 class Explanations:
-    """Asks each scheduler in turn; there are none until ``add`` was called.
+    """Asks each scheduler in turn; a control plane that starts has none for a moment.
 
     Args:
         clock: for the wait for a scheduler that starts.
@@ -75,11 +75,6 @@ class Explanations:
         """
         if not isinstance(pod, Pod):
             raise NotFound(f"{pod.kind or 'this object'} is not scheduled")
-        if not self._answerers:
-            raise ServiceUnavailable(
-                "no scheduler runs in this control plane, so the pod cannot be explained; start it with "
-                "`grange up` without `--disable scheduler`"
-            )
         found = await self._answer(pod)
         if found is not None:
             return found
@@ -89,13 +84,20 @@ class Explanations:
         until = self._clock.monotonic() + _STARTS_WITHIN_S
         while True:
             try:
-                answers = (answerer.explain(pod) for answerer in self._answerers)
-                return next((answer for answer in answers if answer is not None), None)
+                return self._ask(pod)
             except GrangeError as error:
                 starts = isinstance(error, NotAtWork) and self._clock.monotonic() < until
                 if not starts:
                     raise ServiceUnavailable(f"the scheduler cannot answer now: {error}") from error
             await self._clock.sleep(_LOOK_S)
+
+    def _ask(self, pod: Pod) -> Explanation | None:
+        if not self._answerers:
+            raise NotAtWork(
+                "none runs in this control plane; `grange up` starts one without `--disable scheduler`"
+            )
+        answers = (answerer.explain(pod) for answerer in self._answerers)
+        return next((answer for answer in answers if answer is not None), None)
 
 
 def _unseen(pod: Pod, names: list[str]) -> Explanation:

@@ -8,6 +8,7 @@ from grange.api.status import NotFound, ServiceUnavailable
 from grange.app.explanations import Explanations
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
+from grange.base.tasks import Nursery
 from grange.scheduler.errors import NotAtWork
 from grange.sim import builders
 
@@ -15,6 +16,20 @@ from grange.sim import builders
 async def test_none_is_asked_before_a_scheduler_runs(clock: Clock) -> None:
     with pytest.raises(ServiceUnavailable, match="--disable scheduler"):
         await Explanations(clock).explain(builders.pod("p"))
+
+
+async def test_first_scheduler_is_waited_for(clock: Clock) -> None:
+    """The API server answers before the roles of its process have begun."""
+    mine = Explanation(state=SchedulingState.BACKOFF)
+    why = Explanations(clock)
+
+    async def begin() -> None:
+        await clock.sleep(1.0)
+        why.add(frozenset({"default-scheduler"}), lambda _: mine)
+
+    async with Nursery("test") as nursery:
+        nursery.start(begin())
+        assert await why.explain(builders.pod("p")) is mine
 
 
 async def test_the_scheduler_that_has_the_pod_answers(clock: Clock) -> None:
