@@ -370,6 +370,24 @@ def test_restarts_of_an_earlier_attempt_are_counted_once() -> None:
     assert restarts(world) == (3, 0, 1)
 
 
+def test_restarts_of_a_pod_that_is_seen_late_are_counted_once() -> None:
+    """The member that ends the attempt has not seen yet that the pod completed its index."""
+    role = workers(3, restart_policy=RestartPolicy.ON_FAILURE)
+    restart = rule(FailureAction.RESTART_JOB_UNCHARGED, 4)
+    world = JobSimulator(gang_job(role, failure_rules=(restart,))).started()
+    world.restart_in_place(WORKER_2, 1)
+    cached = world.pods[WORKER_2]
+    world.end(WORKER_2)
+    world.step(limit=1)
+    assert world.role().succeeded == 1
+    ended, world.pods[WORKER_2] = world.pods[WORKER_2], cached
+    world.fail(WORKER_0, code=4)
+    world.step(limit=1)
+    world.pods[WORKER_2] = ended
+    world.started()
+    assert (world.role().attempt, restarts(world)) == (1, (1, 0, 1))
+
+
 def test_restarts_of_a_given_up_pod_are_counted_once() -> None:
     role = workers(2, restart_policy=RestartPolicy.ON_FAILURE, backoff_limit_per_index=1)
     restart = rule(FailureAction.RESTART_JOB_UNCHARGED, 4)

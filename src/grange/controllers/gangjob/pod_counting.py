@@ -1,7 +1,7 @@
 """Which pods are counted in this pass, and which failures the failure policy decides about."""
 
 from grange.controllers.gangjob import job_counts
-from grange.controllers.gangjob.job_members import EARLIER_ATTEMPT, RoleMembers
+from grange.controllers.gangjob.job_members import EARLIER_ATTEMPT, INDEX_FINISHED, RoleMembers
 from grange.controllers.gangjob.model import JobPod, RestartPolicy
 from grange.controllers.gangjob.plan_draft import PlanDraft
 from grange.controllers.gangjob.pod_outcomes import (
@@ -47,6 +47,10 @@ def end_attempt(draft: PlanDraft, members: RoleMembers) -> None:
         finished = pod.index in members.counts.completed or pod.index in members.counts.given_up
         if finished and job_counts.in_place_restarts(members.counts.role, pod):
             draft.counts.counted.add(pod.uid)
+    if members.counts.role.restart_policy in job_counts.RESTARTS_IN_PLACE:
+        # Where the cache is behind, the pod that completed its index is still seen at work.
+        late = [pod.uid for pod, why in members.surplus if why == INDEX_FINISHED]
+        draft.counts.counted.update(late)
     members.counts.attempt += 1
     members.retire()
 
