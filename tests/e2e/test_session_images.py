@@ -27,8 +27,9 @@ DRIVE = (
 
 
 @pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    with containerd.running(tmp_path / "containerd") as daemon:
+def plane(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    # Its sockets are not below the directory of the test: their paths have 107 characters at most.
+    with containerd.running(tmp_path_factory.mktemp("containerd")) as daemon:
         made = Plane(tmp_path / "data", words=("--cri-socket", str(daemon.socket)))
         made.start()
         yield made

@@ -102,9 +102,9 @@ class Containerd:
 
     def stop(self) -> None:
         """End it and all that it has started."""
-        for container in self.containers():
-            self._run("tasks", "delete", "--force", container)
-        if self._process is not None:
+        if self._process is not None and self._process.poll() is None:
+            for container in self.containers():
+                self._run("tasks", "delete", "--force", container)
             self._process.terminate()
             self._process.wait(_LIMIT_S)
         for pid in self._shims():
