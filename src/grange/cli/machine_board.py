@@ -145,7 +145,7 @@ def _wide(machine: Machine) -> list[str]:
         SPOT if spot else ON_DEMAND,
         status.instance_id,
         status.addresses[0].address if status.addresses else "",
-        status.bound_pod_name,
+        status.bound_pod_name or status.holder,
         message,
     ]
 

@@ -165,6 +165,8 @@ def claiming_pod(machine: Machine) -> str:
         raise click.ClickException(
             f"{label(name)}: it is {machine.phase.value}; only a claimed machine can be given back"
         )
+    if not status.bound_pod_name:
+        raise click.ClickException(f"{label(name)}: {status.holder} has it and gives it back")
     return status.bound_pod_name
 
 
