@@ -46,7 +46,7 @@ ROLLOUT: Document = {
     "autoRollback": True,
 }
 
-_TOLD_S = 3.0  # a user asks the server, and his deletion arrives; meanwhile another pod breaks
+_ASKED_S = 3.0  # a user asks the server, and his deletion arrives; meanwhile another pod breaks
 
 
 class MinimumIsKept:
@@ -97,9 +97,9 @@ class MinimumIsKept:
             broken[change.uid] = now
         there = len(ready)
         if self.breakable:
-            if not taken or since is None or now - since < self.min_ready_s + _TOLD_S:
+            if not taken or since is None or now - since < self.min_ready_s + _ASKED_S:
                 return
-            there += sum(now - at < _TOLD_S for at in broken.values())
+            there += sum(now - at < _ASKED_S for at in broken.values())
         minimum = self.minimum.get(app, 0)
         invariant(
             there >= minimum,
