@@ -4,15 +4,31 @@ One task a hook, child of the pod's nursery; it ends with the run that it belong
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
+from grange.agent.events import AgentReason
+from grange.agent.lifecycle import ManagedContainer
 from grange.agent.probe_answer import ProbeTarget
 from grange.agent.prober import Prober
 from grange.api.kinds.pod import LifecycleHandler, Probe
 from grange.base.clock import Clock
 from grange.base.tasks import Child, Nursery
+from grange.reconcile.recorder import WARNING
 
 _LIMIT_S = 86400  # hooks define no timeout
 _RETRY_S = 1.0
+
+
+class HookTools(Protocol):
+    """The part of a worker's tools that hooks need."""
+
+    @property
+    def prober(self) -> Prober:
+        """What runs commands and asks servers."""
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
 
 
 class Hooks:
@@ -20,29 +36,98 @@ class Hooks:
 
     Args:
         nursery: owns the tasks.
-        prober: runs commands and asks servers.
-        clock: for sleeping.
+        tools: prober and clock.
+        event: records an Event of the pod: its type, reason and message.
+        changed: called after the end of a hook.
     """
 
-    def __init__(self, nursery: Nursery, prober: Prober, clock: Clock) -> None:
+    def __init__(
+        self,
+        nursery: Nursery,
+        tools: HookTools,
+        event: Callable[[str, AgentReason, str], None],
+        changed: Callable[[], None],
+    ) -> None:
         self._nursery = nursery
-        self._prober = prober
-        self._clock = clock
+        self._prober = tools.prober
+        self._clock = tools.clock
+        self._event = event
+        self._changed = changed
         self._tasks: dict[str, Child[None]] = {}
 
-    def start(
+    def post_start(
+        self, container: ManagedContainer, target: ProbeTarget, passed: Callable[[], None]
+    ) -> bool:
+        """Run the container's postStart hook; False if it has none.
+
+        Args:
+            container: that was started.
+            target: its run.
+            passed: called when the hook has succeeded; a failure makes the container unhealthy.
+        """
+        lifecycle = container.spec.lifecycle
+        if lifecycle is None or lifecycle.post_start is None:
+            return False
+
+        async def done(why: str) -> None:
+            container.post_starting = False
+            if why:
+                message = f"PostStartHook of container {container.name} failed: {why}"
+                self._event(WARNING, AgentReason.FAILED_POST_START_HOOK, message)
+                container.unhealthy = "FailedPostStartHook"
+            else:
+                passed()
+            self._changed()
+
+        container.post_starting = True
+        self._start(lifecycle.post_start, target, done)
+        return True
+
+    def pre_stop(
+        self,
+        container: ManagedContainer,
+        target: ProbeTarget,
+        over: Callable[[ManagedContainer], Awaitable[None]],
+    ) -> bool:
+        """Run the container's preStop hook; False if it has none.
+
+        Args:
+            container: that is to be stopped.
+            target: its run.
+            over: called at the end of the hook: SIGTERM comes then.
+        """
+        lifecycle = container.spec.lifecycle
+        if lifecycle is None or lifecycle.pre_stop is None:
+            return False
+        container.pre_stopping = True
+        self._start(lifecycle.pre_stop, target, lambda why: self._pre_stopped(container, why, over))
+        return True
+
+    async def give_up(
+        self, container: ManagedContainer, over: Callable[[ManagedContainer], Awaitable[None]]
+    ) -> None:
+        """The preStop hook has used up the grace period."""
+        self.stop(container.name)
+        why = "it did not come to its end within the grace period"
+        await self._pre_stopped(container, why, over)
+
+    async def _pre_stopped(
+        self,
+        container: ManagedContainer,
+        why: str,
+        over: Callable[[ManagedContainer], Awaitable[None]],
+    ) -> None:
+        if why:
+            message = f"PreStopHook of container {container.name} failed: {why}"
+            self._event(WARNING, AgentReason.FAILED_PRE_STOP_HOOK, message)
+        await over(container)
+
+    def _start(
         self,
         handler: LifecycleHandler,
         target: ProbeTarget,
         done: Callable[[str], Awaitable[None]],
     ) -> None:
-        """Run a hook of a container.
-
-        Args:
-            handler: what to do.
-            target: the running container.
-            done: called at its end with why it failed, or with nothing.
-        """
         self.stop(target.container.name)
 
         async def run() -> None:

@@ -15,7 +15,8 @@ from grange.agent.image_store import ImageStore
 from grange.agent.metrics import instruments
 from grange.agent.prober import Prober, SystemProber
 from grange.agent.pull_secrets import PullSecrets
-from grange.agent.worker import PodWorker, Tools
+from grange.agent.worker import PodWorker
+from grange.agent.worker_tools import Tools
 from grange.api import pod_requests
 from grange.api.kinds import POD, SERVICE
 from grange.api.kinds.pod import Pod

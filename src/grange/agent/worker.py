@@ -8,8 +8,8 @@ Coalescing comes from that: whatever happens meanwhile goes into the next report
 import asyncio
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from grange.agent import (
@@ -19,20 +19,18 @@ from grange.agent import (
     pod_status,
     postmortem,
     probing,
+    take_over,
     transitions,
 )
-from grange.agent.config import NodeConfig
 from grange.agent.container_runtime import (
     COMPLETED,
     ERROR,
     STATUS_UNKNOWN,
     PodRecord,
-    PodRuntime,
     Run,
     RuntimeFailedError,
     Sandbox,
 )
-from grange.agent.container_start import ContainerStarter
 from grange.agent.errors import NotCreatableError
 from grange.agent.events import AgentReason
 from grange.agent.hooks import Hooks
@@ -47,54 +45,22 @@ from grange.agent.lifecycle import (
     Signal,
     Start,
 )
-from grange.agent.metrics import AgentMetrics
 from grange.agent.pod_status import PodPlace
 from grange.agent.probe_answer import ProbeTarget
-from grange.agent.prober import Prober
 from grange.agent.probing import Probing
 from grange.agent.status_writer import PodStatusWriter, WriteOutcome
 from grange.agent.transitions import ContainerPhase
+from grange.agent.worker_tools import Tools
 from grange.api import pod_requests, timestamps, unsupported
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.meta import Document
 from grange.api.status import ApiError, Conflict, NotFound
-from grange.base.clock import Clock
-from grange.base.log import Logger
 from grange.base.tasks import Nursery
-from grange.client.client import Client
-from grange.reconcile.recorder import NORMAL, WARNING, Recorder
+from grange.reconcile.recorder import NORMAL, WARNING
 
 _OWN_WORDS = (COMPLETED, ERROR)  # their messages are the program's
 _ROUNDS = 20  # more decisions in a row without a wait are a bug
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What a node's workers share.
-
-    Attributes:
-        client: where status goes.
-        runtime: what runs containers.
-        starter: what brings them there.
-        prober: what asks probes.
-        recorder: where Events go.
-        clock, log: time and the node's logger.
-        config: of the node.
-        metrics: what is counted.
-        admit: reason and message when the node cannot take a pod.
-    """
-
-    client: Client
-    runtime: PodRuntime
-    starter: ContainerStarter
-    prober: Prober
-    recorder: Recorder
-    clock: Clock
-    log: Logger
-    config: NodeConfig
-    metrics: AgentMetrics
-    admit: Callable[[Pod], tuple[str, str] | None]
 
 
 class _Tasks(NamedTuple):
@@ -192,7 +158,7 @@ class PodWorker:
         async with Nursery(f"pod {self.pod.key}") as nursery:
             tasks = _Tasks(
                 Probing(nursery, self._tools, self._wake.set),
-                Hooks(nursery, self._tools.prober, self._tools.clock),
+                Hooks(nursery, self._tools, self._event, self._wake.set),
             )
             try:
                 self._take_over(tasks)
@@ -223,19 +189,9 @@ class PodWorker:
         record = self._record()
         if record is not None:
             self._use(record.sandbox)
-            runs: dict[str, list[Run]] = {}
-            recorded = pod_status.messages_of(self.pod)
-            for run in record.runs:
-                message = run.message or recorded.get(
-                    pod_status.container_id(run, self._tools.config.runtime), ""
-                )
-                found = run if run.running else replace(run, message=message)
-                runs.setdefault(run.id.container, []).append(found)
-        else:
-            runs = {
-                name: [self._lost(run) for run in items]
-                for name, items in pod_status.runs_of(self.pod).items()
-            }
+        runs = take_over.runs_by_container(
+            self.pod, record, self._tools.config.runtime, self._tools.clock.now()
+        )
         if not runs and not self._was_finished:
             self._rejection = self._tools.admit(self.pod)
         for container in self._containers:
@@ -252,10 +208,7 @@ class PodWorker:
 
     def _resume(self, container: ManagedContainer, tasks: _Tasks) -> None:
         """A container that goes on: what its probes had found still holds until they ask again."""
-        for item in (*self.pod.status.container_statuses, *self.pod.status.init_container_statuses):
-            if item.name == container.name and item.restart_count == container.attempt:
-                container.started = bool(item.started)
-                container.ready = item.ready
+        take_over.restore_readiness(container, self.pod)
         self._probe(container, tasks)
 
     def _lost(self, run: Run) -> Run:
@@ -404,10 +357,7 @@ class PodWorker:
             case Abandon():
                 container.on_abandoned()
             case EndHook():
-                tasks.hooks.stop(container.name)
-                await self._pre_stopped(
-                    container, "it did not come to its end within the grace period"
-                )
+                await tasks.hooks.give_up(container, self._pre_stopped)
             case Signal(number=number, why=why):
                 tasks.probing.stop(container.name)
                 tasks.hooks.stop(container.name)
@@ -418,7 +368,8 @@ class PodWorker:
                     self._event(
                         NORMAL, AgentReason.KILLING, f"Stopping container {container.name}: {why}"
                     )
-                    if self._pre_stop(container, tasks):
+                    target = self._target(container)
+                    if target and tasks.hooks.pre_stop(container, target, self._pre_stopped):
                         return
                 if container.latest is not None:
                     number = number if number == signal.SIGKILL else container.stop_signal
@@ -429,51 +380,13 @@ class PodWorker:
             return None
         return ProbeTarget(self._sandbox.address, container.spec, container.latest.id)
 
-    def _pre_stop(self, container: ManagedContainer, tasks: _Tasks) -> bool:
-        """Run the container's preStop hook, if it has one: SIGTERM comes at its end."""
-        handler = (
-            container.spec.lifecycle.pre_stop if container.spec.lifecycle is not None else None
-        )
-        target = self._target(container)
-        if handler is None or target is None:
-            return False
-        container.pre_stopping = True
-        tasks.hooks.start(handler, target, lambda why: self._pre_stopped(container, why))
-        return True
-
-    async def _pre_stopped(self, container: ManagedContainer, why: str) -> None:
-        if why:
-            message = f"PreStopHook of container {container.name} failed: {why}"
-            self._event(WARNING, AgentReason.FAILED_PRE_STOP_HOOK, message)
+    async def _pre_stopped(self, container: ManagedContainer) -> None:
         own_grace_s = float(self.pod.spec.termination_grace_period_seconds)
         grace_s = container.grace_of(own_grace_s) if self._grace_s is None else self._grace_s
         container.on_pre_stopped(self._now(), grace_s)
         self._wake.set()
         if container.latest is not None:
             await self._tools.runtime.signal(container.latest.id, container.stop_signal)
-
-    def _post_start(self, container: ManagedContainer, tasks: _Tasks) -> bool:
-        """Run the container's postStart hook, if it has one; its probes begin at the end."""
-        handler = (
-            container.spec.lifecycle.post_start if container.spec.lifecycle is not None else None
-        )
-        target = self._target(container)
-        if handler is None or target is None:
-            return False
-
-        async def done(why: str) -> None:
-            container.post_starting = False
-            if why:
-                message = f"PostStartHook of container {container.name} failed: {why}"
-                self._event(WARNING, AgentReason.FAILED_POST_START_HOOK, message)
-                container.unhealthy = "FailedPostStartHook"
-            else:
-                self._probe(container, tasks)
-            self._wake.set()
-
-        container.post_starting = True
-        tasks.hooks.start(handler, target, done)
-        return True
 
     async def _start(self, container: ManagedContainer, tasks: _Tasks) -> None:
         now, began = self._now(), self._tools.clock.monotonic()
@@ -495,8 +408,9 @@ class PodWorker:
             container.on_created(run)
             if run.running:
                 self._event(NORMAL, AgentReason.STARTED, f"Started container {container.name}")
-                if not self._post_start(container, tasks):
-                    self._probe(container, tasks)
+                target, probe = self._target(container), partial(self._probe, container, tasks)
+                if not (target and tasks.hooks.post_start(container, target, probe)):
+                    probe()
             else:
                 self._on_ended(container, run, self._now(), tasks)
 
