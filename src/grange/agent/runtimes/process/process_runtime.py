@@ -5,12 +5,11 @@ ended by closing its connection. A server that starts over the same data connect
 it finds and goes on as if it had started them.
 """
 
-import asyncio
 import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -52,6 +51,7 @@ from grange.agent.runtimes.process import (
     shim_connection,
     views,
 )
+from grange.agent.runtimes.process.attempt_follower import AttemptFollower
 from grange.agent.runtimes.process.cgroups import ControlGroups
 from grange.agent.runtimes.process.command_runner import CommandRunner
 from grange.agent.runtimes.process.files import Layout, PodFile
@@ -59,7 +59,7 @@ from grange.agent.runtimes.process.launcher import Launcher
 from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
 from grange.agent.runtimes.process.prepared_pod import PreparedPod
 from grange.agent.runtimes.process.process_config import ProcessConfig
-from grange.agent.runtimes.process.shim_connection import ContainerRun, ShimConnection
+from grange.agent.runtimes.process.shim_connection import ContainerRun
 from grange.agent.runtimes.process.views import NAMESPACES, NO_ISOLATION
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -68,7 +68,6 @@ from grange.base.offload import Offload
 __all__ = ["ProcessConfig", "ProcessRuntime"]
 
 _START_LIMIT_S = 30.0  # a shim answers within milliseconds unless the machine is drowning
-_RECONNECT_S = 1.0
 _TERM = "xterm"  # of commands with a terminal, where the container has no other
 
 
@@ -97,6 +96,14 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._pods: dict[str, PreparedPod] = {}
         self._commands = CommandRunner(self._request, clock, kill_limit_s=config.kill_limit_s)
         self._undertaker = Undertaker(self._layout, clock=clock, log=log)
+        self._follower = AttemptFollower(
+            self._layout,
+            self._undertaker,
+            clock=clock,
+            log=log,
+            offload=offload,
+            abandon=self._commands.abandon,
+        )
         self._lock_fd = -1
         self._launcher: Launcher | None = None
         self._is_isolated = False
@@ -128,7 +135,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             self._undertaker.groups = self._groups
             for uid in await self._offload.run(self._layout.pods):
                 await self._adopt_pod(uid)
-            await self._await_answers()
+            await self._follower.await_answers(self._attempts(), config.answer_limit_s)
         except OSError as error:
             await self._close()
             raise RuntimeFailedError(
@@ -156,17 +163,18 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             await self._offload.run(lambda: groups.prune(running))
 
     def _running(self) -> list[ContainerRun]:
-        found = [attempt for pod in self._pods.values() for attempt in pod.all_attempts()]
-        return [attempt for attempt in found if not attempt.ended.is_set()]
+        return [attempt for attempt in self._attempts() if not attempt.ended.is_set()]
+
+    def _attempts(self) -> list[ContainerRun]:
+        return [attempt for pod in self._pods.values() for attempt in pod.all_attempts()]
 
     async def __aexit__(self, *_: object) -> None:
         await self._close()
 
     async def _close(self) -> None:
         await self._commands.close()
-        for pod in self._pods.values():
-            for attempt in pod.all_attempts():
-                attempt.disconnect()
+        for attempt in self._attempts():
+            attempt.disconnect()
         self._pods.clear()  # they belong to the next runtime now
         launcher, self._launcher = self._launcher, None
         if launcher is not None:
@@ -191,82 +199,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         )
         self._pods[uid] = pod
         for target in await self._offload.run(lambda: self._layout.attempts(uid)):
-            await self._adopt_attempt(pod, target)
-
-    async def _adopt_attempt(self, pod: PreparedPod, target: ContainerID) -> None:
-        attempt = ContainerRun(target)
-        try:
-            connection = shim_connection.connect(self._layout.attempt(target))
-        except OSError:
-            pod.attempts.setdefault(target.container, []).append(attempt)
-            self._reconnect_later(pod, attempt)
-            return
-        if connection is not None:
-            pod.attempts.setdefault(target.container, []).append(attempt)
-            self._listen(pod, attempt, connection)
-            return
-        state = await self._offload.run(lambda: self._layout.read_state(target))
-        if state is None:  # asked for and never started
-            await self._offload.run(lambda: self._undertaker.kill([target]))
-            await self._offload.run(lambda: self._layout.remove_attempt(target))
-            return
-        if "finished_at" not in state:
-            found = state
-            state = await self._offload.run(lambda: self._undertaker.bury(target, found))
-        pod.attempts.setdefault(target.container, []).append(attempt)
-        attempt.take(state)
-        attempt.finish()
-
-    async def _await_answers(self) -> None:
-        """Wait for the shims that were found; go by the disk for those that do not answer."""
-        waiting = [
-            attempt
-            for pod in self._pods.values()
-            for attempt in pod.all_attempts()
-            if not attempt.changed.is_set()
-        ]
-        with suppress(TimeoutError):
-            async with self._clock.timeout(self._config.answer_limit_s):
-                for attempt in waiting:
-                    await attempt.changed.wait()
-        for attempt in waiting:
-            if not attempt.changed.is_set():
-                await self._assume_running(attempt)
-
-    async def _assume_running(self, attempt: ContainerRun) -> None:
-        target = attempt.target
-        state = await self._offload.run(lambda: self._layout.read_state(target)) or {}
-        if attempt.changed.is_set():
-            return  # it answered meanwhile
-        if "finished_at" in state:  # stopped after its last word
-            attempt.take(state)
-            attempt.disconnect()
-            attempt.finish()
-            return
-        attempt.take(shim_connection.unanswered(state, self._clock.now()))
-        self._log.warning(
-            "a container's supervisor does not answer",
-            target=str(target),
-            shim=attempt.shim[0],
-            waited_s=self._config.answer_limit_s,
-        )
-
-    def _reconnect_later(self, pod: PreparedPod, attempt: ContainerRun) -> None:
-        loop = asyncio.get_running_loop()
-        attempt.reconnect = loop.call_later(_RECONNECT_S, self._reconnect, pod, attempt)
-
-    def _reconnect(self, pod: PreparedPod, attempt: ContainerRun) -> None:
-        """Reach a shim that could not be reached; it may have ended meanwhile."""
-        attempt.reconnect = None
-        try:
-            connection = shim_connection.connect(self._layout.attempt(attempt.target))
-        except OSError:
-            self._reconnect_later(pod, attempt)
-            return
-        if connection is None:
-            self._ended(pod, attempt)
-        else:
-            self._listen(pod, attempt, connection)
+            await self._follower.adopt(pod, target)
 
     # --- the seam ------------------------------------------------------------------------------
 
@@ -515,7 +448,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         groups = self._groups
         if groups is not None and any(program.limits):
             spec["groups"] = await self._offload.run(lambda: groups.make(target, program.limits))
-        self._listen(pod, attempt, self._request("start", str(directory), spec))
+        self._follower.listen(pod, attempt, self._request("start", str(directory), spec))
 
     def _running_container(self, target: ContainerID) -> tuple[PreparedPod, ContainerRun, Program]:
         pod, attempt = self._pods.get(target.pod_uid), self._attempt(target)
@@ -555,31 +488,6 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
 
     def _cwd(self, pod: PreparedPod, target: ContainerID, program: Program) -> Path:
         return Path(pod.sandbox.root(target.container), program.working_dir)
-
-    def _listen(self, pod: PreparedPod, attempt: ContainerRun, connection: socket.socket) -> None:
-        attempt.connection = ShimConnection(
-            connection, attempt.take, lambda: self._ended(pod, attempt)
-        )
-
-    def _ended(self, pod: PreparedPod, attempt: ContainerRun) -> None:
-        """The shim is gone: it has reported how its program ended, or it was killed.
-
-        The disk is read on the loop: a few hundred bytes that were written a moment ago.
-        """
-        if not attempt.refusal and (attempt.run is None or attempt.run.running):
-            try:
-                state = self._layout.read_state(attempt.target) or {}
-                if "finished_at" not in state:
-                    state = self._undertaker.bury(attempt.target, state)
-            except OSError:  # no descriptor left? how it ended is on record: look again
-                attempt.connection = None
-                self._reconnect_later(pod, attempt)
-                return
-            attempt.take(state)
-        attempt.finish()
-        self._commands.abandon(attempt.target)
-        for changed in list(pod.watchers.values()):
-            changed()
 
     async def _kill(self, pods: list[PreparedPod]) -> None:
         """SIGKILL whatever runs, and then shims that do not react, as stopped processes cannot."""
