@@ -33,6 +33,9 @@ ROLE_LABEL = "grange.dev/component-role"
 ATTEMPT_LABEL = "grange.dev/session-attempt"
 """Label of pods: the attempt, from 0, that they belong to."""
 
+SESSION_FINALIZER = "grange.dev/session-tracking"
+"""Finalizer of pods: their names stay taken until no late creation can start a program again."""
+
 QUEUED = "Queued"
 ACCEPTED = "Accepted"
 PROVISIONING = "Provisioning"

@@ -187,7 +187,7 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
         Permission(MACHINELEASE, (*_FOLLOW, "create", "patch", "delete")),
         Permission(MACHINELEASE, ("get",), unseen=_UNANSWERED),
         Permission(LEASEPOLICY, _FOLLOW),
-        Permission(POD, (*_FOLLOW, "create", "delete")),
+        Permission(POD, (*_FOLLOW, "create", "patch", "delete")),
         Permission(POD, ("get",), unseen=_UNANSWERED),
         Permission(CONFIGMAP, ("create", "delete")),
         Permission(NODE, _FOLLOW),

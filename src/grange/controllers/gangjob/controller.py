@@ -17,12 +17,13 @@ from grange.controllers.gangjob.adapter import JobAdapter
 from grange.controllers.gangjob.config import GangJobConfig
 from grange.controllers.gangjob.job_listers import JobListers
 from grange.controllers.gangjob.job_pod_control import PODS, SERVICES
+from grange.controllers.gangjob.job_pods import TRACKING_FINALIZER
 from grange.controllers.gangjob.job_reconciler import JobReconciler
-from grange.controllers.gangjob.orphaned_pods import OrphanedPods
 from grange.reconcile.controller import Controller, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.expectations import Expectations
 from grange.reconcile.informer import Informer
+from grange.reconcile.orphaned_pods import OrphanedPods
 from grange.reconcile.owner_handler import Dependents
 from grange.reconcile.recorder import Recorder
 from grange.reconcile.workqueue import WorkQueue
@@ -88,7 +89,13 @@ class JobService(Generic[R]):
             log=deps.log,
             metrics=deps.metrics,
         )
-        orphans = OrphanedPods(deps.client, adapter.kind, self._listers.jobs, self._listers.pods)
+        orphans = OrphanedPods(
+            deps.client,
+            adapter.kind,
+            self._listers.jobs,
+            self._listers.pods,
+            finalizer=TRACKING_FINALIZER,
+        )
         self._orphans = Controller(
             f"{name} orphans",
             orphans.reconcile,

@@ -10,6 +10,7 @@ import msgspec
 from grange.api import names
 from grange.api.kinds import TESTSESSION
 from grange.api.kinds.machinelease import MACHINE_LEASE
+from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import (
     ATTEMPT_LABEL,
     COMPONENT_LABEL,
@@ -71,12 +72,26 @@ class SessionContext:
     def files(self) -> str:
         """The name of the attempt's ConfigMap."""
         meta = self.session.metadata
-        return f"{meta.name}-{self.attempt}-{names.digest(meta.uid)}"
+        return file_names(meta.name, meta.uid, str(self.attempt))[-1]
 
     @property
     def driver_files(self) -> str:
         """The name of the ConfigMap with what only the driver gets."""
-        return f"{self.files}-driver"
+        meta = self.session.metadata
+        return file_names(meta.name, meta.uid, str(self.attempt))[0]
+
+
+def file_names(session: str, uid: str, attempt: str) -> tuple[str, str]:
+    """Names of the ConfigMaps of an attempt: of the driver's, and of the one that all pods refer to."""
+    common = f"{session}-{attempt}-{names.digest(uid)}"
+    return f"{common}-driver", common
+
+
+def files_of_pod(pod: Pod) -> tuple[str, ...]:
+    """Names of the ConfigMaps of a pod's attempt; none where its labels do not have it."""
+    labels = pod.metadata.labels
+    found = [labels.get(one, "") for one in (SESSION_LABEL, SESSION_UID_LABEL, ATTEMPT_LABEL)]
+    return file_names(*found) if all(found) else ()
 
 
 def pod_document(

@@ -5,26 +5,31 @@ session of its group begins or ends, and when a timer of its decision is due.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from grange.api.kinds import TESTSESSION, testsession
 from grange.api.kinds.leasepolicy import LeasePolicy
 from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import TestSession
 from grange.api.meta import ObjectKey, Resource
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.log import Logger
 from grange.base.tasks import Nursery
+from grange.client.client import Client
+from grange.controllers.testsession.component_documents import files_of_pod
 from grange.controllers.testsession.config import TestSessionConfig
 from grange.controllers.testsession.evidence_collector import EvidenceCollector
 from grange.controllers.testsession.evidence_tasks import EvidenceTasks
 from grange.controllers.testsession.session_listers import SessionListers
-from grange.controllers.testsession.session_objects import LEASES, PODS
+from grange.controllers.testsession.session_objects import LEASES, PODS, remove_files
 from grange.controllers.testsession.session_reconciler import SessionReconciler
 from grange.reconcile.controller import Controller, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.expectations import Expectations
 from grange.reconcile.informer import Informer
+from grange.reconcile.orphaned_pods import OrphanedPods
 from grange.reconcile.owner_handler import Dependents
 from grange.reconcile.recorder import Recorder
 from grange.reconcile.workqueue import WorkQueue
@@ -86,6 +91,24 @@ class SessionService:
             log=deps.log,
             metrics=deps.metrics,
         )
+        self._orphaned_pods = OrphanedPods(
+            deps.client,
+            TESTSESSION,
+            self._listers.sessions,
+            self._listers.pods,
+            finalizer=testsession.SESSION_FINALIZER,
+            adopts=False,
+            prepare=partial(_remove_files, deps.client),
+        )
+        self._orphans = Controller(
+            f"{NAME} orphans",
+            self._orphaned_pods.reconcile,
+            clock=deps.clock,
+            rng=rng,
+            log=deps.log,
+            metrics=deps.metrics,
+        )
+        self._orphaned_pods.attach(self._orphans)
         self._watch(expectations, log)
 
     def _watch(self, expectations: Expectations, log: Logger) -> None:
@@ -112,9 +135,11 @@ class SessionService:
     async def run(self) -> None:
         """Work until cancelled; begins when the informers have listed their collections."""
         await self._listers.wait_synced()
+        self._orphaned_pods.enqueue_all()
         async with Nursery(NAME) as nursery:
             self._evidence.open(nursery)
             nursery.start(self._recorder.run(), name=f"{NAME} events")
+            nursery.start(self._orphans.run(), name=f"{NAME} orphans")
             nursery.start(self.loop.run(), name=f"{NAME} loop")
 
     async def reconcile(self, key: ObjectKey) -> Result:
@@ -160,6 +185,11 @@ class SessionService:
         for session in self._listers.sessions.store.list():
             if session.status.phase in ("", testsession.QUEUED):
                 self.loop.enqueue(session.key)
+
+
+async def _remove_files(client: Client, pod: Pod) -> None:
+    """Delete the files of a pod's attempt: a creation of it that comes late starts no program."""
+    await remove_files(client, pod.metadata.namespace, files_of_pod(pod))
 
 
 def _facts(session: TestSession) -> tuple[object, ...]:

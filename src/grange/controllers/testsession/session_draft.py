@@ -173,9 +173,11 @@ class SessionDraft:
         return left <= 0
 
     def remove_pods(self, items: Iterable[DiagnosedPod], *, forced: bool = False) -> None:
-        """Delete pods; those that are on their way out only if that is forced."""
+        """Delete pods; those that are on their way out only if they are held, or that is forced."""
         for item in items:
-            if forced or not item.pod.metadata.deletion_timestamp:
+            meta = item.pod.metadata
+            held = testsession.SESSION_FINALIZER in meta.finalizers
+            if forced or held or not meta.deletion_timestamp:
                 self.remove.append(PodRemoval(item.pod, forced))
 
     def release_leases(self, *, but: Collection[str] = ()) -> None:

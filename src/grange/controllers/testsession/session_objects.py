@@ -11,7 +11,12 @@ import msgspec
 
 from grange.api.kinds import CONFIGMAP, MACHINELEASE, POD, TESTSESSION
 from grange.api.kinds.machinelease import RELEASE_FINALIZER, MachineLease
-from grange.api.kinds.testsession import SESSION_LABEL, SESSION_UID_LABEL, TestSession
+from grange.api.kinds.testsession import (
+    SESSION_FINALIZER,
+    SESSION_LABEL,
+    SESSION_UID_LABEL,
+    TestSession,
+)
 from grange.api.meta import Document, preconditions
 from grange.api.scheme import AnyKind
 from grange.api.status import AlreadyExists, ApiError, BadRequest, Conflict, Invalid, NotFound
@@ -19,6 +24,7 @@ from grange.client.client import Client
 from grange.controllers.testsession.component_documents import SessionContext, pod_document
 from grange.controllers.testsession.component_pods import ComponentPod, WorkerAddress
 from grange.controllers.testsession.session_inputs import LeaseRequest, PodRemoval
+from grange.reconcile import finalizers
 from grange.reconcile.expectations import Expectations
 from grange.reconcile.owners import is_controlled_by, owner_reference
 from grange.reconcile.side_by_side import side_by_side
@@ -46,9 +52,7 @@ class SessionObjects:
         Raises:
             ApiError: one may still be there.
         """
-        for name in names:
-            with suppress(NotFound):
-                await self._client.delete(CONFIGMAP, name, session.metadata.namespace)
+        await remove_files(self._client, session.metadata.namespace, names)
 
     async def add_files(self, session: TestSession, documents: Iterable[Document]) -> None:
         """Create ConfigMaps, where they are not there.
@@ -76,7 +80,7 @@ class SessionObjects:
         async def create(pod: ComponentPod) -> None:
             left.discard(pod.name)
             try:
-                document = pod_document(context, pod, workers)
+                document = _held(pod_document(context, pod, workers))
                 await self._client.create(POD, document, session.metadata.namespace)
             except BaseException as error:
                 self._expectations.creation_failed(uid, pod.name, error, kind=PODS)
@@ -95,38 +99,60 @@ class SessionObjects:
         return created, errors
 
     async def delete_pods(self, session: TestSession, removals: Sequence[PodRemoval]) -> None:
-        """Delete pods as they were seen, side by side.
+        """Delete pods as they were seen, side by side, and let go of their names.
+
+        The files of their attempts must be gone: a creation that is under way may succeed from now on.
 
         Raises:
             ApiError: the first error, after all were tried.
         """
         uid = session.metadata.uid
-        by_uid = {item.pod.metadata.uid: item.pod.metadata.name for item in removals}
+        by_uid = {
+            item.pod.metadata.uid: item.pod.metadata.name
+            for item in removals
+            if not item.pod.metadata.deletion_timestamp
+        }
         self._expectations.expect_deletions(uid, by_uid, kind=PODS)
         left = set(by_uid)
 
         async def delete(item: PodRemoval) -> None:
             meta = item.pod.metadata
+            if meta.uid not in by_uid:
+                await self._release_pod(item)
+                return
             left.discard(meta.uid)
-            grace = 0 if item.forced else None
             try:
-                await self._client.delete(
-                    POD, meta.name, meta.namespace, uid=meta.uid, grace_period_s=grace
-                )
+                await self._delete_pod(item)
             except (NotFound, Conflict):  # gone, or another pod has the name
                 self._expectations.deletion_observed(uid, meta.uid)
             except BaseException as error:
                 self._expectations.deletion_failed(uid, meta.uid, error)
                 raise
-            else:
-                if item.pod.metadata.deletion_timestamp:  # its mark is there already
-                    self._expectations.deletion_observed(uid, meta.uid)
 
         try:
             await side_by_side(removals, delete)
         finally:
             for pod_uid in left:  # never sent
                 self._expectations.deletion_observed(uid, pod_uid)
+
+    async def _release_pod(self, item: PodRemoval) -> None:
+        """Let go of a pod that is on its way out."""
+        with suppress(NotFound, Conflict):  # gone, or changed: an event of it is on its way
+            await finalizers.remove(self._client, POD, item.pod, SESSION_FINALIZER)
+        if item.forced:
+            with suppress(NotFound, Conflict):
+                await self._delete_pod(item)
+
+    async def _delete_pod(self, item: PodRemoval) -> None:
+        meta = item.pod.metadata
+        await self._client.delete(
+            POD,
+            meta.name,
+            meta.namespace,
+            uid=meta.uid,
+            grace_period_s=0 if item.forced else None,
+            finalizer=SESSION_FINALIZER,
+        )
 
     async def is_free_of_pods(self, session: TestSession) -> bool:
         """Whether the server has no pod of the session; it is asked, not the cache.
@@ -189,9 +215,26 @@ class SessionObjects:
                 raise
 
 
+async def remove_files(client: Client, namespace: str, names: Iterable[str]) -> None:
+    """Delete ConfigMaps by name; returns when the server has none of them.
+
+    Raises:
+        ApiError: one may still be there.
+    """
+    for name in names:
+        with suppress(NotFound):
+            await client.delete(CONFIGMAP, name, namespace)
+
+
 def is_refused(error: ApiError) -> bool:
     """Whether a pod is not accepted as it is, so that trying again cannot help."""
     return isinstance(error, (Invalid, BadRequest))
+
+
+def _held(pod: Document) -> Document:
+    metadata = pod["metadata"]
+    held = [*(metadata.get("finalizers") or []), SESSION_FINALIZER]
+    return {**pod, "metadata": {**metadata, "finalizers": held}}
 
 
 def _lease_document(session: TestSession, request: LeaseRequest) -> Document:

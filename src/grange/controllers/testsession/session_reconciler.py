@@ -17,7 +17,12 @@ from grange.api.kinds.testsession import TestSession, TestSessionStatus
 from grange.api.meta import Document, ObjectKey, Resource, controller_of, preconditions
 from grange.api.status import Conflict, NotFound, is_namespace_terminating
 from grange.controllers.testsession import queueing, session_metrics
-from grange.controllers.testsession.component_documents import attempt_files, driver_files
+from grange.controllers.testsession.component_documents import (
+    attempt_files,
+    driver_files,
+    file_names,
+    files_of_pod,
+)
 from grange.controllers.testsession.component_pods import component_pods
 from grange.controllers.testsession.evidence_tasks import EvidenceTasks
 from grange.controllers.testsession.health import diagnose
@@ -201,8 +206,9 @@ class SessionReconciler:
 
     async def _is_over(self, session: TestSession) -> bool:
         """Whether no pod of the attempt is there, and none can start any more."""
-        removed = self._removed.get(session.metadata.uid)
-        if not removed or f"attempt {session.status.attempt}" not in removed:
+        meta = session.metadata
+        files = file_names(meta.name, meta.uid, str(session.status.attempt))
+        if not self._removed.get(meta.uid, set()).issuperset(files):
             return False
         return await self._writes.is_free_of_pods(session)
 
@@ -266,9 +272,11 @@ class SessionReconciler:
         """Files first: from then on no pod starts that is created late."""
         uid = session.metadata.uid
         removed = self._removed.setdefault(uid, set())
-        if decision.remove_files and not removed.issuperset(decision.remove_files):
-            await self._writes.remove_files(session, decision.remove_files)
-            self._removed[uid] = {*decision.remove_files, f"attempt {session.status.attempt}"}
+        theirs = {name for item in decision.remove for name in files_of_pod(item.pod)}
+        if left := {*decision.remove_files, *theirs} - removed:
+            await self._writes.remove_files(session, sorted(left))
+            removed |= left
+        if decision.remove_files:
             self._refused.pop(uid, None)
         if decision.remove:
             await self._writes.delete_pods(session, decision.remove)
