@@ -231,6 +231,35 @@ async def test_tokens_admit_to_one_session_only(tmp_path: Path, clock: Clock, lo
         assert (await world.request("GET", gone, other))[0] == 404
 
 
+async def test_readers_are_sent_to_the_member_that_has_it(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    """A member that followed logs before another took over has a part only."""
+    async with (
+        serving(tmp_path / "one", clock, log) as one,
+        serving(tmp_path / "two", clock, log) as two,
+    ):
+        theirs = f"{two.server.url}/v1/sessions/{UID}/evidence"
+        mine = f"{one.server.url}/v1/sessions/{UID}/evidence"
+        key = EvidenceKey("ci", "bench", UID)
+        for world in (one, two):
+            world.document["status"] = {"attempt": 0, "evidence": {"url": theirs}}
+            log_file = world.directory.path(key) / "logs" / "a b.log"
+            log_file.parent.mkdir(parents=True)
+            log_file.write_text(world.server.url)
+        (two.directory.path(key) / "session.json").write_text("{}")
+        path = "/logs/a%20b.log"
+        status, found = await one.request("GET", mine + path, READER, allow_redirects=False)
+        assert (status, found.decode()) == (307, f"the evidence is at {theirs}{path}\n")
+        status, found = await two.request("GET", theirs + path, READER)
+        assert (status, found.decode()) == (200, two.server.url)
+        status, _ = await one.request("GET", mine, "someone", allow_redirects=False)
+        assert status == 401
+        one.document["status"]["evidence"] = {}
+        status, found = await one.request("GET", mine + path, READER)
+        assert (status, found.decode()) == (200, one.server.url)
+
+
 async def test_series_are_read_with_the_token_of_readers(
     tmp_path: Path, clock: Clock, log: Logger
 ) -> None:

@@ -1,6 +1,8 @@
 """Evidence of sessions over HTTP: uploads of components, files and figures for readers."""
 
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
@@ -10,7 +12,7 @@ from grange.controllers.testsession.coordination import NAME, CoordinationError
 from grange.controllers.testsession.session_access import SessionAccess
 from grange.controllers.testsession.session_messages import answer, integer
 from grange.evidence.artifact_store import ArtifactFile
-from grange.evidence.evidence_directory import EvidenceDirectory, EvidenceError
+from grange.evidence.evidence_directory import RECORD, EvidenceDirectory, EvidenceError
 from grange.evidence.evidence_paths import checked_uid
 from grange.evidence.metric_series import MetricSeries
 
@@ -23,6 +25,7 @@ class EvidenceHandlers:
 
     Args:
         access: admits components and readers.
+        base_url: where this service is served; empty while it is not.
         directory: keeps the evidence.
         series: keeps the figures.
         offload: the single lane of the evidence.
@@ -31,11 +34,13 @@ class EvidenceHandlers:
     def __init__(
         self,
         access: SessionAccess,
+        base_url: Callable[[], str],
         directory: EvidenceDirectory,
         series: MetricSeries,
         offload: Offload,
     ) -> None:
         self._access, self._directory = access, directory
+        self._base_url = base_url
         self._series, self._offload = series, offload
 
     async def announce(self, request: web.Request) -> web.StreamResponse:
@@ -97,9 +102,23 @@ class EvidenceHandlers:
         uid = checked_uid(request.match_info["uid"])
         self._access.check_reader_of(request, uid)
         place = await self._offload.run(lambda: self._directory.find(uid))
+        if place is None or not (place / RECORD).is_file():
+            await self._refer(request, uid)
         if place is None:
             raise EvidenceError("there is no evidence of this session; it may have been deleted")
         return place
+
+    async def _refer(self, request: web.Request, uid: str) -> None:
+        """Send the reader to the service that has collected the evidence, if another has.
+
+        Raises:
+            HTTPTemporaryRedirect: it has.
+            ApiError: sessions cannot be listed.
+        """
+        url = urlsplit(await self._access.evidence_url(uid))
+        if url.netloc and url.netloc != urlsplit(self._base_url()).netloc:
+            there = f"{url.scheme}://{url.netloc}{request.rel_url.raw_path}"
+            raise web.HTTPTemporaryRedirect(there, text=f"the evidence is at {there}\n")
 
     async def series(self, request: web.Request) -> web.StreamResponse:
         """The last figures of a test."""

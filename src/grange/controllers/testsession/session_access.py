@@ -66,13 +66,24 @@ class SessionAccess:
         """
         uid = checked_uid(request.match_info["uid"])
         self._check_token(request, uid)
-        if uid not in self._known:
-            for session in (await self._client.list(TESTSESSION)).items:
-                if session.metadata.uid == uid:
-                    self.remember(session)
+        if uid not in self._known and (session := await self._find(uid)) is not None:
+            self.remember(session)
         if uid not in self._known:
             raise web.HTTPNotFound(text="there is no such session; it may have been deleted\n")
         return self._known[uid]
+
+    async def evidence_url(self, uid: str) -> str:
+        """Where the evidence of a session is, by its status; empty where that has nothing.
+
+        Raises:
+            ApiError: sessions cannot be listed.
+        """
+        session = await self._find(uid)
+        return "" if session is None else session.status.evidence.url
+
+    async def _find(self, uid: str) -> TestSession | None:
+        found = (await self._client.list(TESTSESSION)).items
+        return next((session for session in found if session.metadata.uid == uid), None)
 
     def check_reader_of(self, request: web.Request, uid: str) -> None:
         """Admit readers of all sessions, and components of this one.
