@@ -8,9 +8,8 @@ stream is pulled: a caller that does not read fills its subscription's buffer an
 a 410 ERROR event, to list again. Nothing is ever skipped silently.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from grange.api import codec
 from grange.api.meta import Document
@@ -22,6 +21,7 @@ from grange.apiserver.representation import Representation
 from grange.apiserver.request_info import is_true
 from grange.apiserver.selection import ObjectAttributes, Selection
 from grange.apiserver.unreadable import UnreadableObjects
+from grange.base.bounded import Recent
 from grange.base.clock import Clock
 from grange.base.rng import Stream
 from grange.store.errors import Compacted, FutureRevision, StoreError
@@ -37,47 +37,6 @@ _CACHED_EVENTS = 256  # two generations of a large group commit's worth
 _CACHED_BYTES = 2 * 1024 * 1024
 
 _TYPES = {kind: kind.encode() for kind in ("ADDED", "MODIFIED", "DELETED")}
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class Recent(Generic[K, V]):
-    """A small cache of what was put in lately, in two generations: the older one goes at once.
-
-    Args:
-        limit: how many items a generation may have.
-        limit_bytes: how many bytes in all, by ``size``, a generation may have; 0 for no limit.
-        size: an item's bytes.
-    """
-
-    def __init__(
-        self, limit: int, *, limit_bytes: int = 0, size: Callable[[V], int] | None = None
-    ) -> None:
-        self._items: dict[K, V] = {}
-        self._older: dict[K, V] = {}
-        self._limit = limit
-        self._limit_bytes = limit_bytes
-        self._size = size
-        self._bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._items) + len(self._older)
-
-    def get(self, key: K) -> V | None:
-        """The item, if it is still here."""
-        found = self._items.get(key)
-        return self._older.get(key) if found is None else found
-
-    def put(self, key: K, item: V) -> V:
-        """Keep an item for as long as not many are put in after it."""
-        if self._size is not None:
-            self._bytes += self._size(item)
-        if len(self._items) >= self._limit or (0 < self._limit_bytes < self._bytes):
-            self._older, self._items = self._items, {}
-            self._bytes = 0 if self._size is None else self._size(item)
-        self._items[key] = item
-        return item
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +102,7 @@ class Watches:
         self._readers: dict[tuple[str, str], selection.Reader] = {}
         self._facts: Recent[tuple[int, bool], ObjectAttributes] = Recent(_CACHED_EVENTS)
         self._lines: Recent[tuple[int, str, object], bytes] = Recent(
-            _CACHED_EVENTS, limit_bytes=_CACHED_BYTES, size=len
+            _CACHED_EVENTS, max_bytes=_CACHED_BYTES
         )
         self._open: dict[WatchStream, None] = {}  # a set that keeps its order
         self._ending = False
@@ -213,7 +172,8 @@ class Watches:
                     body = representation.one(view, body, now=self.clock.now(), work=self.work)
                 except Exception:  # noqa: BLE001  its initial event was left out and counted
                     return b""
-            line = self._lines.put(identity, b'{"type":"%b","object":%b}\n' % (_TYPES[kind], body))
+            line = b'{"type":"%b","object":%b}\n' % (_TYPES[kind], body)
+            self._lines.put(identity, line, len(line))
         return line
 
     def change(self, view: Representation, chosen: Selection, event: StoreEvent) -> bytes:

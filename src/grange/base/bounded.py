@@ -68,3 +68,38 @@ class SecondUseCache(Generic[V]):
     def set(self, key: bytes, value: V | None) -> None:
         """Keep the value of a key that was used before; None keeps no value."""
         self._entries[key] = value
+
+
+class Recent(Generic[K, V]):
+    """A small cache of what was put in lately, in two generations: the older one goes at once.
+
+    Args:
+        limit: how many items a generation may have.
+        max_bytes: the size of a generation, the sum of what ``put`` gets; 0 for no limit.
+    """
+
+    __slots__ = ("_items", "_limit", "_max_bytes", "_older", "_size_bytes")
+
+    def __init__(self, limit: int, *, max_bytes: int = 0) -> None:
+        self._items: dict[K, V] = {}
+        self._older: dict[K, V] = {}
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._items) + len(self._older)
+
+    def get(self, key: K) -> V | None:
+        """The item, if it is still here."""
+        found = self._items.get(key)
+        return self._older.get(key) if found is None else found
+
+    def put(self, key: K, item: V, size_bytes: int = 0) -> V:
+        """Keep an item for as long as not many are put in after it."""
+        self._size_bytes += size_bytes
+        if len(self._items) >= self._limit or 0 < self._max_bytes < self._size_bytes:
+            self._older, self._items = self._items, {}
+            self._size_bytes = size_bytes
+        self._items[key] = item
+        return item

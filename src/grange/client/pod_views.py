@@ -1,10 +1,13 @@
-"""Views of pods whose specs are shared: specs that are equal as bytes are decoded once.
+"""Views of pods that are shared: pods, and specs, that are equal as bytes are decoded once.
 
-Theory of operation. Most of a pod is its spec. Thousands of pods come from one template, and all later
-versions of a pod keep its spec. So specs are decoded once per template: the cache is keyed by the bytes
-of the spec with an empty ``nodeName``, in which the pods of a template differ. Views are immutable, so
-pods share them. A spec that the cache cannot serve is decoded in full, which stays the reference: tests
-compare both.
+Theory of operation. One version of a pod comes to a process several times: as the answer to its write
+and as an event of the watch of each informer. Views that were made lately are therefore cached by the
+bytes of the pod.
+
+Most of a pod is its spec. Thousands of pods come from one template, and all later versions of a pod keep
+its spec. So specs are decoded once per template: the cache is keyed by the bytes of the spec with an
+empty ``nodeName``, in which the pods of a template differ. Views are immutable, so pods share them. What
+no cache serves is decoded in full, which stays the reference: tests compare both.
 """
 
 import re
@@ -15,11 +18,13 @@ import msgspec
 
 from grange.api.kinds.pod import Pod, PodSpec, PodStatus
 from grange.api.meta import ObjectMeta
-from grange.base.bounded import SecondUseCache
+from grange.base.bounded import Recent, SecondUseCache
 
 SPEC_MAX_BYTES = 8_192
 SPECS_MAX_BYTES = 1024 * 1024
 """All keys together. An entry takes up to ten times the size of its key."""
+_RECENT_PODS = 256  # as many as one group of bindings makes events of
+_RECENT_BYTES = 512 * 1024
 
 _NODE = b'"nodeName":"'  # the quotes of a text within a string are escaped: this is a member
 _NODE_NAME = re.compile(rb"[-.0-9A-Za-z]*")
@@ -52,10 +57,13 @@ class PodViews:
 
     Attributes:
         decodes: how many specs were decoded (a work counter).
+        reused: how many pods were not decoded, because a view of the same bytes was cached.
     """
 
     def __init__(self) -> None:
         self.decodes = 0
+        self.reused = 0
+        self._recent: Recent[bytes, Pod] = Recent(_RECENT_PODS, max_bytes=_RECENT_BYTES)
         self._entries: SecondUseCache[PodSpec] = SecondUseCache(SPECS_MAX_BYTES)
 
     def __len__(self) -> int:
@@ -66,16 +74,27 @@ class PodViews:
         """The size of all keys."""
         return self._entries.size_bytes
 
+    @property
+    def recent(self) -> int:
+        """How many views of whole pods are cached."""
+        return len(self._recent)
+
     def decode(self, body: bytes | msgspec.Raw) -> Pod:
         """The view of a pod.
 
         Raises:
             msgspec.MsgspecError, UnicodeDecodeError: the body is no pod; the message names the field.
         """
+        key = bytes(body)
+        found = self._recent.get(key)
+        if found is not None:
+            self.reused += 1
+            return found
         try:
-            return self.complete(_raw_pods.decode(body))
+            pod = self.complete(_raw_pods.decode(key))
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            return _pods.decode(body)  # for the path in the message
+            pod = _pods.decode(key)  # for the path in the message
+        return self._recent.put(key, pod, len(key))
 
     def complete_all(self, raw: Iterable[RawPod]) -> list[Any]:
         """``complete`` of each, for those who decode views of any kind."""

@@ -1,10 +1,12 @@
 """A watch's bytes as events: newline-delimited JSON across arbitrary chunk boundaries.
 
 No I/O here. ``Frames.feed`` takes whatever arrived and returns the events that are complete. A
-whole chunk is decoded in one call straight into views; only when that fails (an ``ERROR`` event, a
-bookmark with nulls, an object that does not fit the view) are its lines looked at one by one.
+whole chunk is decoded in one call straight into views, one of pods line by line, because other watches
+of the process may have shown them; only when that fails (an ``ERROR`` event, a bookmark, an object that
+does not fit the view) are its lines looked at one by one.
 """
 
+import re
 from functools import cache
 from typing import Any, Generic, TypeVar
 
@@ -62,14 +64,26 @@ def _event_decoder(view: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(WatchEvent[view])  # type: ignore[valid-type]  # a type by value
 
 
+_POD_EVENT = re.compile(rb'\{"type":"(ADDED|MODIFIED|DELETED)","object":')
+
+
 def _pod_events(lines: bytes) -> list[Any]:
-    complete = pod_views.PODS.complete
-    return [
-        WatchEvent(event.type, complete(event.object)) for event in _raw_pods.decode_lines(lines)
-    ]
+    return [_pod_event(line) for line in lines.split(b"\n") if line and not line.isspace()]
 
 
-_raw_pods = _event_decoder(pod_views.RawPod)
+def _pod_event(line: bytes) -> WatchEvent[Pod]:
+    """One event, whose pod may have a view already.
+
+    Raises:
+        msgspec.MsgspecError, UnicodeDecodeError: it has another form, or the pod does not fit the view.
+    """
+    head = _POD_EVENT.match(line)
+    if head is None or not line.endswith(b"}"):
+        raise msgspec.DecodeError("not the form in which API servers write events")
+    # Where a member follows the object, the pod has trailing characters and is not decoded.
+    return WatchEvent(head[1].decode(), pod_views.PODS.decode(line[head.end() : -1]))
+
+
 _raw_event = msgspec.json.Decoder(_RawEvent)
 _resource = msgspec.json.Decoder(Resource)
 _code = msgspec.json.Decoder(_Code)

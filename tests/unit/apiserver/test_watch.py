@@ -17,7 +17,7 @@ from tests.unit.apiserver.server import (
 )
 
 from grange.api.meta import Document
-from grange.apiserver.watch import BOOKMARK_EVERY_S, Recent, WatchStream
+from grange.apiserver.watch import BOOKMARK_EVERY_S, WatchStream
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -342,20 +342,6 @@ async def test_selectors_of_many_watchers_read_an_event_once(server: Server) -> 
     assert server.work.evaluations - before == 3  # the pod made; the pod before and after binding
     for watcher in streams:
         await watcher.close()
-
-
-def test_recent_keeps_to_its_bounds() -> None:
-    """The last few are kept, and never more than twice as many, in number and in bytes."""
-    kept: Recent[int, bytes] = Recent(3, limit_bytes=100, size=len)
-    for key in range(7):
-        kept.put(key, b"xx")
-        assert all(kept.get(last) == b"xx" for last in range(max(0, key - 2), key + 1))
-    assert [kept.get(key) for key in range(7)] == [None, None, None, *[b"xx"] * 4]
-    for key in range(10, 20):
-        assert kept.put(key, b"x" * 60) == b"x" * 60
-        assert kept.get(key) == b"x" * 60
-        assert len(kept) <= 6
-    assert len(kept) == 2
 
 
 # --- how it goes on and ends -------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Views of pods with shared specs are the views that decoding in full gives."""
 
 import json
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -53,10 +54,13 @@ def specs(draw: st.DrawFn) -> bytes:
     return ("{" + separators[0].join(texts) + "}").encode()
 
 
+_versions = count(1)
+
+
 def pod_of(spec: bytes) -> bytes:
-    return (
-        b'{"metadata":{"name":"p","namespace":"ns"},"spec":%b,"status":{"phase":"Running"}}' % spec
-    )
+    """A version of a pod that no other test has: only its spec may be cached."""
+    meta = b'{"name":"p","namespace":"ns","resourceVersion":"%d"}' % next(_versions)
+    return b'{"metadata":%b,"spec":%b,"status":{"phase":"Running"}}' % (meta, spec)
 
 
 def seen(decode: Any, body: bytes) -> object:
@@ -75,7 +79,9 @@ FULL = msgspec.json.Decoder(Pod).decode
 def test_views_are_those_of_decoding_in_full(given_specs: list[bytes]) -> None:
     views = PodViews()
     for spec in given_specs * 3:
-        assert seen(views.decode, pod_of(spec)) == seen(FULL, pod_of(spec))
+        body = pod_of(spec)
+        for _ in range(2):  # the second view is the cached one
+            assert seen(views.decode, body) == seen(FULL, body)
 
 
 @settings(max_examples=100, deadline=None)
@@ -111,6 +117,42 @@ def test_specs_of_a_template_are_decoded_twice() -> None:
     assert views.decodes == 4
     assert len({id(pod.spec.containers) for pod in bound[2:]}) == 1
     assert [pod.spec.node_name for pod in bound] == [f"node-{number}" for number in range(10)]
+
+
+def test_one_version_of_a_pod_is_decoded_once() -> None:
+    """Its write is answered with it, and each watch of the process shows it."""
+    body = pod_of(spec_of(image="once:1"))
+    answer = requests.decode_object(Pod, body, "pod")
+    before = pod_views.PODS.decodes, pod_views.PODS.reused
+    line = b'{"type":"MODIFIED","object":%b}\n' % body
+    events = [*Frames(POD).feed(line), *Frames(POD).feed(line + b"\n")]
+    assert [event.object is answer for event in events] == [True, True]
+    assert (pod_views.PODS.decodes, pod_views.PODS.reused - 2) == before
+
+
+def test_views_of_whole_pods_take_bounded_memory() -> None:
+    views = PodViews()
+    for _ in range(3):
+        large = pod_of(spec_of(image="x" * 300_000))
+        assert views.decode(large) is views.decode(large)
+    assert views.recent <= 2
+    for _ in range(2_000):
+        views.decode(pod_of(b"{}"))
+    assert views.recent <= 512
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"ADDED","object":%b,"more":1}',
+        b'{"object":%b,"type":"ADDED"}',
+        b'{ "type": "ADDED", "object": %b }',
+    ],
+)
+def test_events_of_other_forms_are_read_as_well(line: bytes) -> None:
+    body = pod_of(spec_of())
+    (event,) = Frames(POD).feed(line % body + b"\n")
+    assert (event.type, event.object) == ("ADDED", FULL(body))
 
 
 def test_making_an_entry_decodes_no_spec_again(monkeypatch: pytest.MonkeyPatch) -> None:
