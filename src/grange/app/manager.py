@@ -6,7 +6,6 @@ member at a time. The same in ``grange up``, where there is only one member, and
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -20,7 +19,6 @@ from grange.base.errors import GrangeError
 from grange.controllers import TABLE
 from grange.controllers.garbagecollector.controller import NAME as GARBAGE
 from grange.controllers.nodelifecycle.controller import NAME as NODES
-from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.sharded import (
     ELECTED_ALERTS,
     SHARDED,
@@ -84,19 +82,15 @@ def plain_machines(deps: Deps) -> ElectedService:
     return NodeController(deps)
 
 
-def _with_machines(controller: ShardedController[R]) -> ShardedController[R]:
-    """The replication controller gets further nodes from NodePools; others stay as they are."""
-    if controller.create is not ReplicationService:
-        return controller
+def _create(controller: ShardedController[R], deps: Deps) -> ShardedService:
+    """The controller; one that takes nodes from a pool gets them from NodePools."""
+    if controller.create_with_pool is None:
+        return controller.create(deps)
+    from grange.machines.holders.node_pool_machines import (
+        NodePoolMachines,
+    )  # not every process has it
 
-    def made(deps: Deps) -> ReplicationService:
-        from grange.machines.holders.node_pool_machines import (
-            NodePoolMachines,
-        )  # not every process has it
-
-        return ReplicationService(deps, pool=NodePoolMachines(deps))
-
-    return replace(controller, create=made)
+    return controller.create_with_pool(deps, NodePoolMachines(deps))
 
 
 class Manager:
@@ -141,7 +135,7 @@ class Manager:
         self._runnables: list[Runnable] = []
         for name, controller in sharded.items():
             if name in names:
-                service = self._sharded(name, _with_machines(controller), selector)
+                service = self._sharded(name, controller, selector)
                 self._runnables.append(Runnable(name, service.run))
         services = dict(self._services())
         if services:
@@ -176,7 +170,7 @@ class Manager:
             owned=lambda: self._owned(controller.kind),
         )
         tools = farm.fence(self._deps(name))
-        service = controller.create(tools)
+        service = _create(controller, tools)
         farm.attach(service.loop)
         reporter = ConditionAlerts(
             self.member.alerts,

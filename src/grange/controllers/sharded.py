@@ -21,6 +21,7 @@ from grange.reconcile.condition_alerts import ConditionAlert
 from grange.reconcile.controller import Controller
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.deletion_guard import DeletionGuardConfig
+from grange.reconcile.machine_pool import MachinePool
 
 R = TypeVar("R", bound=Resource)
 
@@ -51,6 +52,7 @@ class ShardedController(Generic[R]):
     Attributes:
         kind: of the objects.
         create: makes the controller; its deps write for owned objects only.
+        create_with_pool: the same where a pool of machines lends it nodes; None if it takes none.
         weight: what an object asks for (replicas, for example), for the deletion guard.
         alerts: the conditions of an object that need an operator.
         deletion_guard: what holds deletions of its pods.
@@ -58,6 +60,7 @@ class ShardedController(Generic[R]):
 
     kind: KindInfo[R]
     create: Callable[[Deps], ShardedService]
+    create_with_pool: Callable[[Deps, MachinePool], ShardedService] | None = None
     weight: Callable[[R], int] = _one
     alerts: Callable[[R], Iterable[ConditionAlert]] = _no_alerts
     deletion_guard: DeletionGuardConfig | None = None
@@ -95,17 +98,21 @@ def _job_controller(adapter: JobAdapter[R]) -> ShardedController[R]:
     return ShardedController(
         adapter.kind,
         lambda deps: JobService(deps, adapter),
-        pods,
+        weight=pods,
         deletion_guard=_JOBS_COME_AND_GO,
     )
 
 
 SHARDED: Mapping[str, ShardedController[Any]] = {
     "replication": ShardedController(
-        REPLICATIONCONTROLLER, ReplicationService, _replicas, alert_rules.of_controller
+        REPLICATIONCONTROLLER,
+        ReplicationService,
+        create_with_pool=lambda deps, pool: ReplicationService(deps, pool=pool),
+        weight=_replicas,
+        alerts=alert_rules.of_controller,
     ),
     TEST_SESSIONS: ShardedController(
-        TESTSESSION, SessionService, pod_count, deletion_guard=_JOBS_COME_AND_GO
+        TESTSESSION, SessionService, weight=pod_count, deletion_guard=_JOBS_COME_AND_GO
     ),
     **{adapter.kind.kind.lower(): _job_controller(adapter) for adapter in ADAPTERS},
 }

@@ -12,9 +12,11 @@ from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.controllers.sharded import SHARDED, ShardedController
+from grange.machines.holders.node_pool_machines import NodePoolMachines
 from grange.reconcile.controller import Controller, Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
+from grange.reconcile.machine_pool import MachinePool
 from grange.reconcile.workqueue import WorkQueue
 from grange.sim.world import World
 
@@ -94,3 +96,42 @@ async def test_controller_of_any_kind_is_shared(world: World, clock: Clock) -> N
     assert {name: found[name] for name in NAMES} == dict.fromkeys(NAMES, "hello")
     assert sum((one.greeted for one in greeters), Counter()) == Counter(NAMES)
     assert all(one.greeted for one in greeters), "both members have a share"
+
+
+class Borrower(Greeter):
+    """The same with nodes from a pool of machines."""
+
+    def __init__(self, deps: Deps, pool: MachinePool) -> None:
+        super().__init__(deps)
+        self.pool = pool
+
+
+@dataclass
+class BorrowingProcess:
+    """One member of the farm that runs it."""
+
+    deps: Deps
+    borrowers: list[Borrower]
+
+    async def run(self) -> None:
+        def create_with_pool(deps: Deps, pool: MachinePool) -> Borrower:
+            self.borrowers.append(Borrower(deps, pool))
+            return self.borrowers[-1]
+
+        example: ShardedController[ConfigMap] = ShardedController(
+            CONFIGMAP, Greeter, create_with_pool
+        )
+        Manager(
+            FarmConfig(member="a"),
+            lambda _: self.deps,
+            frozenset({"borrower"}),
+            sharded={"borrower": example},
+        )
+
+
+async def test_controller_with_a_pool_gets_node_pools(world: World, clock: Clock) -> None:
+    borrowers: list[Borrower] = []
+    world.add("a", partial(BorrowingProcess, borrowers=borrowers))
+    await clock.sleep(1.0)
+    assert [type(one.pool) for one in borrowers] == [NodePoolMachines]
+    assert SHARDED["replication"].create_with_pool is not None
