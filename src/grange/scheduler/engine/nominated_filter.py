@@ -1,8 +1,7 @@
 """How nominated pods change a decision.
 
 A node with nominated pods that matter takes a pod only if the filters pass with them added, and
-without. Where node objects and loads decide alone, the refusals are kept by row
-(``nominator_cache``). Otherwise such nodes, which are few, are judged one by one in trials.
+without. Where node objects and loads decide alone, the refusals are kept by row. Otherwise such nodes, which are few, are judged one by one in trials.
 
 The rows that refuse are then taken out of the class's feasible rows. If the best row is not among
 them, and no score is scaled by what is feasible, it stays the best. Otherwise the best of the rest is
@@ -11,16 +10,15 @@ count nominated pods. This is the way of the reference, so the decision is the s
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 import numpy as np
 
 from grange.placement.columns import Mask
-from grange.scheduler.diagnosis import Diagnosis
+from grange.scheduler.diagnosis import Diagnosis, Tally
 from grange.scheduler.dry_run import DryRun, LoadDryRun
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
-from grange.scheduler.engine.nominator_cache import NominatorCache
-from grange.scheduler.framework import CycleState, Profile, Status
+from grange.scheduler.framework import SUCCESS, CycleState, Filter, Profile, Scope, Status
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.podinfo import PodInfo
@@ -28,7 +26,186 @@ from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
 
 _KEPT_CLASSES = 64
 
+_PASSES, _FIXED = 0, -1  # other codes are places in the list of refusals
+
 _Pods = tuple[PodInfo, ...]
+_Judge = Callable[[int], Status]
+
+
+class _NominatorCache:
+    """Which rows refuse pods of one class and priority because of nominations.
+
+    The verdict on a node follows from the node's load and the pods nominated there. So only rows where
+    one of these changed are looked at again, and the refusals of all rows are kept counted: a diagnosis
+    is the sum of a few numbers. Without this, 200 preemptions on 5,000 nodes take 5 times the processor
+    time, and 1,000 take 40 times.
+
+    Args:
+        snapshot: the nodes.
+        trial: of any pod of the class; ``LoadDryRun.suits`` it.
+        statistics: counts the work.
+
+    Attributes:
+        barred: by row, whether the pods nominated there keep the pod out; nothing else counts here.
+    """
+
+    def __init__(
+        self, snapshot: NodeInfoSnapshot, trial: DryRun, statistics: EngineStatistics
+    ) -> None:
+        self._snapshot = snapshot
+        self._statistics = statistics
+        self._loads = LoadDryRun(trial)
+        self._pod = trial.pod
+        self._by_node: list[tuple[str, Filter]] = [
+            (name, item) for name, item in trial.filters if item.scope is Scope.NODE
+        ]
+        self._layout = self._position = self._moves = -1
+        self.barred: Mask = np.zeros(0, np.bool_)
+        self._anti_affine: dict[int, None] = {}  # rows with nominated pods that have anti-affinity
+        # By row, which plugin refuses; None until a diagnosis is requested.
+        self._codes: list[int] | None = None
+        self._refusals: list[Status] = [SUCCESS]
+        self._numbers: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._counts: list[int] = [0]
+        self._fixed: list[tuple[str, list[tuple[str, int]]]] = []
+        self._diagnosis: Diagnosis | None = None  # while no count changes
+
+    def passes(self, row: int, nominated: Nominated) -> bool | None:
+        """Whether the load of a row lets a pod in, whose nominations these are; None if unknown."""
+        info = self._snapshot.by_row[row]
+        pods = nominated.on(info.name)
+        if _have_anti_affinity(pods):
+            return None
+        return self._loads.status_with(info.load, pods) is SUCCESS
+
+    def catch_up(self, nominated: Nominated, judge: _Judge) -> int | None:
+        """Take in what changed.
+
+        Args:
+            nominated: the nominations that matter to the pod.
+            judge: the verdict on a row, where loads do not decide alone.
+
+        Returns:
+            A row whose verdict holds for this pod alone, to be restored with ``release``.
+        """
+        snapshot, moves = self._snapshot, nominated.moves
+        entries = snapshot.changes.since(self._position)
+        moved = None if moves is None else moves.since(self._moves)
+        if self._layout != snapshot.layout or entries is None or moved is None:
+            self._layout = snapshot.layout
+            self._codes = None
+            self.barred = np.zeros(snapshot.table.size, np.bool_)
+            self._anti_affine.clear()
+            entries, moved = [], [*nominated.level]
+        level, by_row = nominated.level, snapshot.by_row
+        rows: dict[int, None] = {}
+        for entry in entries:
+            rows[entry >> 1] = None
+            if entry & 1:
+                self._codes = None
+        for name in moved:
+            row = snapshot.table.rows.get(name)
+            if row is not None:
+                rows[row] = None
+        for row in rows:
+            self._update_row(row, level.get(by_row[row].name, ()))
+        self._position = snapshot.changes.position
+        self._moves = -1 if moves is None else moves.position
+        for row in self._anti_affine:
+            self._set_status(row, judge(row), nominated=True)
+        if not nominated.first:
+            return None
+        own = snapshot.table.rows.get(nominated.first)
+        if own is not None and own not in self._anti_affine:
+            self._update_row(own, nominated.on(nominated.first))
+        return own
+
+    def release(self, row: int, nominated: Nominated) -> None:
+        """Restore the verdict on a row for the other pods of the class."""
+        self._update_row(row, nominated.level.get(self._snapshot.by_row[row].name, ()))
+
+    def diagnosis(self, nominated: Nominated, judge: _Judge) -> Diagnosis:
+        """Why each node refuses. ``catch_up`` was called for the pod."""
+        if self._codes is None:
+            self._count(nominated, judge)
+        if self._diagnosis is None:
+            tally = Tally()
+            for plugin, reasons in self._fixed:
+                tally.add(plugin, reasons)
+            for status, count in zip(self._refusals, self._counts, strict=True):
+                if count and status is not SUCCESS:
+                    tally.add(status.plugin, [(reason, count) for reason in status.reasons])
+            self._diagnosis = tally.diagnosis(self._snapshot.num_nodes)
+        return self._diagnosis
+
+    def _update_row(self, row: int, pods: tuple[PodInfo, ...]) -> None:
+        if pods and _have_anti_affinity(pods):
+            self._anti_affine[row] = None
+            return
+        if self._anti_affine:
+            self._anti_affine.pop(row, None)
+        self._statistics.with_nominated += 1
+        if pods:
+            load = self._snapshot.by_row[row].load
+            self._set_status(row, self._loads.status_with(load, pods), nominated=True)
+        elif self._codes is not None:
+            self._set_status(
+                row, self._loads.status(self._snapshot.by_row[row].load), nominated=False
+            )
+        else:
+            self.barred[row] = False
+
+    def _set_status(self, row: int, status: Status, *, nominated: bool) -> None:
+        self.barred[row] = nominated and status is not SUCCESS
+        codes = self._codes
+        if codes is None:
+            return
+        code = codes[row]
+        if code != _FIXED and self._refusals[code] is not status:
+            self._diagnosis = None
+            self._counts[code] -= 1
+            codes[row] = code = self._code(status)
+            self._counts[code] += 1
+
+    def _code(self, status: Status) -> int:
+        if status.ok:
+            return _PASSES
+        key = (status.plugin, status.reasons)
+        code = self._numbers.get(key)
+        if code is None:
+            code = self._numbers[key] = len(self._refusals)
+            self._refusals.append(status)
+            self._counts.append(0)
+        return code
+
+    def _count(self, nominated: Nominated, judge: _Judge) -> None:
+        """Evaluate every row."""
+        self._statistics.diagnosed += 1
+        snapshot, pod, table = self._snapshot, self._pod, self._snapshot.table
+        self._refusals, self._counts, self._fixed = [SUCCESS], [0], []
+        self._diagnosis = None
+        self._numbers.clear()
+        codes = [_FIXED] * table.size
+        rows = np.flatnonzero(table.valid[table.all])
+        for name, plugin in self._by_node:
+            passed = plugin.filter_rows(pod, table, rows)
+            refused = rows[~passed]
+            if len(refused):
+                self._fixed.append((name, plugin.count_reasons(pod, table, refused)))
+            rows = rows[passed]
+        by_row, loads = snapshot.by_row, self._loads
+        for row in rows.tolist():
+            codes[row] = code = self._code(loads.status(by_row[row].load))
+            self._counts[code] += 1
+        self._codes = codes
+        for name in nominated.level:
+            own = table.rows.get(name)
+            if own is None:
+                continue
+            if own in self._anti_affine:
+                self._set_status(own, judge(own), nominated=True)
+            else:
+                self._update_row(own, nominated.on(name))
 
 
 class NominatedFilter:
@@ -46,7 +223,7 @@ class NominatedFilter:
         self._profile = profile
         self._snapshot = snapshot
         self._statistics = statistics
-        self._known: OrderedDict[Hashable, NominatorCache] = OrderedDict()
+        self._known: OrderedDict[Hashable, _NominatorCache] = OrderedDict()
 
     def forget(self) -> None:
         """Drop all results."""
@@ -70,7 +247,7 @@ class NominatedFilter:
 
     def _by_row(
         self,
-        known: NominatorCache,
+        known: _NominatorCache,
         one: EquivalenceClass,
         pod: PodInfo,
         nominated: Nominated,
@@ -135,14 +312,14 @@ class NominatedFilter:
             return one.diagnose_with_nominated(snapshot, statuses)
         return self._best(one, feasible, state)
 
-    def _of(self, key: Hashable, pod: PodInfo, state: CycleState) -> NominatorCache | None:
+    def _of(self, key: Hashable, pod: PodInfo, state: CycleState) -> _NominatorCache | None:
         """What is known for pods of a class and priority; None where nothing can be kept."""
         known = self._known.get(key)
         if known is None:
             trial = DryRun(self._profile, state, pod, self._snapshot)
             if not LoadDryRun.suits(trial):
                 return None
-            known = self._known[key] = NominatorCache(self._snapshot, trial, self._statistics)
+            known = self._known[key] = _NominatorCache(self._snapshot, trial, self._statistics)
             while len(self._known) > _KEPT_CLASSES:
                 self._known.popitem(last=False)
         else:
@@ -153,3 +330,8 @@ class NominatedFilter:
 def _judge(trial: DryRun, info: NodeInfo, pods: _Pods) -> Status:
     with trial.on(info) as what_if:
         return what_if.status(pods)
+
+
+def _have_anti_affinity(pods: tuple[PodInfo, ...]) -> bool:
+    """What a pod refuses depends on labels, which the class of the refused pod does not determine."""
+    return any(info.has_required_anti_affinity for info in pods)
