@@ -21,6 +21,7 @@ from grange.api.kinds.lease import NODE_LEASES, OLD_STATUS_SYNCED_UNTIL, STATUS_
 from grange.api.kinds.node import Node
 from grange.api.meta import Document
 from grange.api.status import AlreadyExists, ApiError, NotFound
+from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.client.client import Client
@@ -169,15 +170,19 @@ class Heartbeat:
                 return
 
     async def run(self) -> None:
-        """Renew until cancelled. What the API refuses is tried again at the next beat."""
+        """Renew until cancelled. After a failure it is sooner, unless the API stays away."""
+        period_s = self._config.timing.heartbeat_s
+        backoff, failures = Exponential(_RETRY_S, cap_s=period_s), 0
         while True:
             try:
                 await self._beat()
             except ApiError as error:
-                self._log.warning("heartbeat failed", error=error)
-                await self._clock.sleep(_RETRY_S)
+                failures += 1
+                self._log.warning("heartbeat failed", attempt=failures, error=error)
+                await self._clock.sleep(backoff.delay(failures))
             else:
-                await self._clock.sleep(self._config.timing.heartbeat_s)
+                failures = 0
+                await self._clock.sleep(period_s)
 
     async def leave(self) -> None:
         """Set the Ready condition to False, so that the node gets no more pods and connections."""

@@ -590,21 +590,6 @@ async def test_a_deleted_node_registers_again(tools: Tools) -> None:
         assert (await there.node()).metadata.name == "node-1"
 
 
-async def test_an_api_that_is_away_costs_no_pod(tools: Tools) -> None:
-    async with world(*tools) as there:
-        await there.create(document())
-        await there.until_ready()
-        there.gate = lambda request: ServiceUnavailable("away")
-        await there.clock.sleep(20)
-        there.machine.end(there.starts()[0], there.clock.now(), 1)
-        await there.clock.sleep(20)
-        assert len(there.starts()) == 2
-        there.gate = lambda request: None
-        await there.clock.sleep(40)
-        assert (await there.main()).restart_count == 1
-        assert (await there.condition("Ready"))[0] == "True"
-
-
 async def test_a_quiet_pod_causes_no_writes(tools: Tools) -> None:
     async with world(*tools) as there:
         await there.create(document(container(**READINESS)))
