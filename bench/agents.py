@@ -28,10 +28,11 @@ SERVER = """
 import os, socketserver
 class Handler(socketserver.BaseRequestHandler):
     def handle(self):
-        count = int(self.request.makefile("rb").readline())
         piece = bytes(65536)
-        while count > 0:
-            self.request.sendall(piece[:count]); count -= len(piece)
+        for line in self.request.makefile("rb"):
+            count = int(line)
+            while count > 0:
+                self.request.sendall(piece[:count]); count -= len(piece)
 class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address, request_queue_size = True, 64
 Server((os.environ["POD_IP"], 8080), Handler).serve_forever()

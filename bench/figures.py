@@ -55,6 +55,16 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
             at_most=False,
         ),
     ),
+    "proxy": (
+        Figure(
+            "added_round_trip_ms", "added to a round trip on an open connection, p50", "ms", 0.3
+        ),
+        Figure("added_connection_ms", "added to a connection and its first byte, p50", "ms"),
+        Figure("connection_cpu_us", "processor time of the proxy for a connection", "µs"),
+        Figure("proxied_gbit", "one connection through the proxy", "Gbit/s", 2.0, at_most=False),
+        Figure("gigabyte_cpu_s", "processor time of the proxy for a gigabyte", "s"),
+        Figure("direct_gbit", "one connection without the proxy", "Gbit/s"),
+    ),
     "cluster": (
         Figure(
             "cluster_ready_s",
