@@ -15,7 +15,8 @@ some seconds. The time limit is a net for what that misses, not a means of flow 
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from grange.api.status import ApiError, InsufficientStorage
@@ -67,6 +68,29 @@ class Awaited:
     deletions: tuple[str, ...] = ()
 
 
+class ExpectedWrites:
+    """Creations or deletions of one pass, all of them expected before the first is sent.
+
+    Args:
+        keys: names or UIDs of the objects.
+        failed: notes that the write of one did not happen, or may not have.
+    """
+
+    def __init__(self, keys: Iterable[str], failed: Callable[[str, BaseException], object]) -> None:
+        self.unsent = dict.fromkeys(keys)
+        self._failed = failed
+
+    @contextmanager
+    def sending(self, key: str) -> Iterator[None]:
+        """Around the request for one; an error is noted, and raised again."""
+        del self.unsent[key]
+        try:
+            yield
+        except BaseException as error:
+            self._failed(key, error)
+            raise
+
+
 class Expectations:
     """What each owner waits for.
 
@@ -110,6 +134,36 @@ class Expectations:
         for uid, name in names.items():
             record.deletions[uid] = _Deletion(kind, name, self._overdue_at())
         self._drop_if_met(owner_uid, record)
+
+    @contextmanager
+    def creating(
+        self, owner_uid: str, names: Iterable[str], *, kind: str = ""
+    ) -> Iterator[ExpectedWrites]:
+        """Expect creations, around their requests; what was not sent at the end is not awaited."""
+        writes = ExpectedWrites(
+            names, lambda name, error: self.creation_failed(owner_uid, name, error, kind=kind)
+        )
+        self.expect_creations(owner_uid, writes.unsent, kind=kind)
+        try:
+            yield writes
+        finally:
+            for name in writes.unsent:
+                self.creation_observed(owner_uid, name, kind=kind)
+
+    @contextmanager
+    def deleting(
+        self, owner_uid: str, names: Mapping[str, str], *, kind: str = ""
+    ) -> Iterator[ExpectedWrites]:
+        """Expect deletions, around their requests; what was not sent at the end is not awaited."""
+        writes = ExpectedWrites(
+            names, lambda uid, error: self.deletion_failed(owner_uid, uid, error)
+        )
+        self.expect_deletions(owner_uid, names, kind=kind)
+        try:
+            yield writes
+        finally:
+            for uid in writes.unsent:
+                self.deletion_observed(owner_uid, uid)
 
     def creation_observed(self, owner_uid: str, name: str, *, kind: str = "") -> None:
         """An object of this name has appeared; unknown ones are ignored."""

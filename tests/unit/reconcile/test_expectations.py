@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from grange.api.status import Invalid, Timeout
@@ -135,3 +136,33 @@ async def test_unsettled_writes_are_doubtful_when_overdue(clock: Clock) -> None:
     await clock.sleep(OVERDUE_S)
     assert expectations.doubtful("owner") == writes
     assert expectations.unsettled("other") == ()
+
+
+async def test_of_expected_writes_only_those_sent_are_awaited(clock: Clock) -> None:
+    expectations = Expectations(clock)
+    with pytest.raises(Invalid), expectations.creating("owner", ["a", "b", "c"]) as writes:
+        assert expectations.awaited("owner").creations == ("a", "b", "c"), "before the first"
+        with writes.sending("a"):
+            pass
+        with writes.sending("b"):
+            raise Invalid("refused")
+    assert expectations.awaited("owner").creations == ("a",)
+    going = {"u": "pod-u", "v": "pod-v", "w": "pod-w"}
+    with pytest.raises(Timeout), expectations.deleting("owner", going, kind="pods") as writes:
+        with writes.sending("u"):
+            pass
+        with writes.sending("v"):
+            raise Timeout("no answer")
+    assert expectations.awaited("owner").deletions == ("u", "v")
+    assert expectations.doubtful("owner") == (Doubtful("pods", "pod-v", "v"),)
+
+
+async def test_a_cancelled_write_may_have_happened(clock: Clock) -> None:
+    expectations = Expectations(clock)
+    with (
+        pytest.raises(asyncio.CancelledError),
+        expectations.creating("owner", ["a", "b"]) as writes,
+        writes.sending("a"),
+    ):
+        raise asyncio.CancelledError
+    assert expectations.doubtful("owner") == (Doubtful("", "a"),)

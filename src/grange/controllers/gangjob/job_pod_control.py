@@ -76,36 +76,29 @@ class JobPodControl(Generic[R]):
         """
         uid = job.metadata.uid
         names = {item.pod.uid: item.pod.name for item in deletions}
-        self._expectations.expect_deletions(uid, names, kind=PODS)
-        left = dict.fromkeys(names)
 
         async def act(item: Deletion) -> None:
-            left.pop(item.pod.uid)
             pod = item.pod
             try:
-                await self._client.delete(
-                    POD,
-                    pod.name,
-                    job.metadata.namespace,
-                    uid=pod.uid,
-                    resource_version=pod.resource_version,
-                    finalizer=TRACKING_FINALIZER if pod.uid in counted else "",
-                )
+                with writes.sending(pod.uid):
+                    await self._client.delete(
+                        POD,
+                        pod.name,
+                        job.metadata.namespace,
+                        uid=pod.uid,
+                        resource_version=pod.resource_version,
+                        finalizer=TRACKING_FINALIZER if pod.uid in counted else "",
+                    )
             except (NotFound, Conflict):  # gone, or changed: an event of it is on its way
-                self._expectations.deletion_observed(uid, pod.uid)
-            except BaseException as error:
-                self._expectations.deletion_failed(uid, pod.uid, error)
+                return
+            except ApiError as error:
                 self._failed(job, "FailedDeletePod", f"deleting pod {pod.name}", error)
                 raise
-            else:
-                message = f"Deleted pod {pod.name}: {item.reason}"
-                self._event(job, NORMAL, "SuccessfulDeletePod", message)
+            message = f"Deleted pod {pod.name}: {item.reason}"
+            self._event(job, NORMAL, "SuccessfulDeletePod", message)
 
-        try:
+        with self._expectations.deleting(uid, names, kind=PODS) as writes:
             return await slow_start(deletions, act)
-        finally:
-            for pod_uid in left:  # never sent
-                self._expectations.deletion_observed(uid, pod_uid)
 
     async def release(self, pods: Iterable[Pod]) -> ApiError | None:
         """Remove the tracking finalizer of counted pods; returns the first error."""
@@ -132,28 +125,22 @@ class JobPodControl(Generic[R]):
             document: makes the object of a name.
         """
         uid, namespace = job.metadata.uid, job.metadata.namespace
-        self._expectations.expect_creations(uid, names, kind=kind.plural)
-        left = dict.fromkeys(names)
 
         async def act(name: str) -> None:
-            left.pop(name)
             try:
-                await self._client.create(kind, document(name), namespace)
-            except BaseException as error:
-                self._expectations.creation_failed(uid, name, error, kind=kind.plural)
-                if isinstance(error, AlreadyExists):
-                    await self._check_taken(job, kind, name)
-                    return
+                with writes.sending(name):
+                    await self._client.create(kind, document(name), namespace)
+            except AlreadyExists:
+                await self._check_taken(job, kind, name)
+                return
+            except ApiError as error:
                 self._failed(job, f"FailedCreate{kind.kind}", f"creating {name}", error)
                 raise
             event = f"SuccessfulCreate{kind.kind}"
             self._event(job, NORMAL, event, f"Created {kind.kind.lower()} {name}")
 
-        try:
+        with self._expectations.creating(uid, names, kind=kind.plural) as writes:
             return await slow_start(names, act)
-        finally:
-            for name in left:  # never sent
-                self._expectations.creation_observed(uid, name, kind=kind.plural)
 
     async def delete_services(self, job: R, services: Iterable[Service]) -> ApiError | None:
         """Delete Services of the job at the versions that were seen; returns the first error."""
@@ -190,8 +177,8 @@ class JobPodControl(Generic[R]):
         self._event(job, WARNING, f"FailedCreate{kind.kind}", message)
         raise NameTaken(message)
 
-    def _failed(self, job: R, reason: str, what: str, error: BaseException) -> None:
-        if isinstance(error, ApiError) and not is_namespace_terminating(error):
+    def _failed(self, job: R, reason: str, what: str, error: ApiError) -> None:
+        if not is_namespace_terminating(error):
             self._event(job, WARNING, reason, f"Error {what}: {error.message}")
 
     def _event(self, job: R, kind: str, reason: str, message: str) -> None:

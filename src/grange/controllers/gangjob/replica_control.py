@@ -13,7 +13,7 @@ from grange.api.scheme import AnyKind, KindInfo
 from grange.api.status import AlreadyExists, ApiError, is_namespace_terminating
 from grange.client.client import Client
 from grange.reconcile.control import create_owned, delete_object, find_owned, slow_start
-from grange.reconcile.expectations import Expectations
+from grange.reconcile.expectations import Expectations, ExpectedWrites
 from grange.reconcile.owners import owner_reference
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
@@ -79,24 +79,18 @@ class ReplicaControl(Generic[R]):
         Raises:
             ApiError: the first error; objects after its batch were not tried.
         """
-        uid, plural = job.metadata.uid, self._kind.plural
-        unsent = {document["metadata"]["name"]: None for document in documents}
+        uid, names = job.metadata.uid, [document["metadata"]["name"] for document in documents]
         made: dict[str, R] = {}
 
         async def create(document: Document) -> None:
             name = document["metadata"]["name"]
-            unsent.pop(name)
-            made[name] = await self._create(job, name, document)
+            made[name] = await self._create(job, name, document, writes)
 
-        self._expectations.expect_creations(uid, unsent, kind=plural)
-        try:
+        with self._expectations.creating(uid, names, kind=self._kind.plural) as writes:
             error = await slow_start(documents, create)
-        finally:
-            for name in unsent:
-                self._expectations.creation_observed(uid, name, kind=plural)
         if error is not None:
             raise error
-        return [made[document["metadata"]["name"]] for document in documents]
+        return [made[name] for name in names]
 
     async def delete(self, job: Resource, obj: R, why: str) -> None:
         """Delete one object of a job; one that is gone or on its way is left alone.
@@ -114,37 +108,29 @@ class ReplicaControl(Generic[R]):
         """
         uid = job.metadata.uid
         going = [(obj, why) for obj, why in objects if not obj.metadata.deletion_timestamp]
-        unsent = {obj.metadata.uid: obj.metadata.name for obj, _ in going}
+        names = {obj.metadata.uid: obj.metadata.name for obj, _ in going}
 
         async def delete(item: tuple[R, str]) -> None:
-            obj, why = item
-            unsent.pop(obj.metadata.uid)
-            await self._delete(job, obj, why)
+            await self._delete(job, *item, writes)
 
-        self._expectations.expect_deletions(uid, unsent, kind=self._kind.plural)
-        try:
+        with self._expectations.deleting(uid, names, kind=self._kind.plural) as writes:
             error = await slow_start(going, delete)
-        finally:
-            for object_uid in unsent:
-                self._expectations.deletion_observed(uid, object_uid)
         if error is not None:
             raise error
 
-    async def _create(self, job: Resource, name: str, document: Document) -> R:
+    async def _create(
+        self, job: Resource, name: str, document: Document, writes: ExpectedWrites
+    ) -> R:
         document = {
             **document,
             "metadata": {**document["metadata"], "namespace": job.metadata.namespace},
         }
         try:
-            made = await create_owned(
-                self._client, self._kind, document, owner_reference(self._job_kind, job)
-            )
-        except BaseException as error:
-            self._expectations.creation_failed(
-                job.metadata.uid, name, error, kind=self._kind.plural
-            )
-            if not isinstance(error, ApiError):
-                raise
+            with writes.sending(name):
+                made = await create_owned(
+                    self._client, self._kind, document, owner_reference(self._job_kind, job)
+                )
+        except ApiError as error:
             if isinstance(error, AlreadyExists):
                 found = await find_owned(self._client, self._kind, name, job)
                 if found is not None:
@@ -155,20 +141,19 @@ class ReplicaControl(Generic[R]):
         self._record(job, NORMAL, "SuccessfulCreate", f"created {name}")
         return made
 
-    async def _delete(self, job: Resource, obj: R, why: str) -> None:
-        uid, meta = job.metadata.uid, obj.metadata
+    async def _delete(self, job: Resource, obj: R, why: str, writes: ExpectedWrites) -> None:
+        meta = obj.metadata
         try:
-            deleted = await delete_object(self._client, self._kind, obj)
-        except BaseException as error:
-            self._expectations.deletion_failed(uid, meta.uid, error)
-            if isinstance(error, ApiError):
-                message = f"cannot delete {meta.name}: {error.message}"
-                self._record(job, WARNING, "FailedDelete", message)
+            with writes.sending(meta.uid):
+                deleted = await delete_object(self._client, self._kind, obj)
+        except ApiError as error:
+            message = f"cannot delete {meta.name}: {error.message}"
+            self._record(job, WARNING, "FailedDelete", message)
             raise
         if deleted:
             self._record(job, NORMAL, "SuccessfulDelete", f"deleted {meta.name}: {why}")
         else:
-            self._expectations.deletion_observed(uid, meta.uid)
+            self._expectations.deletion_observed(job.metadata.uid, meta.uid)
 
     def _record(self, job: Resource, event_type: str, outcome: str, message: str) -> None:
         reason = ReplicaReason(f"{outcome}{self._kind.kind}")

@@ -37,7 +37,7 @@ from grange.controllers.shared import pod_identity
 from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile import owners
 from grange.reconcile.control import find_owned, slow_start
-from grange.reconcile.expectations import Expectations
+from grange.reconcile.expectations import Expectations, ExpectedWrites
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
 
@@ -107,51 +107,41 @@ class PodControl:
         """
         uid = controller.metadata.uid
         going = {item.pod.metadata.uid: item.pod.metadata.name for item in plan.delete}
-        self._expectations.expect_deletions(uid, going)
-        self._expectations.expect_creations(uid, (item.name for item in plan.create))
-        untouched = [item.pod.metadata.uid for item in plan.delete]
-        unmade = [item.name for item in plan.create]
+        made = [item.name for item in plan.create]
         stale: list[str] = []
 
         async def delete(item: Removal) -> None:
-            untouched.remove(item.pod.metadata.uid)
-            await self._delete(controller, item)
+            await self._delete(controller, item, deletions)
 
         async def create(item: Addition) -> None:
-            unmade.remove(item.name)
-            if not await self._create(controller, item):
+            if not await self._create(controller, item, creations):
                 stale.append(item.name)
 
         async def repair(item: Repair) -> None:
             await self._repair(controller, item)
 
-        try:
+        with self._expectations.deleting(uid, going) as deletions:
             error = await slow_start(plan.delete, delete)
-            error = await slow_start(plan.repair, repair) or error
+        error = await slow_start(plan.repair, repair) or error
+        with self._expectations.creating(uid, made) as creations:
             error = await slow_start(plan.create, create) or error
-        finally:
-            # What was never sent will have no events.
-            for name in unmade:
-                self._expectations.creation_observed(uid, name)
-            for pod_uid in untouched:
-                self._expectations.deletion_observed(uid, pod_uid)
         if error is None and stale:
             return StaleCache(f"{stale[0]} exists but has not been seen yet")
         return error
 
-    async def _create(self, controller: ReplicationController, item: Addition) -> bool:
+    async def _create(
+        self, controller: ReplicationController, item: Addition, writes: ExpectedWrites
+    ) -> bool:
         """Create; False if the pod exists already and is ours, which the listers will show."""
-        uid, namespace = controller.metadata.uid, controller.metadata.namespace
+        namespace = controller.metadata.namespace
         source = item.source or controller
         document = podtemplate.pod_document(
             source, name=item.name, node=item.node, zoned=self._zoned()
         )
         try:
-            await self._client.create(POD, document, namespace)
-        except BaseException as error:
-            self._expectations.creation_failed(uid, item.name, error)
-            if not isinstance(error, ApiError):
-                raise
+            with writes.sending(item.name):
+                await self._client.create(POD, document, namespace)
+        except ApiError as error:
             taken = isinstance(error, AlreadyExists)
             if taken and await find_owned(self._client, POD, item.name, controller):
                 return False
@@ -162,14 +152,16 @@ class PodControl:
         self._record(controller, Reason.CREATED, f"Created pod {item.name}")
         return True
 
-    async def _delete(self, controller: ReplicationController, item: Removal) -> None:
+    async def _delete(
+        self, controller: ReplicationController, item: Removal, writes: ExpectedWrites
+    ) -> None:
         """Delete a pod, if it exists and is still ours."""
         uid, meta = controller.metadata.uid, item.pod.metadata
         try:
-            deleted = await self._delete_version(controller, item)
-        except BaseException as error:
-            self._expectations.deletion_failed(uid, meta.uid, error)
-            if not isinstance(error, ApiError) or is_over_budget(error):
+            with writes.sending(meta.uid):
+                deleted = await self._delete_version(controller, item)
+        except ApiError as error:
+            if is_over_budget(error):
                 raise
             message = f"Error deleting pod {meta.name}: {error.message}"
             self._record(controller, Reason.DELETE_FAILED, message, WARNING)

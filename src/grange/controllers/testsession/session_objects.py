@@ -74,28 +74,20 @@ class SessionObjects:
         session, uid = context.session, context.session.metadata.uid
         created: set[str] = set()
         errors: dict[str, ApiError] = {}
-        self._expectations.expect_creations(uid, [pod.name for pod in pods], kind=PODS)
-        left = {pod.name for pod in pods}
 
         async def create(pod: ComponentPod) -> None:
-            left.discard(pod.name)
             try:
-                document = _held(pod_document(context, pod, workers))
-                await self._client.create(POD, document, session.metadata.namespace)
-            except BaseException as error:
-                self._expectations.creation_failed(uid, pod.name, error, kind=PODS)
-                if not isinstance(error, ApiError):
-                    raise
+                with writes.sending(pod.name):
+                    document = _held(pod_document(context, pod, workers))
+                    await self._client.create(POD, document, session.metadata.namespace)
+            except ApiError as error:
                 if not isinstance(error, AlreadyExists):  # the cache shows whose it is
                     errors[pod.name] = error
             else:
                 created.add(pod.name)
 
-        try:
+        with self._expectations.creating(uid, [pod.name for pod in pods], kind=PODS) as writes:
             await side_by_side(pods, create)
-        finally:
-            for name in left:  # never sent
-                self._expectations.creation_observed(uid, name, kind=PODS)
         return created, errors
 
     async def delete_pods(self, session: TestSession, removals: Sequence[PodRemoval]) -> None:
@@ -112,28 +104,18 @@ class SessionObjects:
             for item in removals
             if not item.pod.metadata.deletion_timestamp
         }
-        self._expectations.expect_deletions(uid, by_uid, kind=PODS)
-        left = set(by_uid)
 
         async def delete(item: PodRemoval) -> None:
             meta = item.pod.metadata
             if meta.uid not in by_uid:
                 await self._release_pod(item)
                 return
-            left.discard(meta.uid)
-            try:
+            # NotFound, Conflict: gone, or another pod has the name
+            with suppress(NotFound, Conflict), writes.sending(meta.uid):
                 await self._delete_pod(item)
-            except (NotFound, Conflict):  # gone, or another pod has the name
-                self._expectations.deletion_observed(uid, meta.uid)
-            except BaseException as error:
-                self._expectations.deletion_failed(uid, meta.uid, error)
-                raise
 
-        try:
+        with self._expectations.deleting(uid, by_uid, kind=PODS) as writes:
             await side_by_side(removals, delete)
-        finally:
-            for pod_uid in left:  # never sent
-                self._expectations.deletion_observed(uid, pod_uid)
 
     async def _release_pod(self, item: PodRemoval) -> None:
         """Let go of a pod that is on its way out."""
@@ -204,15 +186,13 @@ class SessionObjects:
                     MACHINELEASE, before.metadata.name, meta.namespace, patch=patch
                 )
             return
-        uid = meta.uid
-        self._expectations.expect_creations(uid, [request.name], kind=LEASES)
-        try:
+        with (
+            suppress(AlreadyExists),  # the cache shows whose it is
+            self._expectations.creating(meta.uid, [request.name], kind=LEASES) as writes,
+            writes.sending(request.name),
+        ):
             document = _lease_document(session, request)
             await self._client.create(MACHINELEASE, document, meta.namespace)
-        except BaseException as error:
-            self._expectations.creation_failed(uid, request.name, error, kind=LEASES)
-            if not isinstance(error, AlreadyExists):  # the cache shows whose it is
-                raise
 
 
 async def remove_files(client: Client, namespace: str, names: Iterable[str]) -> None:
