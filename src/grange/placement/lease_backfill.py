@@ -73,7 +73,7 @@ class LeasePlanner:
         # Whom leases of a pool must not delay, from when on, and what it leaves over then.
         self._protected: dict[str, tuple[WaitingLease, float, float]] = {}
         self._releases: dict[str, list[tuple[float, int]]] = {}  # what ``_all_ends`` found
-        # Of those that would delay another one, the soonest end by need.
+        # By need, when those must have ended that are not to delay another one.
         self._delaying: dict[tuple[tuple[str, int], ...], float] = {}
 
     def judge(self, request: WaitingLease) -> Blocked | None:
@@ -82,21 +82,20 @@ class LeasePlanner:
         Those before it must have been judged, as far as they fit.
         """
         blocked = self._lacks(request)
-        if blocked is None and (blocked := self._passes(request)) is not None:
-            end = self._end(request)
-            self._delaying[request.need] = min(end, self._delaying.get(request.need, end))
+        if blocked is None:
+            blocked = self._passes(request)
         if blocked is None:
             self._take(request)
         return blocked
 
     def is_blocked(self, request: WaitingLease) -> bool:
-        """Whether one that came before, needs the same and ends no later was found to delay another.
+        """Whether the lease would delay another as one did that came before and needs the same.
 
-        What such a request would delay is before both. Cheap: thousands may be alike but for their
+        What that would have delayed is before both. Cheap: thousands may be alike but for their
         durations.
         """
-        end = self._delaying.get(request.need)
-        return end is not None and self._end(request) >= end
+        start = self._delaying.get(request.need)
+        return start is not None and self._end(request) > start
 
     def fits(self, request: WaitingLease) -> bool:
         """Whether so many machines are free."""
@@ -153,6 +152,7 @@ class LeasePlanner:
                 self._protected[pool] = found
             head, start, left = found
             if end > start and count > left:
+                self._delaying[request.need] = min(start, self._delaying.get(request.need, start))
                 return Blocked(BLOCKED_BY_HEAD, pool, head.uid)
         return None
 

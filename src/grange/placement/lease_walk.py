@@ -21,7 +21,7 @@ Place = tuple[int, float, int, str]
 
 Shares = Mapping[str, int]
 
-_Head = tuple[OrderKey, float, Alike, int]  # its key, share of its namespace, class, which of it
+_Head = tuple[OrderKey, str]  # of the next one of a namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class LeaseLines:
 class LeaseWalk:
     """Some classes in the order of the queue: the oldest of each, and the next of one that is granted.
 
-    Shares only grow during a walk, so a key that is out of date is too small and comes up early.
+    Within a namespace the order does not depend on its share. So those of a namespace are sorted by
+    their places, and shares decide only whose next one comes up.
 
     Args:
         lines: all that wait.
@@ -61,43 +62,51 @@ class LeaseWalk:
         self._lines, self._youngest = lines, youngest
         self._held, self._weigh = held.copy(), share
         self._shares: dict[str, float] = {}
+        self._turns: defaultdict[str, list[Place]] = defaultdict(list)  # the next one last
         self._heads: list[_Head] = []
         self._granted: set[str] = set()
-        self._at: tuple[Alike, int] | None = None
 
     def __iter__(self) -> Iterator[WaitingLease]:
         while self._heads:
-            _, share, alike, index = heappop(self._heads)
-            if share != self._shares[alike[0]]:
-                self._push(alike, index)
-                continue
-            self._at = alike, index
-            yield self._lines.waiting[self._lines.classes[alike][index][3]]
+            namespace = heappop(self._heads)[1]
+            yield self._lines.waiting[self._turns[namespace].pop()[3]]
+            if line := self._turns[namespace]:
+                heappush(self._heads, (self._key(line[-1], namespace), namespace))
 
     def enter(self, classes: Iterable[Alike]) -> None:
         """Have the oldest of classes come up in their turn."""
-        places, youngest, heads = self._lines.classes, self._youngest, self._heads
-        shares = self._shares
+        places, turns = self._lines.classes, self._turns
         for alike in classes:  # hundreds for one decision
-            if (share := shares.get(alike[0])) is None:
-                share = self._share(alike[0])
-            heads.append((order_key(places[alike][0], share, youngest), share, alike, 0))
-        heapify(heads)
+            turns[alike[0]].append(places[alike][0])
+        for line in turns.values():
+            line.sort(reverse=True)
+        self._sort(turns)
 
     def keep(self, fits: Callable[[Need], bool]) -> None:
         """Only classes whose need fits come up from now on."""
-        kept = {need for need in {head[2][2] for head in self._heads} if fits(need)}
-        self._heads = [head for head in self._heads if head[2][2] in kept]
-        heapify(self._heads)
+        waiting, known = self._lines.waiting, dict[Need, bool]()
+        for namespace, line in self._turns.items():
+            kept: list[Place] = []
+            for place in line:
+                need = waiting[place[3]].need
+                if (fit := known.get(need)) is None:
+                    fit = known[need] = fits(need)
+                if fit:
+                    kept.append(place)
+            self._turns[namespace] = kept
+        self._sort([namespace for _, namespace in self._heads])
 
     def grant(self, request: WaitingLease) -> None:
         """The request that came up last is granted: its class goes on with its next one."""
+        namespace = request.namespace
         self._granted.add(request.uid)
-        self._held[request.namespace] += sum(count for _, count in request.need)
-        self._shares.pop(request.namespace)
-        self._share(request.namespace)
-        if self._at is not None:
-            self._push(self._at[0], self._at[1] + 1)
+        self._held[namespace] += sum(count for _, count in request.need)
+        self._shares.pop(namespace, None)
+        line = self._lines.classes[alike_of(request)]
+        follower = self._index(line, request) + 1
+        if follower < len(line):
+            self._turns[namespace].append(line[follower])
+            self._turns[namespace].sort(reverse=True)
 
     def first(
         self, pool: str, before: WaitingLease, where: Callable[[WaitingLease], bool]
@@ -105,29 +114,28 @@ class LeaseWalk:
         """The first request for the pool that comes before another one and that is so."""
         best, least = None, self._key_of(before)
         for namespace, line in self._lines.by_pool[pool].items():
+            share = self._share(namespace)
             for place in line:
                 if place[3] in self._granted:
                     continue
-                if (key := self._key(place, namespace)) >= least:
+                if (key := order_key(place, share, self._youngest)) >= least:
                     break
                 if where(request := self._lines.waiting[place[3]]):
                     best, least = request, key
                     break
         return best
 
-    def _push(self, alike: Alike, index: int) -> None:
-        if index < len(self._lines.classes[alike]):
-            heappush(self._heads, self._head(alike, index))
-
-    def _head(self, alike: Alike, index: int) -> _Head:
-        share = self._share(alike[0])
-        place = self._lines.classes[alike][index]
-        return order_key(place, share, self._youngest), share, alike, index
+    def _sort(self, namespaces: Iterable[str]) -> None:
+        turns = self._turns
+        self._heads = [(self._key(turns[one][-1], one), one) for one in namespaces if turns[one]]
+        heapify(self._heads)
 
     def _key_of(self, request: WaitingLease) -> OrderKey:
         line = self._lines.classes[alike_of(request)]
-        place = next(place for place in line if place[3] == request.uid)
-        return self._key(place, request.namespace)
+        return self._key(line[self._index(line, request)], request.namespace)
+
+    def _index(self, line: list[Place], request: WaitingLease) -> int:
+        return next(index for index, place in enumerate(line) if place[3] == request.uid)
 
     def _key(self, place: Place, namespace: str) -> OrderKey:
         return order_key(place, self._share(namespace), self._youngest)
