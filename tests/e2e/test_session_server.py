@@ -28,6 +28,7 @@ from grange.evidence.evidence_directory import EvidenceDirectory, EvidenceLimits
 from grange.evidence.evidence_paths import EvidenceKey
 from grange.evidence.metric_series import MetricPoint, MetricSeries
 from grange.evidence.session_client import SessionClient, SessionClientError
+from grange.evidence.session_record import SessionRecord
 
 pytestmark = pytest.mark.e2e
 
@@ -234,7 +235,7 @@ async def test_tokens_admit_to_one_session_only(tmp_path: Path, clock: Clock, lo
 async def test_readers_are_sent_to_the_member_that_has_it(
     tmp_path: Path, clock: Clock, log: Logger
 ) -> None:
-    """A member that followed logs before another took over has a part only."""
+    """A member that collected an attempt before another took over has a part only."""
     async with (
         serving(tmp_path / "one", clock, log) as one,
         serving(tmp_path / "two", clock, log) as two,
@@ -242,13 +243,14 @@ async def test_readers_are_sent_to_the_member_that_has_it(
         theirs = f"{two.server.url}/v1/sessions/{UID}/evidence"
         mine = f"{one.server.url}/v1/sessions/{UID}/evidence"
         key = EvidenceKey("ci", "bench", UID)
-        for world in (one, two):
-            world.document["status"] = {"attempt": 0, "evidence": {"url": theirs}}
-            log_file = world.directory.path(key) / "logs" / "a b.log"
+        for world, attempt in ((one, 0), (two, 1)):
+            world.document["status"] = {"attempt": 1, "evidence": {"url": theirs}}
+            log_file = world.directory.path(key) / "logs" / str(attempt) / "a b.log"
             log_file.parent.mkdir(parents=True)
             log_file.write_text(world.server.url)
-        (two.directory.path(key) / "session.json").write_text("{}")
-        path = "/logs/a%20b.log"
+            world.directory.write_record(key, SessionRecord(uid=UID, attempts=2))
+        two.document["status"]["evidence"]["url"] = "https://an.earlier.address:1"
+        path = "/logs/1/a%20b.log"
         status, found = await one.request("GET", mine + path, READER, allow_redirects=False)
         assert (status, found.decode()) == (307, f"the evidence is at {theirs}{path}\n")
         status, found = await two.request("GET", theirs + path, READER)
@@ -256,7 +258,7 @@ async def test_readers_are_sent_to_the_member_that_has_it(
         status, _ = await one.request("GET", mine, "someone", allow_redirects=False)
         assert status == 401
         one.document["status"]["evidence"] = {}
-        status, found = await one.request("GET", mine + path, READER)
+        status, found = await one.request("GET", f"{mine}/logs/0/a%20b.log", READER)
         assert (status, found.decode()) == (200, one.server.url)
 
 

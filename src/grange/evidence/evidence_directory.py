@@ -105,6 +105,17 @@ class EvidenceDirectory:
         except OSError as error:
             raise _cannot("read the record in", directory.name, error) from error
 
+    def has_last_attempt(self, directory: Path) -> bool:
+        """Whether a session's directory has a record, and logs of the last attempt that it names.
+
+        Another process may have had the session since, and has the rest.
+        """
+        try:
+            attempts = self.read_record(directory).attempts
+        except (EvidenceError, RecordError):
+            return False
+        return (directory / "logs" / str(attempts - 1)).is_dir()
+
     def records(self) -> Iterator[SessionRecord]:
         """The records of all sessions that have one; damaged ones are left out."""
         for directory in self._sessions():

@@ -395,10 +395,7 @@ def test_leases_that_delay_like_a_blocked_one_are_not_judged(growth: int) -> Non
     queue.begin(request("held", 2, expected_s=100.0))
     queue.add(request("head", 4), request("short", 1, created=NOW + 2, expected_s=90.0))
     queue.add(
-        *(
-            request(f"s{n}", 1, created=NOW + 1, expected_s=800.0 + growth * n)
-            for n in range(500)
-        ),
+        *(request(f"s{n}", 1, created=NOW + 1, expected_s=800.0 + growth * n) for n in range(500)),
     )
     assert queue.grant() == ["short"]
     assert queue.judged == 2, "the first of the long ones, and the short one"

@@ -12,7 +12,7 @@ from grange.controllers.testsession.coordination import NAME, CoordinationError
 from grange.controllers.testsession.session_access import SessionAccess
 from grange.controllers.testsession.session_messages import answer, integer
 from grange.evidence.artifact_store import ArtifactFile
-from grange.evidence.evidence_directory import RECORD, EvidenceDirectory, EvidenceError
+from grange.evidence.evidence_directory import EvidenceDirectory, EvidenceError
 from grange.evidence.evidence_paths import checked_uid
 from grange.evidence.metric_series import MetricSeries
 
@@ -101,8 +101,9 @@ class EvidenceHandlers:
     async def _place(self, request: web.Request) -> Path:
         uid = checked_uid(request.match_info["uid"])
         self._access.check_reader_of(request, uid)
-        place = await self._offload.run(lambda: self._directory.find(uid))
-        if place is None or not (place / RECORD).is_file():
+        directory, offload = self._directory, self._offload
+        place = await offload.run(lambda: directory.find(uid))
+        if place is None or not await offload.run(lambda: directory.has_last_attempt(place)):
             await self._refer(request, uid)
         if place is None:
             raise EvidenceError("there is no evidence of this session; it may have been deleted")
