@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from grange.agent.eviction_thresholds import DEFAULT_THRESHOLDS
 from grange.agent.resolver_config import ResolverConfig
 from grange.api.kinds.node import Taint
 from grange.api.pod_fields import (
@@ -91,6 +92,7 @@ class NodeConfig:
         cluster_dns: address of the responder for names of Services; empty where there is none.
         resolver: how the machine resolves names.
         images: containers can be made from images.
+        eviction: thresholds of disk pressure, as ``eviction_thresholds`` reads them.
         agent_port: where the agent's server listens; 0 where it has none.
         user, group: of the agent, and of its pods' programs unless they ask for others.
     """
@@ -115,6 +117,7 @@ class NodeConfig:
     group: int = field(default_factory=os.getegid)
     agent_port: int = 0
     images: bool = False
+    eviction: str = DEFAULT_THRESHOLDS
 
     @property
     def feature_labels(self) -> dict[str, str]:

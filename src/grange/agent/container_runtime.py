@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from grange.agent.container_streams import ContainerStream, PortConnection, StreamOptions
+from grange.agent.node_disk import NodeDisk
 from grange.api.pod_fields import Feature
 from grange.base.errors import GrangeError
 
@@ -74,6 +75,7 @@ class VolumePlan:
         exact: the volume holds these files and nothing else; what was there before goes.
         host_path: a path of the machine to use as it is; empty for a directory of the pod.
         host_path_type: Kubernetes' check on it: "", Directory, DirectoryOrCreate, File, ….
+        in_memory: an empty directory that uses memory and no disk.
     """
 
     name: str
@@ -81,6 +83,7 @@ class VolumePlan:
     exact: bool = False
     host_path: str = ""
     host_path_type: str = ""
+    in_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +404,10 @@ class PodRuntime(Protocol):
     @property
     def logs(self) -> ContainerLogs:
         """What the containers wrote."""
+
+    @property
+    def disk(self) -> NodeDisk:
+        """Where containers write."""
 
     async def prepare(self, setup: PodSetup) -> Sandbox:
         """Give the pod its address and directories; again for the same UID answers the same.

@@ -18,6 +18,7 @@ class AgentReason(StrEnum):
     FAILED_PRE_STOP_HOOK = "FailedPreStopHook"
     FAILED = "Failed"
     FAILED_MOUNT = "FailedMount"
+    EVICTED = "Evicted"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     STATUS_UNKNOWN = "ContainerStatusUnknown"
     SUPERVISOR_UNRESPONSIVE = "SupervisorUnresponsive"

@@ -14,6 +14,7 @@ from datetime import datetime
 import msgspec
 
 from grange.agent.config import NodeConfig
+from grange.agent.disk_monitor import DiskPressure
 from grange.agent.events import AgentReason
 from grange.api import timestamps
 from grange.api.kinds import LEASE, NODE
@@ -31,10 +32,9 @@ _VERSION = "v1.36.0+grange"  # of the agent, in the form that clients parse: the
 _RETRY_S = 1.0
 _LEAVE_S = 3.0
 
-# Type, status, reason, message of the conditions that every node reports.
+# Type, status, reason, message of the conditions that never change.
 _CONDITIONS = (
     ("MemoryPressure", "False", "AgentHasSufficientMemory", "memory is not watched yet"),
-    ("DiskPressure", "False", "AgentHasNoDiskPressure", "the disk is not watched yet"),
     ("PIDPressure", "False", "AgentHasSufficientPID", "processes are not watched yet"),
     ("Ready", "True", "AgentReady", "the agent runs pods as processes of this machine"),
 )
@@ -61,18 +61,24 @@ def _spec(config: NodeConfig) -> Document:
     return {"podCIDR": network, "podCIDRs": [network]} if network else {}
 
 
-def status(config: NodeConfig, known: Node | None, now: datetime) -> Document:
+def _conditions(disk: DiskPressure) -> tuple[tuple[str, str, str, str], ...]:
+    reason = "AgentHasDiskPressure" if disk.is_pressure else "AgentHasNoDiskPressure"
+    return (*_CONDITIONS, ("DiskPressure", str(disk.is_pressure), reason, disk.message))
+
+
+def status(config: NodeConfig, known: Node | None, now: datetime, disk: DiskPressure) -> Document:
     """The Node's status, heartbeat times included.
 
     Args:
         config: of the node.
         known: the Node as it is, for the times at which conditions last changed.
         now: wall time.
+        disk: whether it has disk pressure.
     """
     stamp = timestamps.rfc3339(now)
     before = {item.type: item for item in known.status.conditions} if known is not None else {}
     conditions = []
-    for name, value, reason, message in _CONDITIONS:
+    for name, value, reason, message in _conditions(disk):
         old = before.get(name)
         unchanged = old is not None and old.status == value and old.last_transition_time
         conditions.append(
@@ -116,12 +122,12 @@ def _daemon_endpoints(config: NodeConfig) -> Document:
     return {"daemonEndpoints": {"kubeletEndpoint": {"Port": config.agent_port}}}
 
 
-def _is_current(node: Node, config: NodeConfig) -> bool:
+def _is_current(node: Node, config: NodeConfig, disk: DiskPressure) -> bool:
     """Whether the Node has the conditions, the capacity and the port that the agent reports."""
     if config.agent_port not in (0, node.status.daemon_endpoints.kubelet_endpoint.port):
         return False
     known = {item.type: item.status for item in node.status.conditions}
-    agrees = all(known.get(name) == value for name, value, _, _ in _CONDITIONS)
+    agrees = all(known.get(name) == value for name, value, _, _ in _conditions(disk))
     room = node.status.allocatable  # others may have added resources that are unknown here
     return agrees and all(room.get(name) == value for name, value in config.capacity.items())
 
@@ -136,6 +142,7 @@ class Heartbeat:
         clock, log: time and the node's logger.
         has_synced_status: whether the status of all pods of the node is written. The Lease records
             until when that was so: no older change of a pod is still to come.
+        disk: whether the node has disk pressure.
     """
 
     def __init__(
@@ -147,6 +154,7 @@ class Heartbeat:
         clock: Clock,
         log: Logger,
         has_synced_status: Callable[[], bool],
+        disk: Callable[[], DiskPressure],
     ) -> None:
         self._client = client
         self._config = config
@@ -154,6 +162,7 @@ class Heartbeat:
         self._clock = clock
         self._log = log
         self._has_synced_status = has_synced_status
+        self._disk = disk
         self._status_due = 0.0
 
     async def register(self) -> None:
@@ -239,11 +248,13 @@ class Heartbeat:
             self._log.warning("the node's object is gone; registering it again")
             await self._register()
             return
-        if self._clock.monotonic() >= self._status_due or not _is_current(node, self._config):
+        if self._clock.monotonic() >= self._status_due or not _is_current(
+            node, self._config, self._disk()
+        ):
             await self._write_status(node)
 
     async def _write_status(self, node: Node) -> None:
-        patch = {"status": status(self._config, node, self._clock.now())}
+        patch = {"status": status(self._config, node, self._clock.now(), self._disk())}
         await self._client.patch(
             NODE, self._config.name, patch=patch, type="strategic", subresource="status"
         )

@@ -22,6 +22,7 @@ from grange.api.kinds.pod import Container, Pod
 from grange.api.restart_policies import restarts
 from grange.base import statemachine
 
+_EVICTION_GRACE_S = 1.0  # as a kubelet's where a threshold or a limit is hard
 _AFTER_HOOK_S = 2.0  # between SIGTERM and SIGKILL when a preStop hook has used up the grace
 
 
@@ -41,6 +42,7 @@ class PodTermination(Enum):
     DELETED = "deleted"
     VANISHED = "vanished"
     DEADLINE = "DeadlineExceeded"
+    EVICTED = "Evicted"
     FINISHED = "finished"
 
 
@@ -295,6 +297,7 @@ def termination_of(
     now: datetime,
     *,
     vanished: bool,
+    evicted: bool,
     expired_at: datetime | None,
 ) -> PodTermination:
     """Why the pod must come to its end, if it must.
@@ -304,12 +307,15 @@ def termination_of(
         containers: its containers.
         now: wall time.
         vanished: the object is gone.
+        evicted: the node needs what it uses.
         expired_at: when ``activeDeadlineSeconds`` is over; None for never.
     """
     if vanished:
         return PodTermination.VANISHED
     if pod.metadata.deletion_timestamp:
         return PodTermination.DELETED
+    if evicted:
+        return PodTermination.EVICTED
     if expired_at is not None and now >= expired_at:
         return PodTermination.DEADLINE
     mains = [container for container in containers if container.role is Role.MAIN]
@@ -335,6 +341,8 @@ def grace_of(
     shortest = min(grace, timing.vanished_grace_s)
     if termination is PodTermination.VANISHED:
         return shortest
+    if termination is PodTermination.EVICTED:
+        return min(grace, _EVICTION_GRACE_S)
     asked = pod.metadata.deletion_grace_period_seconds
     if termination is not PodTermination.DELETED or asked is None:
         return grace

@@ -1,6 +1,6 @@
 """Two runtimes as one: pods from images go to one, the others are processes of the machine."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Network
 from types import TracebackType
@@ -23,9 +23,35 @@ from grange.agent.container_runtime import (
 )
 from grange.agent.container_streams import ContainerStream, PortConnection, StreamOptions
 from grange.agent.image_store import ImageStore
+from grange.agent.node_disk import FileSystemStats, PodStorage
 from grange.agent.node_runtime import NodeRuntime
 from grange.base.log import Logger
 from grange.base.tasks import Nursery
+
+
+class PairedDisk:
+    """The disk of two runtimes that keep their data below one directory.
+
+    Args:
+        runtimes: both, or the one that there is.
+    """
+
+    def __init__(self, runtimes: Sequence[NodeRuntime]) -> None:
+        self._runtimes = runtimes
+
+    async def stats(self) -> FileSystemStats:
+        """What is left of it."""
+        return await self._runtimes[0].disk.stats()
+
+    async def usage(self, uids: Collection[str]) -> Mapping[str, PodStorage]:
+        """What pods use, each of the runtime that has it."""
+        found = [await runtime.disk.usage(uids) for runtime in self._runtimes]
+        return {uid: storage for part in found for uid, storage in part.items()}
+
+    async def discard(self, pod_uid: str) -> None:
+        """Delete what the programs of a pod wrote."""
+        for runtime in self._runtimes:
+            await runtime.disk.discard(pod_uid)
 
 
 class PairedRuntimes:
@@ -113,6 +139,11 @@ class PairedRuntimes:
     def read(self, target: ContainerID, query: LogQuery) -> AsyncGenerator[bytes, None]:
         """The log of one attempt."""
         return self._of(target.pod_uid).logs.read(target, query)
+
+    @property
+    def disk(self) -> PairedDisk:
+        """Where containers of both write."""
+        return PairedDisk(self._both())
 
     async def prepare(self, setup: PodSetup) -> Sandbox:
         """Prepare a pod by the runtime that it asks for; one that is prepared keeps its runtime."""

@@ -11,6 +11,7 @@ from collections.abc import Set
 from contextlib import suppress
 from pathlib import Path
 
+from grange.agent import memory_volumes
 from grange.agent.container_runtime import RuntimeFailedError, VolumePlan
 
 PRIVATE, COMMON = 0o700, 0o1777
@@ -58,6 +59,12 @@ def remove_tree(top: Path) -> None:
     shutil.rmtree(top, ignore_errors=True)
 
 
+def remove_pod(directory: Path) -> None:
+    """Delete a pod's directory and its volumes in memory."""
+    memory_volumes.remove(directory)
+    remove_tree(directory)
+
+
 def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Let a file have this content, whatever was there."""
     temporary = path.with_name(path.name + ".tmp")
@@ -82,6 +89,8 @@ def make_volume(directory: Path, plan: VolumePlan) -> Path:
         if not path.is_symlink():
             path.symlink_to(plan.host_path)
         return path
+    if plan.in_memory:
+        return memory_volumes.make(directory, path)
     if path.is_symlink():  # a program put it there; what it leads to is not ours to change
         path.unlink()
     path.mkdir(exist_ok=True)

@@ -12,7 +12,7 @@ from grange.agent.container_runtime import EXIT_KILLED, STATUS_UNKNOWN, Containe
 from grange.agent.lifecycle import ManagedContainer, PodTermination, Role
 from grange.agent.transitions import ContainerPhase, PodPhase, PodPhaseEvent
 from grange.api import conditions, quantity, timestamps, unsupported
-from grange.api.kinds.pod import Container, ContainerStatus, Pod
+from grange.api.kinds.pod import DISRUPTION_TARGET, Container, ContainerStatus, Pod
 from grange.api.meta import Condition, Document
 from grange.base import statemachine
 
@@ -21,6 +21,7 @@ OWN_CONDITIONS = frozenset(
 )
 """The conditions of a pod that its agent writes."""
 
+_FAILURES = frozenset({PodTermination.DEADLINE, PodTermination.EVICTED})
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
@@ -33,14 +34,17 @@ class PodPlace:
         pod_ip: the pod's; empty while it has none.
         runtime: name of what runs the containers.
         fields_here: the fields of the pod that have no effect on this node, as a message.
+        eviction: why the node evicts it; empty while it does not.
     """
 
     host_ip: str
     pod_ip: str = ""
     runtime: str = "process"
     fields_here: str = ""
+    eviction: str = ""
 
 
+_BY_AGENT = "TerminationByKubelet"
 _FOREIGN_MESSAGE = "the runtime knows nothing of this container; how it ended is not known"
 
 
@@ -75,9 +79,7 @@ def _phase_event(
     # Sidecars included: a finished pod is one of which nothing runs any more.
     alive = any(container.phase in transitions.ALIVE for container in containers)
     if not alive and all(container.phase is ContainerPhase.DONE for container in mains):
-        failed = termination is PodTermination.DEADLINE or any(
-            container.failed for container in others
-        )
+        failed = termination in _FAILURES or any(container.failed for container in others)
         return PodPhaseEvent.FAILED if failed else PodPhaseEvent.SUCCEEDED
     return (
         PodPhaseEvent.STARTED if all(container.latest is not None for container in mains) else None
@@ -112,7 +114,10 @@ def build(
         "hostIP": place.host_ip,
         "startTime": pod.status.start_time or stamp,
         "qosClass": qos_class(pod),
-        "conditions": _conditions(pod, containers, troubles, phase, stamp, place.fields_here),
+        "conditions": [
+            *_conditions(pod, containers, troubles, phase, stamp, place.fields_here),
+            *_disruption_target(pod, place.eviction, stamp),
+        ],
         "containerStatuses": [
             _container_status(container, pod, place.runtime)
             for container in containers
@@ -135,10 +140,18 @@ def build(
         status["podIP"] = place.pod_ip
         status["podIPs"] = [{"ip": place.pod_ip}]
         status["hostIPs"] = [{"ip": place.host_ip}]
-    if termination is PodTermination.DEADLINE:
+    if termination in _FAILURES:
         status["reason"] = termination.value
-        status["message"] = DEADLINE_MESSAGE
+        status["message"] = DEADLINE_MESSAGE if place.eviction == "" else place.eviction
     return status
+
+
+def _disruption_target(pod: Pod, eviction: str, stamp: str) -> list[Document]:
+    if not eviction:
+        return []
+    wanted = Condition(DISRUPTION_TARGET, "True", _BY_AGENT, eviction)
+    marked = conditions.set_condition(pod.status.conditions, wanted, stamp)
+    return [msgspec.to_builtins(item) for item in marked if item.type == DISRUPTION_TARGET]
 
 
 def rejected(pod: Pod, reason: str, message: str, *, host_ip: str, now: datetime) -> Document:

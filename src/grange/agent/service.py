@@ -3,12 +3,14 @@
 import asyncio
 import signal
 
-from grange.agent import admission
+from grange.agent import admission, eviction_thresholds
 from grange.agent.cluster_dns.pod_names import PodNames
 from grange.agent.cluster_dns.service_names import ServiceNames
 from grange.agent.config import NodeConfig
 from grange.agent.container_runtime import PodRecord, PodRuntime, RuntimeFailedError
 from grange.agent.container_start import ContainerStarter
+from grange.agent.disk_monitor import DiskMonitor
+from grange.agent.eviction_ranking import EVICTED, is_critical
 from grange.agent.heartbeat import Heartbeat
 from grange.agent.image_puller import ImagePuller
 from grange.agent.image_store import ImageStore
@@ -65,6 +67,15 @@ class NodeAgent:
             clock=deps.clock,
             log=self._log,
             has_synced_status=self._has_synced_status,
+            disk=lambda: self._disk.pressure,
+        )
+        self._disk = DiskMonitor(
+            runtime.disk,
+            eviction_thresholds.parse(config.eviction),
+            self._running_pods,
+            self._evict,
+            clock=deps.clock,
+            log=self._log,
         )
         self._names: PodNames | None = None
         if config.name_files:
@@ -110,7 +121,9 @@ class NodeAgent:
                 nursery.start(self._recorder.run(), name="event recorder")
                 if self._puller is not None:
                     nursery.start(self._puller.run(), name="image puller")
+                await self._disk.measure()  # before pods are taken and the node is reported
                 await self._heartbeat.register()
+                nursery.start(self._disk.run(), name="disk monitor")
                 nursery.start(self._heartbeat.run(), name="heartbeat")
                 await self._pods.synced.wait()
                 self._listen()
@@ -201,7 +214,17 @@ class NodeAgent:
         finally:
             self._workers.pop(uid, None)
 
+    def _running_pods(self) -> list[Pod]:
+        return [worker.pod for worker in self._workers.values() if worker.holds_resources]
+
+    def _evict(self, pod: Pod, why: str) -> None:
+        worker = self._workers.get(pod.metadata.uid)
+        if worker is not None:
+            worker.evict(why)
+
     def _admit(self, pod: Pod) -> tuple[str, str] | None:
+        if self._disk.pressure.is_pressure and not is_critical(pod):
+            return EVICTED, "The node had condition: [DiskPressure]. "
         held = [
             worker.requested
             for uid, worker in self._workers.items()

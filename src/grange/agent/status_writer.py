@@ -68,10 +68,12 @@ class PodStatusWriter:
         Our conditions are those judged last, also where writing them failed: a pod that broke and
         recovered meanwhile has been ready since it recovered.
         """
-        theirs = [item for item in pod.status.conditions if item.type not in OWN_CONDITIONS]
         ours = self._conditions
         if ours is None:
             ours = tuple(item for item in self.status.conditions if item.type in OWN_CONDITIONS)
+        # The mark of an eviction is ours on pods that this agent evicts, and on no others.
+        known = OWN_CONDITIONS.union(item.type for item in ours)
+        theirs = [item for item in pod.status.conditions if item.type not in known]
         status = msgspec.structs.replace(self.status, conditions=(*theirs, *ours))
         return msgspec.structs.replace(pod, status=status)
 
@@ -80,7 +82,7 @@ class PodStatusWriter:
 
         The patch is fenced by the UID: a status never reaches another pod of the same name.
         """
-        judged = [item for item in document.get("conditions", ()) if item["type"] in OWN_CONDITIONS]
+        judged = document.get("conditions", ())
         self._conditions = msgspec.convert(judged, tuple[Condition, ...])
         self.is_behind = document != self._written or self._is_overwritten(pod)
         if not self.is_behind:

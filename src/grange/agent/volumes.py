@@ -38,7 +38,7 @@ def plan(pod: Pod, sources: Sources, facts: EnvContext) -> tuple[VolumePlan, ...
 def _plan(pod: Pod, volume: Volume, sources: Sources, facts: EnvContext) -> VolumePlan:
     where = f'volume "{volume.name}"'
     if volume.empty_dir is not None:
-        return VolumePlan(volume.name)
+        return VolumePlan(volume.name, in_memory=volume.empty_dir.get("medium") == "Memory")
     if volume.host_path is not None:
         path = str(volume.host_path.get("path", ""))
         if not path.startswith("/"):

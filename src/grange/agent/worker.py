@@ -33,6 +33,7 @@ from grange.agent.container_runtime import (
 )
 from grange.agent.errors import NotCreatableError
 from grange.agent.events import AgentReason
+from grange.agent.eviction_ranking import EVICTED
 from grange.agent.hooks import Hooks
 from grange.agent.image_puller import ImageNotReadyError
 from grange.agent.lifecycle import (
@@ -111,6 +112,7 @@ class PodWorker:
         self._fields_here = unsupported.on_node(
             pod.spec, image_program.features_for(pod, tools.config)
         )
+        self._eviction = ""
         self._grace_s: float | None = None  # of the whole pod, while it comes to its end
 
     # --- from outside --------------------------------------------------------------------------
@@ -124,6 +126,13 @@ class PodWorker:
         """The object is gone: the pod is stopped and forgotten."""
         self._vanished = True
         self._wake.set()
+
+    def evict(self, why: str) -> None:
+        """The node needs what the pod uses: it is stopped, and fails."""
+        if not self._eviction:
+            self._eviction = why
+            self._event(WARNING, AgentReason.EVICTED, why)
+            self._wake.set()
 
     def _now(self) -> datetime:
         """The time that decisions go by: a step of the wall clock ends no grace and no back-off."""
@@ -243,11 +252,11 @@ class PodWorker:
             if not decision.actions:
                 break
         await self._report()
-        if (
-            self._termination in {PodTermination.DELETED, PodTermination.VANISHED}
-            and self._all_done()
-        ):
-            return await self._release()
+        if self._all_done():
+            if self._termination in {PodTermination.DELETED, PodTermination.VANISHED}:
+                return await self._release()
+            if self._termination is PodTermination.EVICTED:
+                await self._tools.runtime.disk.discard(self._uid)
         self._retry_at = _earlier(self._retry_at, decision.wake_at)
         return False
 
@@ -301,6 +310,7 @@ class PodWorker:
             self._containers,
             now,
             vanished=self._vanished or self._gone,
+            evicted=bool(self._eviction),
             expired_at=expires,
         )
         if self._was_finished and found is PodTermination.NONE:
@@ -436,6 +446,7 @@ class PodWorker:
                 address,
                 runtime=self._tools.config.runtime,
                 fields_here=self._fields_here,
+                eviction=self._eviction if self._termination is PodTermination.EVICTED else "",
             ),
             probing.troubles(self._containers),
             termination=self._termination,
@@ -473,7 +484,8 @@ class PodWorker:
         pod = self._reporter.merged(self.pod)
         await self._write(pod_status.rejected(pod, reason, message, host_ip=host_ip, now=now))
         if first:
-            self._event(WARNING, AgentReason.FAILED, message)
+            kind = AgentReason.EVICTED if reason == EVICTED else AgentReason.FAILED
+            self._event(WARNING, kind, message)
         return False
 
     async def _release(self) -> bool:

@@ -100,6 +100,12 @@ def _only_extended(value: Any, _: Document) -> bool:
     )
 
 
+def _only_storage_or_extended(value: Any, container: Document) -> bool:
+    return isinstance(value, dict) and _only_extended(
+        {name: amount for name, amount in value.items() if name != "ephemeral-storage"}, container
+    )
+
+
 def _of_token(value: Any, mount: Document) -> bool:
     return value is False or mount.get("mountPath") == TOKEN_MOUNT
 
@@ -198,8 +204,9 @@ _CONTAINER = (
     Field(
         "resources.limits",
         Support.BY_NODE,
-        "CPU, memory and processes are limited where the agent has control groups",
-        _only_extended,
+        "CPU, memory and processes are limited where the agent has control groups, ephemeral-storage "
+        "everywhere",
+        _only_storage_or_extended,
         needs=Feature.LIMITS,
     ),
     *_warned("resources.claims", note=_NO_CLAIMS),
@@ -373,8 +380,11 @@ _FIELDS = (
         "volumes[].projected",
         "volumes[].secret",
     ),
-    *_warned("volumes[].emptyDir.medium", note="always on disk", quiet=("",)),
-    *_warned("volumes[].emptyDir.sizeLimit", note="not limited"),
+    *_warned(
+        "volumes[].emptyDir.medium",
+        note="Memory is honoured; volumes of huge pages are on disk",
+        quiet=("", "Memory"),
+    ),
     *_warned(
         "volumes[].projected.sources[].clusterTrustBundle",
         "volumes[].projected.sources[].podCertificate",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from grange.agent import eviction_thresholds
 from grange.agent.runtime_table import RUNTIMES
 from grange.api import names, x509_facts
 from grange.api.bootstrap_tokens import parse as parse_token
@@ -14,7 +15,7 @@ from grange.api.kinds.node import Taint
 from grange.api.validation.scheduling import EFFECTS
 from grange.app import machine
 from grange.app.flags import AbsolutePath, flag
-from grange.app.settings import SettingsError
+from grange.app.settings import SettingsError, check_thresholds
 from grange.base import log
 
 PORT = 10250
@@ -40,7 +41,7 @@ class AgentSettings:
         leave_pods: pods go on when the agent stops.
         stop_grace_s: seconds in which pods end when the agent stops.
         end_pods: only end what an earlier agent has left running.
-        runtime, cri_socket, isolation, network: as in ``grange up``.
+        runtime, cri_socket, isolation, network, eviction: as in ``grange up``.
         log_level: what is logged.
     """
 
@@ -157,6 +158,14 @@ class AgentSettings:
         default="shared",
         metadata=flag("--network", "Addresses of programs, as in `grange up`.", metavar="NAME"),
     )
+    eviction: str = field(
+        default=eviction_thresholds.DEFAULT_THRESHOLDS,
+        metadata=flag(
+            "--eviction-hard",
+            "Thresholds of disk pressure, as in `grange up`.",
+            metavar="SIGNAL<AMOUNT,…",
+        ),
+    )
     log_level: str = field(
         default="warning",
         metadata=flag("--log-level", "What is logged.", type=click.Choice(log.LEVELS)),
@@ -172,6 +181,7 @@ class AgentSettings:
             raise SettingsError("--token: must be ID.SECRET, as grange token create prints it")
         if self.token and not (self.ca_hash or self.ca_file):
             raise SettingsError("--token: needs --ca-hash or --ca-file, to know the server by")
+        check_thresholds(self.eviction)
         if self.ca_hash and not x509_facts.is_pin(self.ca_hash):
             raise SettingsError("--ca-hash: must be sha256: and 64 hexadecimal digits")
         if why := names.check_dns_subdomain(self.name):

@@ -53,4 +53,5 @@ def _cleanup(settings: Settings) -> list[str]:
 def _agent(settings: Settings, url: str) -> list[str]:
     command = [sys.executable, "-m", "grange", "agent", "--server", url]
     command += ["--node-name", "{machine}", "--data-dir", "{data}", "--runtime", settings.runtime]
-    return [*command, "--isolation", settings.isolation, "--network", settings.network]
+    command += ["--isolation", settings.isolation, "--network", settings.network]
+    return [*command, "--eviction-hard", settings.eviction]

@@ -159,6 +159,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 resolver=machine.resolver(),
                 limits=self._runtime.limits,
                 images=self._runtime.images is not None,
+                eviction=self._settings.eviction,
                 host_paths=tuple(map(str, self._settings.host_paths)),
             )
             agent = NodeAgent(

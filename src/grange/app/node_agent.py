@@ -305,6 +305,7 @@ class _JoinedNode:
             name_files=runtime.has_name_files,
             resolver=machine.resolver(),
             agent_port=port,
+            eviction=settings.eviction,
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from grange.agent import eviction_thresholds
 from grange.app import node_pools
 from grange.app.flags import AbsolutePath, CommaSet, flag
 from grange.app.node_pools import PoolSize, PoolSizeType
@@ -54,6 +55,18 @@ class ListenAddressType(click.ParamType[ListenAddress]):
             raise click.UsageError(str(error), ctx) from error
 
 
+def check_thresholds(text: str) -> None:
+    """Check the value of ``--eviction-hard``.
+
+    Raises:
+        SettingsError: it is malformed.
+    """
+    try:
+        eviction_thresholds.parse(text)
+    except eviction_thresholds.ThresholdError as error:
+        raise SettingsError(f"--eviction-hard {error}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of one control plane.
@@ -70,6 +83,7 @@ class Settings:
         runtime: what runs containers, by its name in ``agent.runtime_table``.
         cri_socket: of the container runtime; ``none`` for none; empty for one that is found.
         isolation: what is to separate pods from each other and from the machine.
+        eviction: thresholds of disk pressure.
         host_paths: where volumes of type ``hostPath`` may lie; empty for anywhere.
         network: what a program gets that listens on all addresses.
         hidden_files: of the user; isolated pods do not see them.
@@ -194,6 +208,16 @@ class Settings:
             type=click.Choice(("shared", "addresses")),
         ),
     )
+    eviction: str = field(
+        default=eviction_thresholds.DEFAULT_THRESHOLDS,
+        metadata=flag(
+            "--eviction-hard",
+            "Thresholds of disk pressure, as a kubelet's, or none.",
+            "With less left on the disk of the data directory the node takes no pods and evicts some; see "
+            "[disk pressure](agent.md#disk-pressure).",
+            metavar="SIGNAL<AMOUNT,…",
+        ),
+    )
     host_paths: tuple[Path, ...] = field(
         default=(),
         metadata=flag(
@@ -288,6 +312,7 @@ class Settings:
         if not 1 <= self.nodes <= MAX_NODES:
             raise SettingsError(f"--nodes {self.nodes}: between 1 and {MAX_NODES} are possible")
         self._check_pools()
+        check_thresholds(self.eviction)
         if not (self._is_loopback or self.tls_names or self.insecure_listen):
             raise SettingsError(
                 f"--listen {self.host}: other machines could reach the API: name the server as they "

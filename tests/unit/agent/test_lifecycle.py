@@ -166,7 +166,7 @@ def test_what_ends_a_pod() -> None:
 
     def termination(seconds: float, *, vanished: bool = False) -> PodTermination:
         return lifecycle.termination_of(
-            view, found, at(seconds), vanished=vanished, expired_at=expiry
+            view, found, at(seconds), vanished=vanished, evicted=False, expired_at=expiry
         )
 
     assert termination(0) is PodTermination.NONE
@@ -292,7 +292,12 @@ def test_no_story_doubles_a_container_or_outlives_its_end(
     termination = PodTermination.NONE
     for step in range(40):
         found = lifecycle.termination_of(
-            view, machine.states, at(machine.now_s), vanished=step >= end_at, expired_at=None
+            view,
+            machine.states,
+            at(machine.now_s),
+            vanished=step >= end_at,
+            evicted=False,
+            expired_at=None,
         )
         termination = (
             found

@@ -1,10 +1,12 @@
 """Which nodes are alive, which taints show it, which pods go."""
 
+import msgspec
 import pytest
 from tests.unit.controllers import builders
 
 from grange.api.kinds.node import Taint
 from grange.api.kinds.pod import Toleration
+from grange.api.meta import Condition
 from grange.controllers.nodelifecycle import eviction, node_taints, podgc
 from grange.controllers.nodelifecycle.node_health import Monitor, NodeHealth
 
@@ -161,3 +163,23 @@ def test_terminating_pods_of_out_of_service_node_are_collected() -> None:
     going = builders.pod(owner, node="a", deleted=True)
     staying = builders.pod(owner, node="a", name="staying")
     assert podgc.out_of_service([going, staying], {"a"}) == [going]
+
+
+# --- pressure -----------------------------------------------------------------------------------
+
+
+def test_taint_of_disk_pressure_follows_the_condition() -> None:
+    node = builders.node("a")
+    held = (DEDICATED,)
+    assert node_taints.with_pressures(node, held, now=STAMP) == held
+    pressed = msgspec.structs.replace(
+        node,
+        status=msgspec.structs.replace(
+            node.status, conditions=(*node.status.conditions, Condition("DiskPressure", "True"))
+        ),
+    )
+    taint = Taint(key="node.kubernetes.io/disk-pressure", effect="NoSchedule", time_added=STAMP)
+    tainted = node_taints.with_pressures(pressed, held, now=STAMP)
+    assert tainted == (DEDICATED, taint)
+    assert node_taints.with_pressures(pressed, tainted, now="later") == tainted
+    assert node_taints.with_pressures(node, tainted, now="later") == held

@@ -13,10 +13,10 @@ from grange.api import timestamps
 from grange.api.kinds.machine import MachineStatus
 from grange.api.kinds.nodepool import DO_NOT_DISRUPT_ANNOTATION
 from grange.api.kinds.pod import Pod, Toleration
+from grange.api.kinds.priorityclass import SYSTEM_CRITICAL_PRIORITY
 from grange.machines.disruption.disruption_progress import DISRUPTION_ANNOTATION, DisruptionRecord
 from grange.machines.disruption.interruption_response import is_overdue, respond
 from grange.machines.disruption.node_drain import (
-    CRITICAL_PRIORITY,
     DrainStep,
     drain_deadline,
     drain_step,
@@ -53,8 +53,8 @@ def test_tiers_go_one_after_another() -> None:
     pods = [
         on_node("plain"),
         on_node("daemon", daemon=True),
-        on_node("critical", priority=CRITICAL_PRIORITY),
-        on_node("critical-daemon", daemon=True, priority=CRITICAL_PRIORITY),
+        on_node("critical", priority=SYSTEM_CRITICAL_PRIORITY),
+        on_node("critical-daemon", daemon=True, priority=SYSTEM_CRITICAL_PRIORITY),
     ]
     order = []
     while pods:

@@ -6,7 +6,7 @@ processes and files of a real machine do.
 
 import asyncio
 import signal as signals
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network
@@ -44,6 +44,7 @@ from grange.agent.container_streams import (
 )
 from grange.agent.image_store import ImageInfo, ImagePullError, RegistryCredentials
 from grange.agent.memory_streams import MemoryConnection, MemoryStream, Reply, Responder
+from grange.agent.node_disk import FileSystemStats, PodStorage
 from grange.base.clock import Clock
 
 _FOLLOW_INTERVAL_S = 0.1
@@ -147,6 +148,36 @@ class FakeImages:
         return list(self.here.values())
 
 
+class FakeDisk:
+    """A disk that tests fill; see ``NodeDisk``.
+
+    Attributes:
+        left: of the disk.
+        used: what pods use of it, by UID; what they discard becomes available.
+        failure: why it cannot be measured; empty where it can.
+    """
+
+    def __init__(self) -> None:
+        self.left = FileSystemStats(2**40, 2**39)
+        self.used: dict[str, PodStorage] = {}
+        self.failure = ""
+
+    async def stats(self) -> FileSystemStats:
+        """What tests left of it."""
+        if self.failure:
+            raise OSError(5, self.failure)
+        return self.left
+
+    async def usage(self, uids: Collection[str]) -> Mapping[str, PodStorage]:
+        """What tests let pods use."""
+        return {uid: self.used.get(uid, PodStorage()) for uid in uids}
+
+    async def discard(self, pod_uid: str) -> None:
+        """Give back what the pod uses."""
+        used = self.used.pop(pod_uid, PodStorage()).total
+        self.left = self.left._replace(available=self.left.available + used)
+
+
 class FakeMachine:
     """Pods and their scripted programs; any number of runtimes may look at it, one at a time.
 
@@ -160,6 +191,7 @@ class FakeMachine:
     Attributes:
         streams: streams and connections that are open.
         images: what it has of images; None for a machine without.
+        disk: what it has of disk.
     """
 
     def __init__(
@@ -176,6 +208,7 @@ class FakeMachine:
         self.addresses = AddressPool(POD_NETWORK)
         self.watchers: dict[object, tuple[str, Callable[[], None]]] = {}
         self.images: FakeImages | None = None
+        self.disk = FakeDisk()
         self.refusal = ""
         self.starts: list[ContainerID] = []
         self.signals: list[tuple[ContainerID, int]] = []
@@ -291,6 +324,11 @@ class FakeRuntime:
     def logs(self) -> _FakeLogs:
         """What the scripts wrote."""
         return self._logs
+
+    @property
+    def disk(self) -> FakeDisk:
+        """The machine's; see ``PodRuntime``."""
+        return self._machine.disk
 
     async def prepare(self, setup: PodSetup) -> Sandbox:
         """Give the pod an address; see ``PodRuntime``."""

@@ -10,8 +10,13 @@ PREEMPT, NEVER = "PreemptLowerPriority", "Never"
 POLICIES = (PREEMPT, NEVER)
 USER_MAX = 1_000_000_000
 SYSTEM_PREFIX = "system-"
+SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
+"""Pods of at least this priority are those that a cluster or a node needs."""
 SYSTEM = {
-    "system-cluster-critical": (2_000_000_000, "For pods that the cluster needs, on any node."),
+    "system-cluster-critical": (
+        SYSTEM_CRITICAL_PRIORITY,
+        "For pods that the cluster needs, on any node.",
+    ),
     "system-node-critical": (2_000_001_000, "For pods that their node cannot do without."),
 }
 """The classes that are always there: value and description by name."""

@@ -178,8 +178,10 @@ class NodeLifecycle:
     def _needs_judging(self, node: Node) -> bool:
         """Whether the node's condition and taints may not be what they should be."""
         health = self._monitor.health(node, self._clock.monotonic())
-        return health in _UNHEALTHY or any(
-            taint.key in node_taints.OURS for taint in node.spec.taints
+        return (
+            health in _UNHEALTHY
+            or any(taint.key in node_taints.OURS for taint in node.spec.taints)
+            or node_taints.with_pressures(node, node.spec.taints, now="") != node.spec.taints
         )
 
     async def judge(self, key: ObjectKey) -> Result:
@@ -262,6 +264,7 @@ class NodeLifecycle:
         wanted = node_taints.wanted(held, health, may_execute=wait_s == 0.0, now=now)
         if self._monitor.disrupted:
             wanted = node_taints.lifted(wanted)
+        wanted = node_taints.with_pressures(node, wanted, now=now)
         if wanted != held:
             patch = {
                 "metadata": preconditions(meta),

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 
-from grange.api.kinds.node import Taint
+from grange.api.kinds.node import Node, Taint
+from grange.api.meta import Condition
 from grange.controllers.nodelifecycle.node_health import NodeHealth
 from grange.placement.taint_toleration import NO_EXECUTE, NO_SCHEDULE
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 OURS = frozenset({NOT_READY, UNREACHABLE})
+PRESSURES = {"DiskPressure": "node.kubernetes.io/disk-pressure"}
+"""Taint by the condition of a node that it follows."""
 
 _KEY = {NodeHealth.NOT_READY: NOT_READY, NodeHealth.SILENT: UNREACHABLE}
 
@@ -37,6 +40,25 @@ def wanted(
     if NO_EXECUTE not in there and may_execute:
         kept.append(Taint(key=key, effect=NO_EXECUTE, time_added=now))
     return tuple(kept)
+
+
+def with_pressures(node: Node, taints: Sequence[Taint], *, now: str) -> tuple[Taint, ...]:
+    """The taints with those of the pressure that the node reports, and without others of pressure.
+
+    Args:
+        node: with its conditions.
+        taints: that it is to have otherwise.
+        now: RFC 3339, when new ones are put on.
+    """
+    found = [PRESSURES[item.type] for item in node.status.conditions if _is_pressure(item)]
+    kept = [item for item in taints if item.key not in PRESSURES.values() or item.key in found]
+    there = {item.key for item in kept}
+    new = (Taint(key=key, effect=NO_SCHEDULE, time_added=now) for key in found if key not in there)
+    return (*kept, *new)
+
+
+def _is_pressure(condition: Condition) -> bool:
+    return condition.type in PRESSURES and condition.status == "True"
 
 
 def lifted(taints: Sequence[Taint]) -> tuple[Taint, ...]:

@@ -9,14 +9,12 @@ from grange.api import timestamps
 from grange.api.kinds.node import Taint
 from grange.api.kinds.nodepool import DO_NOT_DISRUPT_ANNOTATION
 from grange.api.kinds.pod import FINISHED, Pod
+from grange.api.kinds.priorityclass import SYSTEM_CRITICAL_PRIORITY
 from grange.machines.scaling.packing_pods import is_daemon
 from grange.placement import taint_toleration
 
 DISRUPTED_TAINT = Taint(key="grange.dev/disrupted", effect="NoSchedule")
 """Taint of nodes whose machine goes; pods that tolerate it stay until the machine ends."""
-
-CRITICAL_PRIORITY = 2_000_000_000
-"""Pods of at least this priority go after all others."""
 
 DRAIN_MIN_S = 5.0
 """No drain is shorter, so that endpoints of the pods are withdrawn before the node ends."""
@@ -117,7 +115,7 @@ def _must_go(pod: Pod, now: datetime) -> bool:
 
 
 def _tier(pod: Pod) -> int:
-    return 2 * (pod.spec.priority >= CRITICAL_PRIORITY) + is_daemon(pod)
+    return 2 * (pod.spec.priority >= SYSTEM_CRITICAL_PRIORITY) + is_daemon(pod)
 
 
 def _protected(pod: Pod) -> bool:

@@ -177,7 +177,7 @@ class CriFiles:
 
     def remove_pod(self, uid: str) -> None:
         """Delete a pod's directory; links to the machine's files are cut, never followed."""
-        pod_directory.remove_tree(self.pod(uid))
+        pod_directory.remove_pod(self.pod(uid))
 
     def pods(self) -> list[str]:
         """UIDs of the pods on disk, sorted."""

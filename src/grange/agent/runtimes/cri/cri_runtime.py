@@ -31,6 +31,7 @@ from grange.agent.container_runtime import (
     Sandbox,
 )
 from grange.agent.container_streams import StreamOptions
+from grange.agent.file_disk import FileDisk
 from grange.agent.runtimes.cri import (
     cri_client,
     cri_commands,
@@ -83,6 +84,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         self._given = client
         self._owner = cri_requests.owner_of(config.data_dir)
         self._files = CriFiles(config.data_dir)
+        self.disk = FileDisk(config.data_dir, self._files.root, "logs", offload)
         self._network = config.network or default_range(str(config.data_dir))
         self._addresses = AddressPool(self._network)
         self._pods: dict[str, CriPod] = {}

@@ -160,7 +160,7 @@ class Layout:
 
     def remove_pod(self, uid: str) -> None:
         """Delete a pod's directory; links to the machine's files are cut, never followed."""
-        pod_directory.remove_tree(self.pod(uid))
+        pod_directory.remove_pod(self.pod(uid))
 
     def read_file(self, uid: str, name: str, limit: int) -> bytes | None:
         """The first bytes of a regular file in a pod's temporary directory; None without one.

@@ -41,6 +41,7 @@ from grange.agent.container_runtime import (
     Sandbox,
 )
 from grange.agent.container_streams import ContainerStream, PortConnection, StreamEnd, StreamOptions
+from grange.agent.file_disk import FileDisk
 from grange.agent.runtimes.process import (
     cgroups,
     container_usage,
@@ -91,6 +92,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._log = log
         self._offload = offload
         self._layout = Layout(config.data_dir)
+        self._disk = FileDisk(config.data_dir, self._layout.root, "containers", offload)
         self._network = config.network or default_range(str(config.data_dir))
         self._addresses = AddressPool(self._network)
         self._pods: dict[str, PreparedPod] = {}
@@ -207,6 +209,11 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     def logs(self) -> FileLogs:
         """What the containers wrote."""
         return self._logs
+
+    @property
+    def disk(self) -> FileDisk:
+        """Where containers write."""
+        return self._disk
 
     @property
     def isolation(self) -> str:

@@ -1,0 +1,115 @@
+"""Watches the disk of a node and the pods that fill it; decides by ``eviction_ranking``.
+
+As a kubelet does it: every ten seconds pods beyond their limits are evicted, and one more while the
+disk is below a threshold. Pressure lasts until the disk was above it for five minutes, so that
+a node does not go back and forth.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from grange.agent import eviction_ranking, eviction_thresholds
+from grange.agent.eviction_ranking import PodUsage
+from grange.agent.eviction_thresholds import Threshold
+from grange.agent.node_disk import FileSystemStats, NodeDisk
+from grange.api.kinds.pod import Pod
+from grange.base.clock import Clock
+from grange.base.log import Logger
+
+PERIOD_S = 10.0
+TRANSITION_S = 300.0
+
+
+class DiskPressure(NamedTuple):
+    """The node's condition.
+
+    Attributes:
+        is_pressure: whether there is some.
+        message: what was found.
+    """
+
+    is_pressure: bool
+    message: str
+
+
+class DiskMonitor:
+    """The disk of one node.
+
+    Args:
+        disk: that its pods write to.
+        thresholds: of pressure; empty for none.
+        pods: the pods of the node that run.
+        evict: evicts a pod, for a reason that people read.
+        clock, log: time and the node's logger.
+    """
+
+    def __init__(
+        self,
+        disk: NodeDisk,
+        thresholds: Sequence[Threshold],
+        pods: Callable[[], Sequence[Pod]],
+        evict: Callable[[Pod, str], None],
+        *,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._disk = disk
+        self._thresholds = thresholds
+        self._pods = pods
+        self._evict = evict
+        self._clock = clock
+        self._log = log
+        self._met_at: float | None = None
+        self._message = "the disk was not measured yet" if thresholds else "it is not watched"
+
+    @property
+    def pressure(self) -> DiskPressure:
+        """What the node's condition is now."""
+        return DiskPressure(self._met_at is not None, self._message)
+
+    async def run(self) -> None:
+        """Measure every period until cancelled."""
+        while True:
+            await self.measure()
+            await self._clock.sleep(PERIOD_S)
+
+    async def measure(self) -> None:
+        """Measure now, and evict what has to go."""
+        try:
+            stats = await self._disk.stats()
+            met = eviction_thresholds.first_met(self._thresholds, stats)
+            self._take_note(stats, met)
+            await self._evict_pods(stats, met)
+        except OSError as error:
+            self._log.warning("cannot measure the disk", error=error)
+
+    def _take_note(self, stats: FileSystemStats, met: Threshold | None) -> None:
+        now, had_pressure = self._clock.monotonic(), self._met_at is not None
+        if met is not None:
+            self._met_at = now
+            self._message = f"{met.signal} is {met.left(stats)}, less than {met.text}"
+        elif self._met_at is not None and now - self._met_at >= TRANSITION_S:
+            self._met_at = None
+        if self._thresholds and self._met_at is None:
+            self._message = "the disk has room"
+        if (self._met_at is not None) != had_pressure:
+            self._log.warning("disk pressure changed", pressure=not had_pressure, why=self._message)
+
+    async def _evict_pods(self, stats: FileSystemStats, met: Threshold | None) -> None:
+        pods = [pod for pod in self._pods() if met is not None or eviction_ranking.is_limited(pod)]
+        if not pods:
+            return
+        storage = await self._disk.usage([pod.metadata.uid for pod in pods])
+        used = [
+            PodUsage(pod, storage[pod.metadata.uid]) for pod in pods if pod.metadata.uid in storage
+        ]
+        beyond = [(item.pod, why) for item in used if (why := eviction_ranking.over_limit(item))]
+        for pod, why in beyond:
+            self._evict(pod, why)
+        if met is None or beyond:  # what they free may be enough
+            return
+        chosen = eviction_ranking.first_to_evict(used)
+        if chosen is None:
+            self._log.warning("disk pressure, and no pod that may be evicted", why=self._message)
+        else:
+            self._evict(chosen.pod, eviction_ranking.pressure_message(chosen, met, stats))
