@@ -80,3 +80,13 @@ def test_few_parts_are_kept_and_those_only_if_they_were_added() -> None:
         assert len(known) <= 256
     assert known.unknown(1)
     assert not known.unknown(999)
+
+
+def test_unchanged_metadata_are_not_judged_again() -> None:
+    """An object that was accepted by fewer rules can still report its status."""
+    meta = {"name": "a", "namespace": "default", "labels": {"a": "-"}, "finalizers": ["plain"]}
+    old = {**pod(), "metadata": meta}
+    assert validate({**old, "status": {"phase": "Running"}}, old, POD) == []
+    new = {**old, "metadata": {**meta, "annotations": {"a": "b"}}}
+    fields = ["metadata.labels", "metadata.finalizers[0]"]
+    assert [cause.field for cause in validate(new, old, POD)] == fields

@@ -318,6 +318,15 @@ def test_check_72_what_may_change_depends_on_the_state(
     assert (fields(GANGJOB, changed(old, path, value), old) == []) is expected
 
 
+def test_an_unchanged_spec_of_a_job_is_not_judged_again() -> None:
+    """A job that was accepted by fewer rules can still report its status."""
+    old = complete(GANGJOB, gangjob(roles={"worker": role(-1)}))
+    new = {**copy.deepcopy(old), "status": FINISHED}
+    assert fields(GANGJOB, new, old) == []
+    new["spec"]["runPolicy"]["ttlSecondsAfterFinished"] = 5
+    assert fields(GANGJOB, new, old) == ["spec.replicaSpecs[worker].replicas"]
+
+
 def test_check_72_resuming_and_changing_a_template_is_one_update() -> None:
     old = stored(runPolicy=SUSPENDED)
     new = changed(changed(old, "runPolicy/suspend", False), "replicaSpecs/worker/replicas", 2)

@@ -780,7 +780,9 @@ def test_every_cause_has_the_reason_that_clients_know() -> None:
 @pytest.mark.parametrize("info", BUILT_IN, ids=lambda info: info.kind)
 def test_rules_take_documents_that_lack_everything(info: AnyKind) -> None:
     assert {cause.field for cause in validate({}, None, info)} >= {"metadata.name"}
-    assert validate({}, {}, info)
+    assert validate({"metadata": {}}, {}, info)
+    changed = [cause.field for cause in validate({}, {}, info)]
+    assert not [field for field in changed if field.startswith("metadata")]
 
 
 def test_names_follow_the_rule_of_the_kind() -> None:

@@ -22,7 +22,11 @@ def validate(document: Document, old: Document | None, info: AnyKind) -> list[Ca
         The causes, in the order of the document's fields; empty when it may be stored.
     """
     faults = Faults()
-    check_metadata(document, namespaced=info.namespaced, name_rule=info.name_rule, faults=faults)
+    # Unchanged metadata were checked when they were written, perhaps by fewer rules.
+    if old is None or document.get("metadata") != old.get("metadata"):
+        check_metadata(
+            document, namespaced=info.namespaced, name_rule=info.name_rule, faults=faults
+        )
     if old is not None:
         _check_unchanged(document, old, info, faults)
     return faults.causes + info.validate(document, old)
