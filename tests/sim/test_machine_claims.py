@@ -2,6 +2,7 @@
 
 Pods take machines of the same pool. No machine has two holders; what was claimed under an id stays so until it
 is released, also for the next owner; a former one is refused; in the end everything is given back and nothing is left.
+A pool without standby grows for claims, and shrinks.
 """
 
 from collections.abc import Awaitable, Callable
@@ -84,10 +85,10 @@ class Holder:
 
 
 class Owners:
-    """The owners of a controller, one after another."""
+    """The owners of a controller, one after another, who try each claim so many times."""
 
-    def __init__(self, world: MachineWorld, uid: str, draw: Stream) -> None:
-        self._world, self._draw = world, draw
+    def __init__(self, world: MachineWorld, uid: str, draw: Stream, *, tries: int = 1) -> None:
+        self._world, self._draw, self._tries = world, draw, tries
         self.holder = Holder(uid)
         self._demand = builders.controller(uid, uid=uid, template=TEMPLATE)
         self._epoch = self._requests = 0
@@ -128,12 +129,18 @@ class Owners:
 
     async def _ask(self, pool: NodePoolMachines, request: str) -> None:
         uid, count = self.holder.uid, self.holder.asked[request]
-        try:
-            given = await pool.claim(
-                request, holder=uid, demand=self._demand, count=count, epoch=self._epoch
-            )
-        except PoolExhausted:
-            invariant(request not in self.holder.given, "what is held is answered", request=request)
+        for _ in range(self._tries):
+            try:
+                given = await pool.claim(
+                    request, holder=uid, demand=self._demand, count=count, epoch=self._epoch
+                )
+                break
+            except PoolExhausted:
+                lost = request in self.holder.given
+                invariant(not lost, "what is held is answered", request=request)
+                if self._tries > 1:
+                    await self._world.clock.sleep(5.0)
+        else:
             del self.holder.asked[request]
             return
         known = self.holder.given.setdefault(request, tuple(given))
@@ -197,6 +204,12 @@ async def pods_come_and_go(world: MachineWorld, draw: Stream) -> None:
             await world.restart()
 
 
+async def stays_within(world: MachineWorld, most: int) -> None:
+    while True:
+        invariant(len(world.running()) <= most, "a pool stays within its limit")
+        await world.clock.sleep(1.0)
+
+
 @pytest.mark.seeds(4)
 async def test_machines_are_lent_to_one_holder_at_a_time(
     seed: int, clock: Clock, log: Logger
@@ -219,3 +232,30 @@ async def test_machines_are_lent_to_one_holder_at_a_time(
         await world.count(P.AVAILABLE, MACHINES, limit_s=SETTLED_S)
         await world.client.delete(NODEPOOL, "p")
         await world.empty(limit_s=SETTLED_S)
+
+
+@pytest.mark.seeds(4)
+async def test_pool_without_standby_grows_within_its_limit(
+    seed: int, clock: Clock, log: Logger
+) -> None:
+    async with machine_world(clock, Stream(seed), log) as world:
+        draw = Stream(seed).fork("growth")
+        limits = {"machines": MACHINES}
+        await world.add_pool(cleaning="Wipe", limits=limits, timeouts={"idleSeconds": 20})
+        await world.settle(1.0)
+        world.intercept = Judge().intercept
+        owners = [Owners(world, uid, draw.fork(uid), tries=12) for uid in ("u-1", "u-2")]
+        within = world.nursery.start(stays_within(world, MACHINES))
+        async with Nursery("holders") as nursery:
+            for one in owners:
+                nursery.start(one.run(share=0.05))
+            nursery.start(pods_come_and_go(world, draw.fork("pods")))
+        await world.clock.sleep(60.0)  # until the last late write
+        for one in owners:
+            await one.end()
+        await owners[0].claim(owners[0].pool(0.0))
+        invariant(bool(owners[0].holder.given), "a claim makes the pool grow")
+        await owners[0].end()
+        await world.empty(limit_s=SETTLED_S)
+        invariant(not (await world.pool()).metadata.annotations, "no request is left")
+        within.cancel()

@@ -23,6 +23,7 @@ from grange.machines.catalogue import InstanceType, Offering
 from grange.machines.scaling.binding_scaler import BindingNodeScaler
 from grange.machines.scaling.capacity_memory import CapacityMemory
 from grange.machines.scaling.instance_selector import INSTANCE_TYPE_LABEL, ZONE_LABEL
+from grange.machines.scaling.pod_needs import PodNeed
 from grange.machines.scaling_plan import ScalingPlan
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -137,9 +138,14 @@ def plan(
     capacity: CapacityMemory | None = None,
     catalogue: Sequence[InstanceType] = (A, B),
     cordoned: Sequence[str] = (),
+    requested: Sequence[PodNeed] = (),
 ) -> ScalingPlan:
     scaler = BindingNodeScaler(
-        of or pool(), catalogue, capacity or CapacityMemory(), cordoned=cordoned
+        of or pool(),
+        catalogue,
+        capacity or CapacityMemory(),
+        cordoned=cordoned,
+        requested=requested,
     )
     return scaler.compute(nodes, pods, now=NOW)
 

@@ -32,6 +32,7 @@ from grange.api.names import check_dns_label
 from grange.machines.catalogue import InstanceType
 from grange.machines.scaling.binding_scaler import BindingNodeScaler
 from grange.machines.scaling.capacity_memory import CapacityMemory
+from grange.machines.scaling.pod_needs import PodNeed
 from grange.machines.scaling_plan import ScalingPlan
 
 STANDBY = [StandbyNodeSpec("A", 2), StandbyNodeSpec("A", 0)]
@@ -437,6 +438,44 @@ def test_an_idle_machine_is_kept_for_its_grace() -> None:
     assert stopped(plan([], [machine("n", created=-30)], of=of)) == ["n"]
     just_lost = plan([], [machine("n", bound="vanished")], of=of)
     assert (just_lost.unbind, just_lost.stop) == (("n",), ())
+
+
+# --- requests of others than pods ---------------------------------------------------------------------
+
+REQUEST = PodNeed(pod="ReplicationController default/web", uid="", instance_type="A")
+
+
+def test_request_gets_a_machine_after_pods_and_before_standby() -> None:
+    of = pool([StandbyNodeSpec("A", 1)], limits=PoolLimits(machines=2))
+    found = plan([pod("p", "A")], of=of, requested=[REQUEST])
+    assert [(start.pods, start.reason) for start in found.start] == [
+        (("default/p",), "pod default/p waits"),
+        ((), "ReplicationController default/web has asked for it"),
+    ]
+    (refused,) = found.skip
+    assert "standby A: limits.machines" in refused.reason
+
+
+def test_request_beyond_limits_is_refused_by_name() -> None:
+    found = plan(of=pool(limits=PoolLimits(machines=0)), requested=[REQUEST])
+    assert (found.start, found.bind) == ((), ())
+    assert found.skip[0].reason == (
+        "ReplicationController default/web: limits.machines: 0 of 0 are there"
+    )
+
+
+@pytest.mark.parametrize("phase", ["Creating", "Created", "Available"])
+def test_free_machine_is_kept_for_a_request(phase: str) -> None:
+    nodes = [machine("a", phase=phase, created=-3600), machine("b", "B", created=-3600)]
+    found = plan(nodes=nodes, requested=[REQUEST])
+    assert (found.start, stopped(found), found.resume) == ((), ["b"], ())
+
+
+def test_stopped_machine_is_resumed_for_a_request() -> None:
+    of = pool([StandbyNodeSpec("A", 1, state="Stopped")])
+    found = plan(nodes=[machine("a", phase="Stopped")], of=of, requested=[REQUEST])
+    assert found.resume == ("a",)
+    assert started(found) == [("A", False)]  # standby is refilled
 
 
 # --- limits, priorities, needs ----------------------------------------------------------------------------

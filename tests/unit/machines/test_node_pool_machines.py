@@ -13,7 +13,7 @@ from tests.unit.controllers.test_replication_transfer import DYNAMIC, label, mov
 from grange.api.http import Request
 from grange.api.kinds import CONFIGMAP, MACHINE, NODE, NODEPOOL
 from grange.api.kinds.machine import DEDICATED_TAINT
-from grange.api.machine_claims import EPOCHS_CONFIGMAP, NAMESPACE
+from grange.api.machine_claims import EPOCHS_CONFIGMAP, NAMESPACE, REQUEST_PREFIX
 from grange.api.machine_phases import MachinePhase
 from grange.api.status import ApiError, ServiceUnavailable
 from grange.base.clock import Clock
@@ -22,6 +22,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication.controller import ReplicationService
 from grange.machines.holders import holder_epochs
+from grange.machines.holders.claim_requests import REQUEST_S
 from grange.machines.holders.holder_epochs import HolderEpochs
 from grange.machines.holders.node_pool_machines import NodePoolMachines
 from grange.reconcile.machine_pool import PoolExhausted, StaleRequest
@@ -207,6 +208,109 @@ async def test_late_claim_of_a_former_owner_is_undone(
             await claim(former, "r")
         assert (await world.machine("m0")).status.holder_epoch == 2
         assert (await world.machine("m1")).phase is P.AVAILABLE
+
+
+async def until_claimed(
+    world: MachineWorld,
+    pool: NodePoolMachines,
+    request: str,
+    count: int = 1,
+    limit_s: float = 120.0,
+) -> list[str]:
+    """What a controller does: it tries again every few seconds."""
+    for _ in range(int(limit_s / 5.0)):
+        with suppress(PoolExhausted):
+            return await claim(pool, request, count)
+        await world.clock.sleep(5.0)
+    raise AssertionError("the pool has not grown")
+
+
+async def test_pool_grows_for_a_claim_and_shrinks_after(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(timeouts={"idleSeconds": 10})
+        pool = pool_of(world)
+        with pytest.raises(
+            PoolExhausted, match="0 available in dedicated pools: NodePool p is asked"
+        ):
+            await claim(pool, "r", 2)
+        given = await until_claimed(world, pool, "r", 2)
+        assert len(given) == len(await world.machines()) == 2
+        assert (await world.pool()).metadata.annotations == {}
+        await pool.release(given, holder="u-web", epoch=1)
+        await world.empty()
+
+
+async def test_claim_that_is_given_up_leaves_no_machine(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """It was tried once: what boots for it is kept for a minute, then for the pool's grace."""
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(timeouts={"idleSeconds": 10})
+        with pytest.raises(PoolExhausted):
+            await claim(pool_of(world), "r")
+        await world.count(P.AVAILABLE, 1)
+        await world.settle(REQUEST_S / 2)
+        assert len(await world.machines(P.AVAILABLE)) == 1
+        await world.empty(limit_s=REQUEST_S + 60.0)
+        assert (await world.pool()).metadata.annotations == {}
+
+
+async def test_claim_goes_to_a_pool_that_may_grow(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool("full", weight=10, limits={"machines": 0})
+        await world.settle(1.0)
+        pool = pool_of(world)
+        with pytest.raises(PoolExhausted, match=r"asked for what is missing$"):
+            await claim(pool, "r")
+        await world.settle(1.0)
+        with pytest.raises(PoolExhausted, match=r"full .* and refuses \(.*limits.machines: 0 of 0"):
+            await claim(pool, "r")
+        await world.add_pool("roomy")
+        await world.settle(1.0)
+        (name,) = await until_claimed(world, pool, "r")
+        assert (await world.machine(name)).spec.pool == "roomy"
+        for each in ("full", "roomy"):
+            assert (await world.pool(each)).metadata.annotations == {}
+
+
+@pytest.mark.parametrize(
+    "unsuitable",
+    [
+        {"mode": "Packed"},
+        {"template": {"labels": {"app": "api"}}},
+        {"template": {"labels": {"app": "web"}, "taints": [{"key": "t", "effect": "NoSchedule"}]}},
+    ],
+)
+async def test_pool_whose_nodes_do_not_suit_is_not_asked(
+    unsuitable: dict[str, Any], clock: Clock, rng: Stream, log: Logger
+) -> None:
+    chosen = builders.controller(
+        "web", uid="u-web", template=TEMPLATE, nodeSelector={"matchLabels": {"app": "web"}}
+    )
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool("q", **unsuitable)
+        pool = pool_of(world)
+        with pytest.raises(PoolExhausted, match="add machines to a pool"):
+            await pool.claim("r", holder="u-web", demand=chosen, count=1, epoch=1)
+        assert (await world.pool("q")).metadata.annotations == {}
+        await world.add_pool("p", template={"labels": {"app": "web"}})
+        await world.settle(1.0)
+        with pytest.raises(PoolExhausted, match="NodePool p is asked"):
+            await pool.claim("r", holder="u-web", demand=chosen, count=1, epoch=1)
+
+
+async def test_request_that_cannot_be_read_is_removed(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        patch = {"metadata": {"annotations": {f"{REQUEST_PREFIX}x": "{", "other": "kept"}}}
+        await world.client.patch(NODEPOOL, "p", patch=patch)
+        await world.settle(30.0)
+        assert (await world.pool()).metadata.annotations == {"other": "kept"}
+        assert not await world.machines()
 
 
 async def test_oldest_epochs_are_forgotten_first(

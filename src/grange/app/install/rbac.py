@@ -100,6 +100,7 @@ _FOR_CLAIMS = (
     Permission(MACHINE, _FOLLOW),
     Permission(MACHINE, ("patch",), "status", unseen=_CLAIMS),
     Permission(NODEPOOL, _FOLLOW),
+    Permission(NODEPOOL, ("patch",), unseen=_CLAIMS),
     Permission(
         CONFIGMAP, ("get", "patch"), namespace=CLAIMS, name=EPOCHS_CONFIGMAP, unseen=_CLAIMS
     ),

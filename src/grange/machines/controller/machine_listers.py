@@ -194,10 +194,11 @@ class MachineListers:
             self._on_machine(machine.metadata.name)
 
     def _pool_changed(self, old: NodePool, new: NodePool) -> None:
-        if old.metadata.generation != new.metadata.generation or (
-            new.metadata.deletion_timestamp is not None
-        ):
+        before, after = old.metadata, new.metadata
+        if before.generation != after.generation or after.deletion_timestamp is not None:
             self._pool_seen(new)
+        elif before.annotations != after.annotations:  # what holders ask for
+            self._on_pool(after.name)
 
     def _node_seen(self, node: Node) -> None:
         machine = self._machines.store.get(ObjectKey("", node.metadata.name))

@@ -18,6 +18,7 @@ from grange.machines.controller.pool_pass import PassResult, PoolPass
 from grange.machines.controller.pool_status import pool_status
 from grange.machines.controller.provider_table import ProviderTable
 from grange.machines.controller.provider_watch import ProviderWatch
+from grange.machines.scaling.machine_requests import ended_requests
 from grange.reconcile import finalizers
 
 POOL_FINALIZER = "grange.dev/machines"
@@ -141,7 +142,7 @@ class PassLoop:
     # --- plans -------------------------------------------------------------------------------------
 
     async def _plan(self, pool: NodePool, providers: ProviderTable) -> None:
-        pool = await self._held(pool)
+        pool = await self._without_ended_requests(await self._held(pool))
         watch = providers.of_pool(pool)
         if isinstance(watch, str):
             result = PassResult(reason="Misconfigured", message=watch)
@@ -170,6 +171,16 @@ class PassLoop:
         if not finalizers.has(pool, POOL_FINALIZER):
             pool = await finalizers.add(self._client, NODEPOOL, pool, POOL_FINALIZER)
             self._listers.wrote_pool(pool)
+        return pool
+
+    async def _without_ended_requests(self, pool: NodePool) -> NodePool:
+        ended = ended_requests(pool, self._clock.now())
+        if not ended:
+            return pool
+        annotations = dict.fromkeys(ended)
+        patch = {"metadata": {**preconditions(pool.metadata), "annotations": annotations}}
+        pool = await self._client.patch(NODEPOOL, pool.metadata.name, patch=patch)
+        self._listers.wrote_pool(pool)
         return pool
 
     async def _finish(self, pool: NodePool, watch: ProviderWatch | str, result: PassResult) -> None:

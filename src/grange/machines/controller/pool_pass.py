@@ -19,12 +19,11 @@ from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.launch_choice import launch_choice
 from grange.machines.controller.machine_writes import MachineWrites
 from grange.machines.controller.node_dispenser import NodeDispenser, binding_fields
-from grange.machines.controller.pool_template import (
-    template_hash,
-)
+from grange.machines.controller.pool_template import template_hash
 from grange.machines.controller.provider_watch import ProviderWatch
 from grange.machines.disruption.disruption_progress import is_disrupted
 from grange.machines.scaling.binding_scaler import BindingNodeScaler
+from grange.machines.scaling.machine_requests import open_needs, requests_of
 from grange.machines.scaling_plan import MachineStart, MachineStop, PodBinding, ScalingPlan
 
 
@@ -100,6 +99,7 @@ class PoolPass:
         if pool.spec.mode != DEDICATED:
             return ScalingPlan()
         watch.memory.prune(now := self._clock.now())
+        requests = requests_of(pool, now)
         scaler = BindingNodeScaler(
             pool,
             watch.catalogue or (),
@@ -107,6 +107,7 @@ class PoolPass:
             boot_image=image,
             template_hash=template_hash(pool),
             cordoned={each.metadata.name for each in machines if self._is_cordoned(each)},
+            requested=open_needs(requests, self._listers.machines()) if requests else (),
         )
         return scaler.compute(machines, pods, now=now)
 
@@ -129,6 +130,7 @@ class PoolPass:
         known = {machine.metadata.name: machine for machine in machines}
         waiting = {pod.metadata.uid: pod for pod in pods}
         ordered = {start.name for start in plan.start}
+        bound = {binding.machine for binding in plan.bind}
         starts = launch_choice(plan.start, pool.spec.max_boot_per_iteration, self._rng)
         work = [
             *(
@@ -137,6 +139,7 @@ class PoolPass:
                 if binding.machine not in ordered
             ),
             *(self._unbind(known[name]) for name in plan.unbind),
+            *(self._resume(known[name]) for name in plan.resume if name not in bound),
             *(self._stop(known[stop.name], stop) for stop in plan.stop),
             *(self._order(pool, start, waiting) for start in starts),
         ]
@@ -167,6 +170,11 @@ class PoolPass:
         now = timestamps.rfc3339(self._clock.now())
         nothing: Document = {"boundPodName": None, "boundPodUID": None}
         return await self._writes.update(machine, {**nothing, "availableTime": now})
+
+    async def _resume(self, machine: Machine) -> bool:
+        return await self._writes.move(
+            machine, MachineEvent.RESUMED, "Resumed", "a holder has asked for it"
+        )
 
     async def _stop(self, machine: Machine, stop: MachineStop) -> bool:
         if machine.metadata.resource_version != stop.version:

@@ -15,6 +15,7 @@ from grange.api.meta import Document, ObjectKey, Resource
 from grange.api.status import Conflict, NotFound
 from grange.machines.controller.status_updater import StatusUpdater
 from grange.machines.disruption.disruption_progress import is_disrupted
+from grange.machines.holders.claim_requests import ClaimRequests
 from grange.machines.holders.holder_epochs import HolderEpochs
 from grange.placement.node_demand import Demand
 from grange.reconcile.deps import Deps
@@ -22,6 +23,7 @@ from grange.reconcile.latest_views import LatestViews
 from grange.reconcile.machine_pool import PoolExhausted, StaleRequest
 
 _TRIES = 8
+_REMEDY = "label nodes to match spec.nodeSelector, add nodes, or add machines to a pool"
 _P, _E = MachinePhase, MachineEvent
 
 
@@ -29,7 +31,8 @@ class NodePoolMachines:
     """Lends available machines of dedicated pools; see ``MachinePool``.
 
     Machines that are meant for a waiting pod are left to it, and so are those that end, are cordoned or
-    are taken away. Standby of a pool is what can be had at once, and is refilled by the pool.
+    are taken away. Standby of a pool is what can be had at once, and is refilled by the pool. A pool is
+    asked for what is missing: a later attempt of the claim has it.
 
     Args:
         deps: client and informers.
@@ -39,6 +42,7 @@ class NodePoolMachines:
         self._client = deps.client
         self._updater = StatusUpdater(deps.client, deps.clock)
         self._epochs = HolderEpochs(deps.client)
+        self._requests = ClaimRequests(deps.client, deps.informers.informer(NODEPOOL), deps.clock)
         self._machines = deps.informers.informer(MACHINE)
         self._pools = deps.informers.informer(NODEPOOL)
         self._nodes = deps.informers.informer(NODE)
@@ -63,12 +67,13 @@ class NodePoolMachines:
         A claim that ends halfway is completed by the next one under its id; the holder sees what it has.
 
         Raises:
-            PoolExhausted: there are not so many.
+            PoolExhausted: there are not so many; a pool is asked for them, if one can have them.
             StaleRequest: the epoch is over.
             ApiError: a request failed, and may have succeeded.
         """
-        if not await self.holders():
-            raise _exhausted(count, 0)
+        await self._synced()
+        if not any(pool.spec.mode == DEDICATED for pool in self._pools.store.list()):
+            raise _exhausted(count, 0, _REMEDY)
         await self._epochs.admit(holder, epoch)
         requirement = Demand.of(demand)
         fields: Document = {
@@ -78,6 +83,7 @@ class NodePoolMachines:
             "requestID": request_id,
         }
         fresh: list[Machine] = []
+        missing, free = count, 0
         try:
             for _ in range(_TRIES):
                 machines = (await self._client.list(MACHINE)).items
@@ -88,14 +94,22 @@ class NodePoolMachines:
                 )
                 missing = count - len(given)
                 if missing > 0:
-                    for machine in self._chosen(machines, requirement, missing):
+                    usable = [one for one in machines if self._is_free(one, requirement)]
+                    if (free := len(usable)) < missing:
+                        raise _exhausted(missing, free, _REMEDY)
+                    for machine in sorted(usable, key=_name)[:missing]:
                         fresh += await self._claim(machine, fields)
                 elif await self._stamp(holder, machines, epoch):
                     await self._epochs.check(holder, epoch)
+                    await self._requests.withdraw(request_id, holder)
                     return tuple(given)
-        except (PoolExhausted, StaleRequest):
+        except (PoolExhausted, StaleRequest) as error:
             for machine in fresh:
                 await self._give_back(machine, _E.RETURNED_UNUSED, "the claim was not completed")
+            if isinstance(error, PoolExhausted) and (
+                asked := await self._requests.ask(request_id, holder, demand, count)
+            ):
+                raise _exhausted(missing, free, asked) from None
             raise
         raise _restless()
 
@@ -138,19 +152,6 @@ class NodePoolMachines:
         return self._known
 
     # --- machines ----------------------------------------------------------------------------------
-
-    def _chosen(
-        self, machines: Collection[Machine], requirement: Demand, count: int
-    ) -> list[Machine]:
-        """So many free machines.
-
-        Raises:
-            PoolExhausted: there are not so many.
-        """
-        free = [one for one in machines if self._is_free(one, requirement)]
-        if len(free) < count:
-            raise _exhausted(count, len(free))
-        return sorted(free, key=lambda one: one.metadata.name)[:count]
 
     async def _claim(self, machine: Machine, fields: Document) -> list[Machine]:
         """The claimed machine; nothing where another write was first."""
@@ -214,11 +215,15 @@ class NodePoolMachines:
         self._known = None
 
 
-def _exhausted(count: int, free: int) -> PoolExhausted:
+def _exhausted(count: int, free: int, remedy: str) -> PoolExhausted:
+    nodes = "node" if count == 1 else "nodes"
     return PoolExhausted(
-        f"{count} more {'node' if count == 1 else 'nodes'} wanted, {free} available in dedicated pools: "
-        "label nodes to match spec.nodeSelector, add nodes, or add machines to a pool"
+        f"{count} more {nodes} wanted, {free} available in dedicated pools: {remedy}"
     )
+
+
+def _name(machine: Machine) -> str:
+    return machine.metadata.name
 
 
 def _restless() -> Conflict:

@@ -8,6 +8,7 @@ machine, equal standby entries add up, idle machines get some grace, and everyth
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from grange.api import timestamps
@@ -53,6 +54,7 @@ class BindingNodeScaler:
         boot_image: of new machines.
         template_hash: of the pool's present template, for new machines.
         cordoned: names of machines that no more pods come to; unless they are claimed they are left alone.
+        requested: what others than pods need, one a machine; pods go first.
     """
 
     def __init__(
@@ -64,8 +66,10 @@ class BindingNodeScaler:
         boot_image: str = "",
         template_hash: str = "",
         cordoned: Collection[str] = (),
+        requested: Sequence[PodNeed] = (),
     ) -> None:
         self._pool = pool
+        self._asked = requested
         self._cordoned = cordoned
         self._spec = pool.spec
         self._selector = InstanceSelector(catalogue, pool.spec)
@@ -106,15 +110,17 @@ class BindingNodeScaler:
                 continue
             start.append(ordered)
             bind.append(PodBinding(need.pod, need.uid, ordered.name, "ordered for it"))
+        requested, unmet, promised = self._requested(free, orders)
+        resume += [name for name in promised if free.pop(name).phase is _P.STOPPED]
         standby, refused, kept_free, park = self._standby(free, orders, now)
         taken = {binding.machine for binding in bind}
         if not self._spec.timeouts.idle_seconds:
             unbind = [name for name in unbind if name in self._cordoned]  # the others end at once
         return ScalingPlan(
-            start=(*start, *standby),
+            start=(*start, *requested, *standby),
             stop=(*park, *self._surplus(free, kept_free | {*unbind}, now)),
             bind=(*kept, *bind),
-            skip=(*skips, *refused),
+            skip=(*skips, *unmet, *refused),
             resume=tuple(resume),
             unbind=tuple(name for name in unbind if name not in taken),
         )
@@ -225,6 +231,24 @@ class BindingNodeScaler:
             return need.instance_type == name
         room = self._selector.room(name)
         return room is not None and holds(room, need.request)
+
+    # --- claims by others than pods ----------------------------------------------------------------
+
+    def _requested(
+        self, free: Mapping[str, Machine], orders: MachineOrders
+    ) -> tuple[list[MachineStart], list[PodSkip], list[str]]:
+        """Machines to order for requests, refusals, and free machines that are kept for them."""
+        kept, unserved = self._match(self._asked, free)
+        start: list[MachineStart] = []
+        refused: list[PodSkip] = []
+        for need in unserved:
+            ordered = orders.for_pod(need)
+            if isinstance(ordered, str):
+                refused.append(PodSkip("", "", f"{need.pod}: {ordered}"))
+                continue
+            reason = f"{need.pod} has asked for it"
+            start.append(replace(ordered, pods=(), pod_uid="", reason=reason))
+        return start, refused, [binding.machine for binding in kept]
 
     # --- standby and surplus -----------------------------------------------------------------------
 
