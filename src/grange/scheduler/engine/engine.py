@@ -46,18 +46,8 @@ _KEYS_MAX = 20_000
 
 _Concerns = tuple[tuple[int, ...], ...]
 
-
-class _Concerned:
-    """Pods of one signature that the same placed pods concern; compared by identity, which is quick."""
-
-    __slots__ = ("concerns",)
-
-    def __init__(self, concerns: _Concerns) -> None:
-        self.concerns = concerns
-
-
-# The number of a signature, for pods that no placed pod concerns.
-_Key = int | _Concerned
+# The number of a signature, for pods that no placed pod concerns; else with what concerns them.
+_Key = int | tuple[int, _Concerns]
 
 
 class Engine:
@@ -92,7 +82,6 @@ class Engine:
             self._sampler = Sampler(profile, snapshot, self._rotation)
         self._classes: OrderedDict[_Key, EquivalenceClass] = OrderedDict()
         self._keys: BoundedDict[tuple[int, LabelSet], _Key] = BoundedDict(_KEYS_MAX)
-        self._concerned: BoundedDict[tuple[int, _Concerns], _Concerned] = BoundedDict(_KEYS_MAX)
         self._known = 0
         self._latest: EquivalenceClass | None = None
         self._unconcerned: _Concerns = tuple([()] * len(profile.topology))
@@ -150,7 +139,6 @@ class Engine:
         """Drop all results: a decision was interrupted, and some may be inconsistent."""
         self._classes.clear()
         self._keys.clear()
-        self._concerned.clear()
         self._latest = None
         self._nominated_filter.forget()
 
@@ -170,7 +158,6 @@ class Engine:
             self._epoch = index.epoch
             self._classes.clear()
             self._keys.clear()
-            self._concerned.clear()
         number = pod.signature
         if number is None:
             number = self._profile.sign(pod)
@@ -184,19 +171,13 @@ class Engine:
         key = self._keys.get(of)
         if key is None:
             concerns = tuple([item.concerns(pod, index) for _, item, _ in self._profile.topology])
-            key = self._together(number, concerns) if any(concerns) else number
+            key = (number, concerns) if any(concerns) else number
             self._keys[of] = key
         return key
 
-    def _together(self, number: int, concerns: _Concerns) -> _Concerned:
-        found = self._concerned.get((number, concerns))
-        if found is None:
-            found = self._concerned[number, concerns] = _Concerned(concerns)
-        return found
-
     def _make(self, pod: PodInfo, key: _Key) -> EquivalenceClass:
         one = self._classes[key] = self._new(
-            pod, self._unconcerned if isinstance(key, int) else key.concerns
+            pod, self._unconcerned if isinstance(key, int) else key[1]
         )
         one.each = self._for_each(pod)
         limit = max(8, self._kept_rows // max(1, self._snapshot.table.size))
