@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from grange.base.backoff import FailureLimiter
+from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 
@@ -273,3 +273,18 @@ class WorkQueue(Generic[T]):
         self._timer = None
         self._wake(self._core.promote(self._clock.monotonic()))
         self._arm()
+
+
+def rate_limited_queue(
+    clock: Clock, retries: Exponential, *, rate_per_s: float = 1000.0, burst: int = 10_000
+) -> WorkQueue[Any]:
+    """A queue whose failed items wait longer from time to time, and together at most at a rate.
+
+    Args:
+        clock: time.
+        retries: how long an item waits after each of its failures in a row.
+        rate_per_s: of the retries of all items.
+        burst: retries before that rate holds; enough for very many items that fail at once.
+    """
+    bucket = TokenBucket(rate_per_s=rate_per_s, burst=burst)
+    return WorkQueue(clock, FailureLimiter(exponential=retries, bucket=bucket))

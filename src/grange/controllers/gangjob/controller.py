@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from grange.api import minimum_attempts
 from grange.api.kinds.node import Node
 from grange.api.meta import ObjectKey, Resource
-from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
+from grange.base.backoff import Exponential
 from grange.base.log import Logger
 from grange.base.tasks import Nursery
 from grange.controllers.gangjob.adapter import JobAdapter
@@ -26,7 +26,7 @@ from grange.reconcile.informer import Informer
 from grange.reconcile.orphaned_pods import OrphanedPods
 from grange.reconcile.owner_handler import Dependents
 from grange.reconcile.recorder import Recorder
-from grange.reconcile.workqueue import WorkQueue
+from grange.reconcile.workqueue import rate_limited_queue
 
 R = TypeVar("R", bound=Resource)
 C = TypeVar("C", bound=Resource)
@@ -77,12 +77,7 @@ class JobService(Generic[R]):
         self.loop = Controller(
             name,
             self.reconcile,
-            queue=WorkQueue(
-                deps.clock,
-                FailureLimiter(
-                    exponential=_RETRY, bucket=TokenBucket(rate_per_s=1000.0, burst=10_000)
-                ),
-            ),
+            queue=rate_limited_queue(deps.clock, _RETRY),
             workers=config.workers,
             clock=deps.clock,
             rng=rng,

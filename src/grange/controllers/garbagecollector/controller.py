@@ -10,7 +10,7 @@ from grange.api.kinds import BUILT_IN
 from grange.api.meta import ObjectKey, OwnerReference, Resource, preconditions
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound
-from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
+from grange.base.backoff import Exponential
 from grange.base.tasks import Nursery
 from grange.controllers.garbagecollector import graph, logic
 from grange.controllers.garbagecollector.config import GarbageCollectorConfig
@@ -21,7 +21,7 @@ from grange.reconcile.controller import Controller, Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import Informer
 from grange.reconcile.recorder import WARNING, Recorder
-from grange.reconcile.workqueue import WorkQueue
+from grange.reconcile.workqueue import rate_limited_queue
 
 NAME = "garbagecollector"
 
@@ -56,13 +56,10 @@ class GarbageCollector:
             metrics=deps.metrics,
         )
         self.graph = Graph()
-        limiter = FailureLimiter(
-            exponential=_RETRY, bucket=TokenBucket(rate_per_s=100.0, burst=1000)
-        )
         self.loop = Controller(
             NAME,
             self.reconcile,
-            queue=WorkQueue(deps.clock, limiter),
+            queue=rate_limited_queue(deps.clock, _RETRY, rate_per_s=100.0, burst=1000),
             workers=self._config.workers,
             clock=deps.clock,
             rng=deps.rng,

@@ -6,7 +6,7 @@ delayed replacement), by retries of failures, and by a slow resync. ``reconciler
 
 from dataclasses import replace
 
-from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
+from grange.base.backoff import Exponential
 from grange.base.tasks import Nursery
 from grange.controllers.replication import node_eligibility
 from grange.controllers.replication.config import ReplicationConfig
@@ -22,7 +22,7 @@ from grange.reconcile.controller import Controller
 from grange.reconcile.deps import Deps
 from grange.reconcile.machine_pool import MachinePool
 from grange.reconcile.recorder import Recorder
-from grange.reconcile.workqueue import WorkQueue
+from grange.reconcile.workqueue import rate_limited_queue
 
 NAME = "replication"
 
@@ -74,13 +74,10 @@ class ReplicationService:
             recorder=self._recorder,
             burst=config.burst,
         )
-        limiter = FailureLimiter(
-            exponential=_RETRY, bucket=TokenBucket(rate_per_s=1000.0, burst=10_000)
-        )
         self.loop = Controller(
             NAME,
             self._reconciler.reconcile,
-            queue=WorkQueue(deps.clock, limiter),
+            queue=rate_limited_queue(deps.clock, _RETRY),
             workers=config.workers,
             clock=deps.clock,
             rng=self._rng,

@@ -28,7 +28,7 @@ from grange.api.kinds.rollingupdate import RollingUpdate, RollingUpdateStatus
 from grange.api.meta import Document, ObjectKey, controller_of, preconditions
 from grange.api.replication import BadIntent, after_transfer, check_orders
 from grange.api.status import ApiError, Conflict, NotFound
-from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
+from grange.base.backoff import Exponential
 from grange.base.tasks import Nursery
 from grange.client.replica_operations import OperationRefused
 from grange.client.transfers import settle, transfer_replicas
@@ -45,7 +45,7 @@ from grange.controllers.shared.rollout_step import Split
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
-from grange.reconcile.workqueue import WorkQueue
+from grange.reconcile.workqueue import rate_limited_queue
 from grange.reconcile.write_tracker import is_only_annotated
 
 NAME = "rollingupdate"
@@ -81,13 +81,10 @@ class RollingUpdateService:
         self._controllers = deps.informers.informer(REPLICATIONCONTROLLER)
         self._pods = deps.informers.informer(POD)
         self._nodes = deps.informers.informer(NODE)
-        limiter = FailureLimiter(
-            exponential=_RETRY, bucket=TokenBucket(rate_per_s=100.0, burst=1000)
-        )
         self.loop = Controller(
             NAME,
             self.reconcile,
-            queue=WorkQueue(deps.clock, limiter),
+            queue=rate_limited_queue(deps.clock, _RETRY, rate_per_s=100.0, burst=1000),
             clock=deps.clock,
             rng=deps.rng.fork(NAME),
             log=deps.log.bind(controller=NAME),

@@ -14,7 +14,7 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import TestSession
 from grange.api.meta import ObjectKey, Resource
-from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
+from grange.base.backoff import Exponential
 from grange.base.log import Logger
 from grange.base.tasks import Nursery
 from grange.client.client import Client
@@ -32,7 +32,7 @@ from grange.reconcile.informer import Informer
 from grange.reconcile.orphaned_pods import OrphanedPods
 from grange.reconcile.owner_handler import Dependents
 from grange.reconcile.recorder import Recorder
-from grange.reconcile.workqueue import WorkQueue
+from grange.reconcile.workqueue import rate_limited_queue
 
 C = TypeVar("C", bound=Resource)
 
@@ -79,12 +79,7 @@ class SessionService:
         self.loop = Controller(
             NAME,
             self.reconcile,
-            queue=WorkQueue(
-                deps.clock,
-                FailureLimiter(
-                    exponential=_RETRY, bucket=TokenBucket(rate_per_s=1000.0, burst=10_000)
-                ),
-            ),
+            queue=rate_limited_queue(deps.clock, _RETRY),
             workers=config.workers,
             clock=deps.clock,
             rng=rng,

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from grange.api.meta import ObjectKey, Resource
 from grange.api.selectors import Labels
-from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
+from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.reconcile.controller import Controller, Done, Requeue, Result
@@ -32,7 +32,7 @@ from grange.reconcile.farm.members import Members, Peer
 from grange.reconcile.farm.metrics import instruments
 from grange.reconcile.farm.ownership import Claim, claim_patch, owner_text, ownership
 from grange.reconcile.informer import Informer
-from grange.reconcile.workqueue import WorkQueue
+from grange.reconcile.workqueue import rate_limited_queue
 
 R = TypeVar("R", bound=Resource)
 Reconcile = Callable[[ObjectKey], Awaitable[Result]]
@@ -153,13 +153,10 @@ class Farm(Generic[R]):
         counts.owned.labels(name).set_function(self._claims.__len__)
         self.client = self._fenced(deps)
         self.deps = replace(deps, client=self.client)
-        limiter = FailureLimiter(
-            exponential=_RETRY, bucket=TokenBucket(rate_per_s=1000.0, burst=10_000)
-        )
         self._settling = Controller(
             f"farm-{name}",
             self._settle,
-            queue=WorkQueue(deps.clock, limiter),
+            queue=rate_limited_queue(deps.clock, _RETRY),
             workers=config.claimers,
             clock=deps.clock,
             rng=deps.rng,
