@@ -6,7 +6,24 @@ from contextlib import aclosing
 from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.cli import watch_stream
+from grange.cli.durations import parse_duration
 from grange.cli.session import ApiSession
+
+
+def log_query(*, tail: int, since: str, container: str = "") -> dict[str, str]:
+    """The query of a log request by the options of a verb; what is not given is left out.
+
+    Raises:
+        click.UsageError: ``since`` is no duration.
+    """
+    query = {}
+    if container:
+        query["container"] = container
+    if tail >= 0:
+        query["tailLines"] = str(tail)
+    if since:
+        query["sinceSeconds"] = str(max(1, round(parse_duration(since))))
+    return query
 
 
 async def lines(

@@ -596,7 +596,7 @@ PERCENT = "must be a number of pods, or a percentage like 25%"
     ("document", "expected"),
     [
         (controller(template={}), ("spec.template", "Required value: set the pod to run")),
-        (controller(template={"metadata": {}}), ("spec.template.spec", "Required value: set what the pod runs")),
+        (controller(template={"metadata": {}}), ("spec.template.spec", "Required value: specify what the pods run")),
         (
             controller(template={"spec": {"containers": []}}),
             ("spec.template.spec.containers", "Required value: a pod needs at least one container"),

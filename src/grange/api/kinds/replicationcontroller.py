@@ -20,8 +20,8 @@ from grange.api.rollouts import Revision, Rollout, RolloutState
 from grange.api.scheme import Column, KindInfo, Scaling
 from grange.api.status import Cause
 from grange.api.validation.causes import Faults
-from grange.api.validation.metadata import check_annotations, check_labels
-from grange.api.validation.podspec import check_pod_spec
+from grange.api.validation.metadata import check_labels
+from grange.api.validation.role_templates import check_template
 from grange.api.validation.selectors import check_label_selector
 
 NAME_LABEL = "grange.dev/replication-controller"
@@ -131,15 +131,8 @@ def _check_template(template: Document, faults: Faults) -> None:
         if field not in _TEMPLATE_METADATA and meta[field] is not None:
             message = "every pod gets its own: a template may carry labels and annotations only"
             faults.forbidden(f"{path}.metadata.{field}", message)
-    if labels := meta.get("labels"):
-        check_labels(labels, f"{path}.metadata.labels", faults)
-    if annotations := meta.get("annotations"):
-        check_annotations(annotations, f"{path}.metadata.annotations", faults)
-    spec = template.get("spec")
-    if spec is None:
-        faults.required(f"{path}.spec", "set what the pod runs")
-        return
-    check_pod_spec(spec, f"{path}.spec", faults)
+    check_template(template, path, faults)
+    spec = template.get("spec") or {}
     if spec.get("nodeName"):
         message = "the scheduler places every pod; use spec.nodeSelector to choose nodes"
         faults.forbidden(f"{path}.spec.nodeName", message)

@@ -12,8 +12,8 @@ from grange.api.status import ApiError
 from grange.base.tasks import Nursery
 from grange.cli import completers, log_stream, options, session, terminal
 from grange.cli.command import Command
-from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
+from grange.cli.log_stream import log_query
 
 Form = Callable[[bytes], bytes]
 
@@ -70,16 +70,14 @@ def command(
 
 
 def _query(given: Mapping[str, object]) -> dict[str, str]:
-    query: dict[str, str] = {}
-    if given["container"]:
-        query["container"] = str(given["container"])
+    query = log_query(
+        tail=int(str(given["tail"])),
+        since=str(given["since"]),
+        container=str(given["container"]),
+    )
     for name in ("follow", "previous", "timestamps"):
         if given[name]:
             query[name] = "true"
-    if int(str(given["tail"])) >= 0:
-        query["tailLines"] = str(given["tail"])
-    if given["since"]:
-        query["sinceSeconds"] = str(max(1, round(parse_duration(str(given["since"])))))
     return query
 
 

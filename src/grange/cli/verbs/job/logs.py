@@ -4,9 +4,9 @@ import click
 
 from grange.cli import job_lookup, job_view, options, session
 from grange.cli.command import Command
-from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
 from grange.cli.job_logs import JobLogs, LogSelection
+from grange.cli.log_stream import log_query
 
 
 @click.command(
@@ -41,12 +41,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
 
     With -f the exit code is 0 if the job succeeded, else 1.
     """
-    query = {
-        "container": container,
-        "tailLines": str(tail) if tail >= 0 else "",
-        "sinceSeconds": str(max(1, round(parse_duration(since)))) if since else "",
-    }
-    given = tuple((key, value) for key, value in query.items() if value)
+    given = tuple(log_query(tail=tail, since=since, container=container).items())
 
     async def verb(opened: session.ApiSession) -> int:
         job = job_view.view((await job_lookup.find(opened, name))[1])

@@ -11,8 +11,8 @@ from grange.api.meta import Document
 from grange.base import controls
 from grange.cli import options, session, terminal, testsession_lookup, testsession_view
 from grange.cli.command import Command
-from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
+from grange.cli.log_stream import log_query
 from grange.cli.testruns import following
 from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog, Selected, Sink
 from grange.cli.testruns.kept_evidence import KeptEvidence, NoEvidence
@@ -53,10 +53,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     With -o json every line is an object with component, pod, container and line. With -f the exit
     code is that of the verdict.
     """
-    query = {
-        "tailLines": str(tail) if tail >= 0 else "",
-        "sinceSeconds": str(max(1, round(parse_duration(since)))) if since else "",
-    }
+    query = log_query(tail=tail, since=since)
 
     def selected(source: ContainerLog) -> bool:
         return (not component or source.component == component) and (
@@ -70,7 +67,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
             opened,
             found,
             sink,
-            query={key: value for key, value in query.items() if value},
+            query=query,
             selected=selected,
         )
         if testsession_view.is_finished(testsession_view.view(found)):
