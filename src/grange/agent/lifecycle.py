@@ -15,7 +15,7 @@ from enum import Enum
 from grange.agent import transitions
 from grange.agent.config import Timing
 from grange.agent.container_runtime import ContainerID, Run
-from grange.agent.probes import Record
+from grange.agent.probe_thresholds import Record
 from grange.agent.transitions import ContainerEvent, ContainerPhase
 from grange.api import stop_signals
 from grange.api.kinds.pod import Container, Pod

@@ -18,7 +18,7 @@ from grange.agent import (
     pod_progress,
     pod_status,
     postmortem,
-    probing,
+    probe_workers,
     take_over,
     transitions,
 )
@@ -48,7 +48,7 @@ from grange.agent.lifecycle import (
 )
 from grange.agent.pod_status import PodPlace
 from grange.agent.probe_answer import ProbeTarget
-from grange.agent.probing import Probing
+from grange.agent.probe_workers import Probing
 from grange.agent.status_writer import PodStatusWriter, WriteOutcome
 from grange.agent.transitions import ContainerPhase
 from grange.agent.worker_tools import Tools
@@ -448,7 +448,7 @@ class PodWorker:
                 fields_here=self._fields_here,
                 eviction=self._eviction if self._termination is PodTermination.EVICTED else "",
             ),
-            probing.troubles(self._containers),
+            probe_workers.troubles(self._containers),
             termination=self._termination,
             now=self._tools.clock.now(),
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.agent.builders import at, pod, run
 
-from grange.agent import probes
+from grange.agent import probe_thresholds
 from grange.agent.config import Timing
 from grange.agent.container_runtime import ContainerID, PodRuntime
 from grange.agent.lifecycle import managed_containers
@@ -40,10 +40,10 @@ async def test_probe_type_is_one_module_and_one_line(
     """What docs/explanation/architecture.md promises for a probe type."""
     file = tmp_path / "ready"
     view = Container(name="main", readiness_probe=FileProbe(file=str(file)))
-    assert probes.of(view) == []
+    assert probe_thresholds.of(view) == []
     file_type = ProbeType(lambda probe: isinstance(probe, FileProbe), file_exists)
     monkeypatch.setitem(PROBE_TYPES, "file", file_type)
-    ((_, probe),) = probes.of(view)
+    ((_, probe),) = probe_thresholds.of(view)
     prober = SystemProber(FakeRuntime(FakeMachine(), clock), clock)
     target = ProbeTarget("127.0.0.1", view, ContainerID("uid", "main", 0))
     assert await prober.ask(probe, target) == Answer(ok=False, message=f"no file {file}")

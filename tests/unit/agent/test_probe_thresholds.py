@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 
 from grange.agent import probe_answer
 from grange.agent.probe_answer import Answer
+from grange.agent.probe_thresholds import Kind, Record
 from grange.agent.probe_types import http_get
-from grange.agent.probes import Kind, Record
 from grange.api.kinds.pod import Container, HTTPGetAction, Probe
 
 YES = Answer(ok=True)

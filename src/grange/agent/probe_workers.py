@@ -7,14 +7,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from grange.agent import probes
+from grange.agent import probe_thresholds
 from grange.agent.config import NodeConfig
 from grange.agent.events import AgentReason
 from grange.agent.lifecycle import ManagedContainer
 from grange.agent.metrics import AgentMetrics
 from grange.agent.probe_answer import ProbeTarget
+from grange.agent.probe_thresholds import Kind, Record
 from grange.agent.prober import Prober
-from grange.agent.probes import Kind, Record
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, Probe
 from grange.base.clock import Clock
@@ -65,7 +65,7 @@ class Probing:
 
     def start(self, container: ManagedContainer, target: ProbeTarget, pod: Pod) -> None:
         """A run began (or goes on, if ``container.started`` is set): start probing."""
-        found = probes.of(container.spec)
+        found = probe_thresholds.of(container.spec)
         kinds = {kind for kind, _ in found}
         started = asyncio.Event()
         if Kind.STARTUP not in kinds or container.started:
@@ -140,7 +140,9 @@ class Probing:
             case Kind.STARTUP if record.passing:
                 container.started = True
                 started.set()
-                if all(kind is not Kind.READINESS for kind, _ in probes.of(container.spec)):
+                if all(
+                    kind is not Kind.READINESS for kind, _ in probe_thresholds.of(container.spec)
+                ):
                     container.ready = True
             case _:
                 if record.passing is False:
