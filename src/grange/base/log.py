@@ -30,7 +30,7 @@ class Logger:
 
     def __init__(self, name: str, facts: Mapping[str, object] | None = None) -> None:
         self._logger = logging.getLogger(f"{_ROOT}.{name}" if name else _ROOT)
-        self._facts = dict(facts or {})
+        self._facts = _redacted(facts or {})
 
     def bind(self, /, **facts: object) -> "Logger":
         """The same logger with more facts on every record."""
@@ -46,12 +46,14 @@ class Logger:
         crash: BaseException | None = None,
     ) -> None:
         if self._logger.isEnabledFor(level):
-            trace = None if crash is None else (type(crash), crash, crash.__traceback__)
             # Made here and not by ``Logger.log``, which walks up the stack for a caller that is
             # this line every time.
-            record = logging.LogRecord(self._logger.name, level, "", 0, event, (), trace)
-            record.facts = _redacted({**self._facts, **facts})
-            self._logger.handle(record)
+            self._logger.handle(
+                new_record(self._logger.name, level, event, self._with_bound(facts), crash)
+            )
+
+    def _with_bound(self, facts: Mapping[str, object]) -> dict[str, object]:
+        return {**self._facts, **_redacted(facts)}
 
     def debug(self, event: str, /, **facts: object) -> None:
         """For developers."""
@@ -88,6 +90,20 @@ def _redacted(facts: Mapping[str, object]) -> dict[str, object]:
         else:
             result[key] = _redacted(value) if isinstance(value, Mapping) else value
     return result
+
+
+def new_record(
+    name: str,
+    level: int,
+    event: str,
+    facts: dict[str, object],
+    crash: BaseException | None = None,
+) -> logging.LogRecord:
+    """A record as ``Logger`` makes them, of facts without secrets."""
+    trace = None if crash is None else (type(crash), crash, crash.__traceback__)
+    record = logging.LogRecord(name, level, "", 0, event, (), trace)
+    record.facts = facts
+    return record
 
 
 def facts_of(record: logging.LogRecord) -> dict[str, object]:

@@ -18,7 +18,9 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Generator, Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,13 +29,15 @@ import uvloop
 
 from grange.app import gc_tuning
 from grange.base.clock import Clock, LoopClock
-from grange.base.log import Logger, TextFormatter, facts_of
+from grange.base.log import Logger, TextFormatter, facts_of, new_record
 from grange.base.rng import Stream
 from grange.sim.loop import VirtualLoop
 from grange.sim.runner import Leak, Runner
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 Records = list[tuple[str, dict[str, object]]]
+# Loop's time, wall time, name, level, event, facts, error.
+_Line = tuple[float | None, float, str, int, str, dict[str, object], BaseException | None]
 
 SEEDS = 2
 LAST_RECORDS = 2000
@@ -42,7 +46,7 @@ _TOLERATED = (".hypothesis", ".pytest_cache", "/dev/urandom", "/dev/null", "anon
 
 _runner = pytest.StashKey[Runner]()
 _before = pytest.StashKey["_Belongings"]()
-_lines = pytest.StashKey[list[tuple[str, logging.LogRecord]]]()
+_log_tap = pytest.StashKey["_LogTap"]()
 
 
 class SocketRefused(RuntimeError):
@@ -297,13 +301,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the records with their facts to a failure."""
     report = yield
-    if report.failed and (lines := item.stash.get(_lines, None)):
-        # Formatted only now: a simulation has tens of thousands of them and mostly does not fail.
-        form = TextFormatter().format
-        text = "\n".join(at + form(record) for at, record in lines[-LAST_RECORDS:])
+    if report.failed and (tap := item.stash.get(_log_tap, None)) and (text := tap.text()):
         report.sections.append((f"Records during {call.when}, the last {LAST_RECORDS}", text))
-    if call.when == "teardown" and _lines in item.stash:
-        del item.stash[_lines]  # pytest keeps its items, and there may be thousands
+    if call.when == "teardown" and _log_tap in item.stash:
+        del item.stash[_log_tap]  # pytest keeps its items, and there may be thousands
     return report
 
 
@@ -326,42 +327,95 @@ def rng(request: pytest.FixtureRequest) -> Stream:
     return Stream(seed, name)
 
 
-class _Recorder(logging.Handler):
-    """Keeps the records of ``Logger``, as values."""
+class _LogTap(logging.Handler):
+    """Keeps what is logged as values: text is made of the last ones, and only when a test fails.
 
-    def __init__(self, records: Records, lines: list[tuple[str, logging.LogRecord]]) -> None:
+    Args:
+        lists: whether the test looks at its records.
+    """
+
+    def __init__(self, *, lists: bool) -> None:
         super().__init__(logging.DEBUG)
-        self._records = records
-        self._lines = lines
+        self.records: Records = []
+        self._lists = lists
+        self._last: deque[_Line] = deque(maxlen=LAST_RECORDS)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._records.append((record.getMessage(), facts_of(record)))
+        """Keep a record of a logger that the test did not get from here."""
+        crash = record.exc_info[1] if record.exc_info else None
+        self.keep(record.name, record.levelno, record.getMessage(), facts_of(record), crash)
+
+    def keep(
+        self,
+        name: str,
+        level: int,
+        event: str,
+        facts: dict[str, object],
+        crash: BaseException | None,
+    ) -> None:
+        """Keep what a record would be made of."""
+        if self._lists:
+            self.records.append((event, facts))
         try:
-            at = f"{asyncio.get_running_loop().time():.3f}s "
+            at = asyncio.get_running_loop().time()
         except RuntimeError:
-            at = ""
-        self._lines.append((at, record))
+            at = None
+        self._last.append((at, time.time(), name, level, event, facts, crash))
+
+    def text(self) -> str:
+        """The last records, a line each."""
+        form, lines = TextFormatter().format, []
+        for at, created, name, level, event, facts, crash in self._last:
+            record = new_record(name, level, event, facts, crash)
+            record.created = created
+            lines.append(("" if at is None else f"{at:.3f}s ") + form(record))
+        return "\n".join(lines)
+
+
+class _TappedLogger(Logger):
+    """Hands over what is logged without a record of it: a simulation logs tens of thousands."""
+
+    __slots__ = ("_tap",)
+
+    def __init__(self, tap: _LogTap, facts: Mapping[str, object]) -> None:
+        super().__init__("test", facts)
+        self._tap = tap
+
+    def bind(self, /, **facts: object) -> Logger:
+        """The same logger with more facts on every record."""
+        return _TappedLogger(self._tap, {**self._facts, **facts})
+
+    def _log(
+        self,
+        level: int,
+        event: str,
+        facts: dict[str, object],
+        crash: BaseException | None = None,
+    ) -> None:
+        self._tap.keep(self._logger.name, level, event, self._with_bound(facts), crash)
 
 
 @pytest.fixture
-def records(request: pytest.FixtureRequest) -> Iterator[Records]:
-    """Every record so far: (event, facts), in order, at every level."""
-    kept: Records = []
-    lines = request.node.stash.setdefault(_lines, [])
-    handler = _Recorder(kept, lines)
+def _tap(request: pytest.FixtureRequest) -> Iterator[_LogTap]:
+    tap = request.node.stash[_log_tap] = _LogTap(lists="records" in request.fixturenames)
     root = logging.getLogger("grange")
     level, propagate = root.level, root.propagate
-    root.addHandler(handler)
+    root.addHandler(tap)
     root.setLevel(logging.DEBUG)
     root.propagate = False
-    yield kept
-    root.removeHandler(handler)
+    yield tap
+    root.removeHandler(tap)
     root.setLevel(level)
     root.propagate = propagate
 
 
 @pytest.fixture
-def log(records: Records) -> Logger:
+def records(_tap: _LogTap) -> Records:
+    """Every record so far: (event, facts), in order, at every level."""
+    return _tap.records
+
+
+@pytest.fixture
+def log(_tap: _LogTap) -> Logger:
     """A logger whose records the ``records`` fixture lists."""
-    del records  # only has to be there
-    return Logger("test")
+    return _TappedLogger(_tap, {})
