@@ -69,26 +69,35 @@ def some_names(names: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(names), max_size=4, unique=True)
 
 
-@st.composite
-def shaped(draw: st.DrawFn, part: Schema, wrong: float, depth: int = 0) -> Any:
-    """A value of a schema's shape: few of its members, now and then something else."""
+def value_of(draw: st.DrawFn, part: Schema, wrong: float, depth: int = 0) -> Any:
+    """A value of a schema's shape: few of its members, now and then something else.
+
+    A function and not a strategy: a strategy for each part would be made and validated at each draw.
+    """
     part = builtin().resolve(part)
-    if draw(CHANCE) < wrong:
+    if wrong and draw(CHANCE) < wrong:
         return draw(WRONG)
     if "enum" in part:
         return draw(one_of_names(tuple(part["enum"])))
     if part.get("type") == "array":
         count = draw(COUNT)
-        return [draw(shaped(part["items"], wrong, depth + 1)) for _ in range(count)]
+        return [value_of(draw, part["items"], wrong, depth + 1) for _ in range(count)]
     if part.get("type") != "object":
         return draw(SCALARS.get(str(part.get("format", part.get("type"))), TEXT))
     if "properties" in part:
-        names = draw(some_names(tuple(sorted(part["properties"]))))
+        parts = part["properties"]
+        names = draw(some_names(tuple(sorted(parts))))
         wanted = dict.fromkeys([*part.get("required", ()), *(names if depth < DEPTH else ())])
-        return {name: draw(shaped(part["properties"][name], wrong, depth + 1)) for name in wanted}
+        return {name: value_of(draw, parts[name], wrong, depth + 1) for name in wanted}
     values = part.get("additionalProperties", {"type": "string"})
     keys = draw(KEYS)
-    return {key: draw(shaped(values, wrong, depth + 1)) for key in keys}
+    return {key: value_of(draw, values, wrong, depth + 1) for key in keys}
+
+
+@st.composite
+def shaped(draw: st.DrawFn, part: Schema, wrong: float) -> Any:
+    """Values of a schema's shape."""
+    return value_of(draw, part, wrong)
 
 
 def whole(data: st.DataObject, info: AnyKind, wrong: float) -> dict[str, Any]:
