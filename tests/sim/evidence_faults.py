@@ -13,7 +13,8 @@ from grange.client.errors import StreamBroken
 from grange.client.transport import Transport
 from grange.controllers.sharded import SHARDED, ShardedController
 from grange.controllers.testsession.controller import NAME, SessionService
-from grange.controllers.testsession.log_collector import EvidenceTools, LogCollector, key_of
+from grange.controllers.testsession.evidence_recorder import EvidenceTools, key_of
+from grange.controllers.testsession.log_collector import LogCollector
 from grange.evidence import log_file
 from grange.evidence.evidence_directory import EvidenceDirectory, EvidenceError, EvidenceLimits
 from grange.evidence.evidence_paths import EvidenceKey

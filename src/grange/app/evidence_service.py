@@ -32,7 +32,8 @@ from grange.controllers.sharded import SHARDED, ShardedController
 from grange.controllers.testsession.artifact_gathering import ArtifactSource
 from grange.controllers.testsession.component_documents import ARTIFACTS_VOLUME
 from grange.controllers.testsession.controller import NAME, SessionService
-from grange.controllers.testsession.log_collector import EvidenceTools, LogCollector
+from grange.controllers.testsession.evidence_recorder import EvidenceTools
+from grange.controllers.testsession.log_collector import LogCollector
 from grange.controllers.testsession.session_server import ServerTools, SessionServer
 from grange.evidence.evidence_directory import EvidenceDirectory
 from grange.evidence.metric_series import MetricSeries

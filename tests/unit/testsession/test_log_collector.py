@@ -22,7 +22,8 @@ from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.controllers.testsession.evidence_collector import CollectedEvidence
-from grange.controllers.testsession.log_collector import EvidenceTools, LogCollector, key_of
+from grange.controllers.testsession.evidence_recorder import EvidenceTools, key_of
+from grange.controllers.testsession.log_collector import LogCollector
 from grange.evidence import log_file
 from grange.evidence.evidence_directory import EvidenceDirectory, EvidenceLimits
 from grange.evidence.metric_series import MetricPoint, MetricSeries

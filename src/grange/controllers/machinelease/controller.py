@@ -1,6 +1,5 @@
 """The shell of the machine lease controller: leases by key, and one decision after the other."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -16,17 +15,17 @@ from grange.api.kinds.machinelease import (
     RELEASING,
     MachineLease,
 )
-from grange.api.meta import Document, ObjectKey, preconditions
+from grange.api.meta import ObjectKey
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.tasks import Nursery
 from grange.controllers.machinelease import logic
 from grange.controllers.machinelease.claims import LeaseClaims, Machines
 from grange.controllers.machinelease.config import MachineLeaseConfig
 from grange.controllers.machinelease.lease_listers import LeaseListers
+from grange.controllers.machinelease.lease_status_writer import LeaseStatusWriter
 from grange.controllers.machinelease.metrics import instruments
 from grange.controllers.machinelease.releases import LeaseReleases
 from grange.placement.lease_model import POOL_AVAILABILITY, POOL_CAPACITY, POOL_UNKNOWN
-from grange.placement.lease_outlook import LeaseOutlook, outlooks
 from grange.placement.machine_pools import PoolCapacityError, PoolUnknownError
 from grange.reconcile import finalizers
 from grange.reconcile.controller import Controller, Done, Requeue, Result
@@ -60,7 +59,6 @@ class MachineLeaseController:
             log=deps.log,
             metrics=deps.metrics,
         )
-        self._stale = asyncio.Event()
         self._tasks: Nursery | None = None
 
         def loop(name: str, reconcile: _Reconcile, workers: int = 1) -> Controller:
@@ -86,6 +84,7 @@ class MachineLeaseController:
         )
         self._claims = LeaseClaims(deps.client, self._listers, clock=deps.clock, log=self._log)
         self._releases = LeaseReleases(deps.client, self._listers, self._claims)
+        self._status = LeaseStatusWriter(deps, self._config, self._listers, self._log)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -94,7 +93,7 @@ class MachineLeaseController:
         async with Nursery(NAME) as nursery:
             self._tasks = nursery
             nursery.start(self._recorder.run(), name=f"{NAME} events")
-            nursery.start(self._publish(), name=f"{NAME} status")
+            nursery.start(self._status.run(), name=f"{NAME} status")
             for one in (self.leases, self.orphans, self.decisions):
                 nursery.start(one.run(), name=one.name)
 
@@ -142,7 +141,7 @@ class MachineLeaseController:
             return
         if not await self._releases.release(lease):
             if lease.status.phase in {"", QUEUED, GRANTED}:
-                await self._write(lease, {"phase": RELEASING, "position": 0})
+                await self._status.write(lease, {"phase": RELEASING, "position": 0})
         elif held:
             self._metrics.outcomes.labels("released").inc()
             self._recorder.event(
@@ -151,8 +150,8 @@ class MachineLeaseController:
 
     async def _expire(self, lease: MachineLease) -> None:
         message = f"not renewed for {lease.spec.ttl_seconds} s"
-        status = self._final(lease, EXPIRED, "NotRenewed", message)
-        await self._write(lease, status)
+        status = self._status.final(lease, EXPIRED, "NotRenewed", message)
+        await self._status.write(lease, status)
         self._metrics.outcomes.labels("expired").inc()
         self._recorder.event(lease, WARNING, "LeaseExpired", message, kind=MACHINELEASE)
 
@@ -174,7 +173,7 @@ class MachineLeaseController:
             if reason == "MachineLost":
                 text = f"Machines are {message}"
                 self._recorder.event(lease, WARNING, reason, text, kind=MACHINELEASE)
-            await self._write(lease, {"conditions": msgspec.to_builtins(after)})
+            await self._status.write(lease, {"conditions": msgspec.to_builtins(after)})
 
     # --- the queue ----------------------------------------------------------------------------
 
@@ -197,7 +196,7 @@ class MachineLeaseController:
             if lease is None or machines is None:
                 break  # the caches moved on: another decision follows
             self._start(lease, machines)
-        self._stale.set()
+        self._status.queue_changed()
         delays = [delay for delay in (wait_s, listers.avoids_for()) if delay is not None]
         return Requeue(max(0.05, min(delays))) if delays else Done()
 
@@ -213,7 +212,7 @@ class MachineLeaseController:
             message = f"claim of {', '.join(surplus)} undone at {stamp}"
             status = {"phase": QUEUED, "reason": POOL_AVAILABILITY, "message": message}
             try:
-                lease = await self._write(lease, status)
+                lease = await self._status.write(lease, status)
             except (NotFound, Conflict):
                 return  # it changed: another decision follows
             await self._claims.undo(surplus, uid)
@@ -259,102 +258,11 @@ class MachineLeaseController:
             reason = POOL_UNKNOWN if size is None else POOL_CAPACITY
             error = PoolUnknownError(pool) if size is None else PoolCapacityError(pool, asked, size)
             try:
-                await self._write(lease, self._final(lease, REJECTED, reason, str(error)))
+                await self._status.write(
+                    lease, self._status.final(lease, REJECTED, reason, str(error))
+                )
             except (NotFound, Conflict):
                 continue
             self._metrics.outcomes.labels("rejected").inc()
             self._recorder.event(lease, WARNING, "LeaseRejected", str(error), kind=MACHINELEASE)
         return wait_s
-
-    def _count(self) -> None:
-        self._metrics.waiting.clear()
-        for pool, length in self._listers.queue.queue_length().items():
-            self._metrics.waiting.labels(pool).set(length)
-        self._metrics.machines.clear()
-        for (pool, state), number in self._listers.table.states().items():
-            self._metrics.machines.labels(pool, state).set(number)
-
-    # --- status -------------------------------------------------------------------------------
-
-    async def _publish(self) -> None:
-        """Write positions and reasons of waiting leases, and count all, not too often."""
-        while True:
-            await self._stale.wait()
-            self._stale.clear()
-            self._count()
-            written = 0
-            for outlook in list(outlooks(self._listers.queue, self._clock.now().timestamp())):
-                lease = self._listers.lease_of(outlook.request.uid)
-                if (
-                    lease is None
-                    or not logic.is_waiting(lease)
-                    or lease.metadata.uid in self._listers.claiming
-                    or not outlook.reason
-                    or not logic.is_worth_writing(lease, outlook)
-                ):
-                    continue
-                if written >= self._config.status_writes:
-                    self._stale.set()
-                    break
-                written += 1
-                await self._show(lease, outlook)
-            await self._clock.sleep(self._config.refresh_s)
-
-    async def _show(self, lease: MachineLease, outlook: LeaseOutlook) -> None:
-        start = outlook.expected_start
-        found = conditions.judged(
-            lease.status.conditions,
-            "Granted",
-            ("False", outlook.reason, outlook.message),
-            generation=lease.metadata.generation,
-            now=self._clock.now(),
-        )
-        status: Document = {
-            "phase": QUEUED,
-            "position": outlook.position,
-            "reason": outlook.reason,
-            "message": outlook.message,
-            "expectedStart": (
-                timestamps.rfc3339(timestamps.from_seconds(start)) if start is not None else None
-            ),
-            "conditions": msgspec.to_builtins(found),
-        }
-        try:
-            await self._write(lease, status)
-        except ApiError as error:
-            self._stale.set()
-            self._log.info("status not written", lease=lease.key, error=error)
-
-    def _final(self, lease: MachineLease, phase: str, reason: str, message: str) -> Document:
-        found = conditions.judged(
-            lease.status.conditions,
-            "Granted",
-            ("False", reason, message),
-            generation=lease.metadata.generation,
-            now=self._clock.now(),
-        )
-        return {
-            "phase": phase,
-            "position": 0,
-            "reason": reason,
-            "message": message,
-            "expectedStart": None,
-            "conditions": msgspec.to_builtins(found),
-        }
-
-    async def _write(self, lease: MachineLease, status: Document) -> MachineLease:
-        """Write part of a status, if the lease is as it was read.
-
-        Raises:
-            ApiError: it changed, or is gone, or the request failed.
-        """
-        meta = lease.metadata
-        patch = {
-            "metadata": preconditions(meta),
-            "status": {"observedGeneration": meta.generation, **status},
-        }
-        written = await self._client.patch(
-            MACHINELEASE, meta.name, meta.namespace, patch=patch, subresource="status"
-        )
-        self._listers.wrote_lease(written)
-        return written

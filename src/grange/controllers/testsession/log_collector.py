@@ -1,37 +1,24 @@
-"""Collects the evidence of sessions: logs while they are written, the rest at the end.
+"""Collects the evidence of sessions: logs while they are written, artifacts and the record at the end.
 
 What goes wrong here never changes a verdict: it is a message in the session's status and record.
 """
 
 import functools
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-import msgspec
-
-from grange.api.kinds import NODE, POD, TESTSESSION
+from grange.api.kinds import POD, TESTSESSION
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import (
     ATTEMPT_LABEL,
     FINAL_PHASES,
     SESSION_UID_LABEL,
-    SessionEvidenceStatus,
     TestSession,
 )
-from grange.api.meta import Document
-from grange.api.session_components import MAIN_CONTAINER
 from grange.api.status import ApiError
-from grange.base.clock import Clock
-from grange.base.errors import GrangeError
-from grange.base.log import Logger
-from grange.base.offload import Offload
 from grange.base.tasks import Child, Nursery
-from grange.client.client import Client
 from grange.controllers.testsession import artifact_gathering
-from grange.controllers.testsession.artifact_gathering import ArtifactSource
 from grange.controllers.testsession.component_pods import ComponentPod, component_pods
 from grange.controllers.testsession.container_log_reader import (
     ContainerLogReader,
@@ -39,24 +26,20 @@ from grange.controllers.testsession.container_log_reader import (
     status_of,
 )
 from grange.controllers.testsession.evidence_collector import CollectedEvidence
-from grange.evidence import driver_result, metric_series, session_record
+from grange.controllers.testsession.evidence_recorder import (
+    EvidenceRecorder,
+    EvidenceTools,
+    ReaderName,
+    key_of,
+)
 from grange.evidence.artifact_store import ArtifactError
-from grange.evidence.driver_result import ParsedMetrics, ResultError
-from grange.evidence.evidence_directory import EvidenceDirectory, EvidenceError
-from grange.evidence.evidence_paths import EvidenceKey, artifact_path, segment
-from grange.evidence.metric_series import MetricSeries, SeriesError
-from grange.evidence.session_record import KeptFile, SessionRecord
+from grange.evidence.metric_series import SeriesError
 
-_TAIL = 16 * 1024  # bytes of a log in the record
-_RESULT_LIMIT = 16 * 1024 * 1024
-_RESULT_LOG = 1024 * 1024  # bytes of the driver's log in which its result is looked for
 _RESERVE_S = 2.0  # of the budget, for what follows the logs
 _SETTLE_S = 0.3  # for what containers that still run have written
 _DRAIN_S = 10.0  # after the end of a session, until its logs are ended
 _PRUNE_S = 300.0
 _FIGURES_KEPT = timedelta(days=400)  # a year, and the month that it is compared with
-_ReaderName = tuple[str, str]  # UID of the pod, and the container
-_MESSAGE = 1000  # characters of the status; the record has all
 
 
 class ServiceAccess(Protocol):
@@ -72,29 +55,6 @@ class ServiceAccess(Protocol):
         """The session is gone, or has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceTools:
-    """What a collector works with.
-
-    Attributes:
-        client: reads logs, pods, nodes and sessions.
-        directory: keeps the evidence.
-        series: keeps the figures.
-        clock: time.
-        log: the logger.
-        offload: a single lane for what blocks.
-        artifacts: where the artifacts of pods are; None where they are only uploaded.
-    """
-
-    client: Client
-    directory: EvidenceDirectory
-    series: MetricSeries
-    clock: Clock
-    log: Logger
-    offload: Offload
-    artifacts: ArtifactSource | None = None
-
-
 class LogCollector:
     """Implements ``EvidenceCollector``.
 
@@ -107,8 +67,9 @@ class LogCollector:
         self._tools = tools
         self._service = service
         self._nursery: Nursery | None = None
-        self._readers: dict[_ReaderName, ContainerLogReader] = {}
-        self._running: dict[_ReaderName, Child[None]] = {}
+        self._readers: dict[ReaderName, ContainerLogReader] = {}
+        self._recorder = EvidenceRecorder(tools, self._readers)
+        self._running: dict[ReaderName, Child[None]] = {}
 
     async def run(self) -> None:
         """Follow logs and delete what is too old; returns only by cancellation."""
@@ -149,14 +110,14 @@ class LogCollector:
             if self._nursery is not None:
                 self._follow(self._nursery, name)
 
-    def _follow(self, nursery: Nursery, name: _ReaderName) -> None:
+    def _follow(self, nursery: Nursery, name: ReaderName) -> None:
         self._running[name] = nursery.start(self._readers[name].run(), name="log")
 
     def forget(self, session: TestSession) -> None:
         """Write the record as the session ended, and end its readers when its logs are complete."""
         if self._service is not None:
             self._service.forget(session.metadata.uid)
-        if self._nursery is not None and self._readers_of(session.metadata.uid):
+        if self._nursery is not None and self._recorder.readers_of(session.metadata.uid):
             self._nursery.start(self._end(session), name="end of evidence")
 
     async def collect(self, session: TestSession, deadline: datetime) -> CollectedEvidence:
@@ -189,8 +150,11 @@ class LogCollector:
                 await self._complete(pods.values())
         except TimeoutError:
             notes.append("the evidence was not complete when its time was over")
-        notes += [reader.problem for reader in self._readers_of(session.metadata.uid).values()]
-        return await self._record(session, [note for note in notes if note])
+        notes += [
+            reader.problem for reader in self._recorder.readers_of(session.metadata.uid).values()
+        ]
+        url = "" if self._service is None else self._service.evidence_url(session)
+        return await self._recorder.record(session, [note for note in notes if note], url)
 
     async def _gather(self, session: TestSession, member: ComponentPod, pod: Pod) -> list[str]:
         """Copy the artifacts of a pod; what is not kept, in words."""
@@ -235,106 +199,9 @@ class LogCollector:
         if runs_on:
             await self._tools.clock.sleep(_SETTLE_S)
 
-    async def _record(self, session: TestSession, notes: list[str]) -> CollectedEvidence:
-        record, offload = await self._recorded(session), self._tools.offload
-        result, why = await offload.run(lambda: self._result(session))
-        parsed = ParsedMetrics()
-        if result is not None:
-            parsed = driver_result.read_metrics(result, session.spec.evidence.metrics)
-        elif session.spec.evidence.metrics or session.spec.evidence.result:
-            notes = [*notes, why]
-        notes = [*notes, *parsed.problems]
-        record = msgspec.structs.replace(
-            record, result=result, metrics=parsed.values, notes=tuple(notes)
-        )
-        points = metric_series.points_of(record, self._tools.clock.now())
-        failure = ""
-        try:
-            await offload.run(lambda: self._tools.directory.write_record(key_of(session), record))
-            await offload.run(lambda: self._tools.series.append(points))
-        except EvidenceError as error:
-            failure = str(error)
-            notes = [*notes, failure]
-        except SeriesError as error:
-            failure = str(error)
-        url = "" if self._service is None else self._service.evidence_url(session)
-        message = _shortened("; ".join(notes))
-        status = SessionEvidenceStatus(url=url, complete=not notes, message=message)
-        return CollectedEvidence(status, parsed.values, failure)
-
-    def _result(self, session: TestSession) -> tuple[Document | None, str]:
-        """The JSON that the driver reported, or why there is none. Blocks."""
-        driver = next((pod for pod in component_pods(session) if pod.is_driver), None)
-        if driver is None:
-            return None, "there is no driver"
-        directory = self._tools.directory
-        root, attempt = directory.path(key_of(session)), session.status.attempt
-        if name := session.spec.evidence.result:
-            where = f"artifact {name!r} of {driver.member}"
-            try:
-                path = f"artifacts/{attempt}/{segment(driver.member)}/{artifact_path(name)}"
-                with directory.open_file(root, path) as file:
-                    raw = file.read(_RESULT_LIMIT + 1)
-                if len(raw) > _RESULT_LIMIT:
-                    raise ResultError(f"cannot read {where}: it exceeds {_RESULT_LIMIT} bytes")
-                return driver_result.parse(raw, where), ""
-            except GrangeError as error:
-                return None, str(error)
-        reader = self._main_reader(session, driver.name)
-        log = b"" if reader is None or reader.file is None else reader.file.tail(_RESULT_LOG)
-        found = driver_result.last_object(log)
-        return found, "" if found else f"no line of the log of {driver.member} is a JSON object"
-
-    async def _recorded(self, session: TestSession) -> SessionRecord:
-        """The record of a session, with the files that are there."""
-        nodes: list[Document] = []
-        for name in sorted({item.node for item in session.status.components if item.node}):
-            with suppress(ApiError):  # a machine that is gone has no facts
-                nodes.append(await self._tools.client.get_document(NODE, name))
-        record = session_record.record_of(msgspec.to_builtins(session), nodes)
-        return await self._tools.offload.run(lambda: self._with_files(session, record))
-
-    def _with_files(self, session: TestSession, record: SessionRecord) -> SessionRecord:
-        """Add logs and artifacts. Blocks."""
-        attempt, directory = session.status.attempt, self._tools.directory
-        root = directory.path(key_of(session))
-        logs: dict[str, list[KeptFile]] = {}
-        tails: dict[str, str] = {}
-        for reader in self._readers_of(session.metadata.uid).values():
-            if reader.target.attempt != attempt or reader.file is None:
-                continue
-            file, pod = reader.file, reader.target.pod.name
-            if not file.size:
-                continue
-            path = file.path.relative_to(root).as_posix()
-            cut = f"{file.dropped} bytes in its middle are not kept" if file.dropped else ""
-            logs.setdefault(pod, []).append(KeptFile(path, file.size, cut))
-            if reader is self._main_reader(session, pod):
-                tails[pod] = file.tail(_TAIL).decode(errors="replace")
-        store = directory.artifact_store(key_of(session))
-        artifacts = {pod.name: store.listed(attempt, pod.member) for pod in component_pods(session)}
-        return session_record.with_files(record, logs, artifacts, tails)
-
-    def _main_reader(self, session: TestSession, pod: str) -> ContainerLogReader | None:
-        """The log of a pod's main container: by its name, else the first that is followed."""
-        found = [
-            reader
-            for reader in self._readers_of(session.metadata.uid).values()
-            if reader.target.pod.name == pod and reader.target.attempt == session.status.attempt
-        ]
-        main = [reader for reader in found if reader.target.container == MAIN_CONTAINER]
-        return next(iter(main or found), None)
-
-    def _readers_of(self, uid: str) -> dict[_ReaderName, ContainerLogReader]:
-        return {
-            name: reader
-            for name, reader in self._readers.items()
-            if reader.target.session.uid == uid
-        }
-
     async def _end(self, session: TestSession) -> None:
         """Let the readers of a session end, and write its record as it is in the end."""
-        readers = self._readers_of(session.metadata.uid)
+        readers = self._recorder.readers_of(session.metadata.uid)
         try:
             async with self._tools.clock.timeout(_DRAIN_S):
                 for reader in readers.values():
@@ -343,23 +210,10 @@ class LogCollector:
             for name in readers:
                 self._running[name].cancel()
         if session.status.phase in FINAL_PHASES:
-            await self._rewrite(session)
+            await self._recorder.rewrite(session)
         for name in readers:
             self._readers.pop(name, None)
             self._running.pop(name, None)
-
-    async def _rewrite(self, session: TestSession) -> None:
-        """Bring a record up to the session's end; its notes and result stay."""
-        key, directory = key_of(session), self._tools.directory
-        try:
-            record = await self._recorded(session)
-            old = await self._tools.offload.run(lambda: directory.read_record(directory.path(key)))
-            if not self._readers_of(key.uid):  # another process had the logs
-                record = msgspec.structs.replace(record, components=old.components)
-            record = msgspec.structs.replace(record, notes=old.notes, result=old.result)
-            await self._tools.offload.run(lambda: directory.write_record(key, record))
-        except (GrangeError, OSError) as error:
-            self._tools.log.warning("record of a session is not up to date", why=str(error))
 
     async def _prune(self) -> None:
         """Delete evidence whose time is over, and complete the records of sessions that ended."""
@@ -376,7 +230,7 @@ class LogCollector:
         )
         for session in listed:
             if session.metadata.uid in open_records - active:
-                await self._rewrite(session)
+                await self._recorder.rewrite(session)
         await offload.run(lambda: directory.prune(now, active))
         try:
             await offload.run(lambda: self._tools.series.prune(now - _FIGURES_KEPT))
@@ -384,15 +238,5 @@ class LogCollector:
             self._tools.log.warning("old figures are not deleted", why=str(error))
 
 
-def key_of(session: TestSession) -> EvidenceKey:
-    """Where a session's evidence is."""
-    meta = session.metadata
-    return EvidenceKey(meta.namespace, meta.name, meta.uid)
-
-
 def _is_of(pod: Pod, session: TestSession) -> bool:
     return pod.metadata.labels.get(ATTEMPT_LABEL) == str(session.status.attempt)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"

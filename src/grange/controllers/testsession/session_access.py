@@ -9,7 +9,7 @@ from aiohttp import web
 from grange.api.kinds import TESTSESSION
 from grange.api.kinds.testsession import TestSession
 from grange.client.client import Client
-from grange.controllers.testsession.log_collector import key_of
+from grange.controllers.testsession.evidence_recorder import key_of
 from grange.evidence.evidence_paths import EvidenceKey, checked_uid
 
 _MOST_SESSIONS = 10_000  # that are remembered

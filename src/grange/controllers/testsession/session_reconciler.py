@@ -4,17 +4,15 @@ The status is written first, under compare-and-set. A reconcile may end at any a
 whatever process, continues from the status, the pods and the lease.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from grange.api import codec, timestamps
 from grange.api.kinds import TESTSESSION, testsession
 from grange.api.kinds.pod import Pod
-from grange.api.kinds.testsession import TestSession, TestSessionStatus
-from grange.api.meta import Document, ObjectKey, Resource, controller_of, preconditions
+from grange.api.kinds.testsession import TestSession
+from grange.api.meta import ObjectKey, Resource, controller_of
 from grange.api.status import Conflict, NotFound, is_namespace_terminating
 from grange.controllers.testsession import queueing, session_metrics
 from grange.controllers.testsession.component_documents import (
@@ -27,13 +25,13 @@ from grange.controllers.testsession.component_pods import component_pods
 from grange.controllers.testsession.evidence_tasks import EvidenceTasks
 from grange.controllers.testsession.health import diagnose
 from grange.controllers.testsession.logic import decide
-from grange.controllers.testsession.session_events import RETRY, events_since
 from grange.controllers.testsession.session_inputs import (
     DiagnosedPod,
     SessionDecision,
     SessionInputs,
 )
 from grange.controllers.testsession.session_listers import SessionListers
+from grange.controllers.testsession.session_meter import SessionMeter
 from grange.controllers.testsession.session_objects import (
     LEASES,
     PODS,
@@ -41,16 +39,15 @@ from grange.controllers.testsession.session_objects import (
     SessionObjects,
     is_refused,
 )
+from grange.controllers.testsession.session_status_writer import SessionStatusWriter
 from grange.reconcile import unanswered
 from grange.reconcile.controller import Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.expectations import Expectations
 from grange.reconcile.indexer import Indexer
 from grange.reconcile.recorder import WARNING, Recorder
-from grange.reconcile.write_tracker import WriteTracker
 
 _AGAIN_S = 1.0  # after losing a race; an event of the winner's change usually comes sooner
-_DETAILS_S = 1.0  # no two writes follow each other sooner for details alone
 _AT_WORK = frozenset({testsession.PROVISIONING, testsession.RUNNING})
 _WAITING = frozenset({"", testsession.QUEUED, testsession.ACCEPTED})
 
@@ -83,30 +80,27 @@ class SessionReconciler:
         self._recorder = recorder
         self._evidence = evidence
         self._writes = SessionObjects(deps.client, expectations)
-        self._written = WriteTracker(deps.clock)
-        self._metrics = session_metrics.instruments(deps.metrics)
+        self._status = SessionStatusWriter(deps.client, deps.clock)
+        self._meter = SessionMeter(session_metrics.instruments(deps.metrics))
         # Of each session, by UID: files that are known to be there, or to be deleted for good.
         self._files: dict[str, set[str]] = {}
         self._removed: dict[str, set[str]] = {}
         self._refused: dict[str, dict[str, str]] = {}
         self._gone: dict[str, set[tuple[str, str]]] = {}  # attempt and name of pods seen to go
         self._created: dict[str, set[tuple[str, str]]] = {}  # attempt and name
-        self._wrote_at: dict[str, float] = {}
-        self._phases: dict[str, str] = {}
 
     def awaits(self, session: TestSession) -> bool:
         """Whether a reconcile waits for the cache to show this object's last write."""
-        return self._written.awaited(session.metadata.uid)
+        return self._status.awaits(session)
 
     def forget(self, session: TestSession) -> None:
         """The session is gone."""
         uid = session.metadata.uid
         self._expectations.forget(uid)
-        self._written.forget(uid)
-        self._wrote_at.pop(uid, None)
+        self._status.forget(session)
         for known in (self._files, self._removed, self._refused, self._gone, self._created):
             known.pop(uid, None)
-        self._count_phase(uid, "")
+        self._meter.count_phase(uid, "")
         self._evidence.forget(session)
 
     def pod_gone(self, pod: Pod) -> None:
@@ -130,7 +124,7 @@ class SessionReconciler:
         session = self._listers.sessions.store.get(key)
         if session is None:
             return Done()
-        if (wait_s := self._written.remaining_s(session)) > 0:
+        if (wait_s := self._status.remaining_s(session)) > 0:
             return Requeue(wait_s)
         caches: Mapping[str, Indexer[Any]] = {
             PODS: self._listers.pods.store,
@@ -234,12 +228,12 @@ class SessionReconciler:
 
     async def _apply(self, inputs: SessionInputs, decision: SessionDecision) -> Result:
         session, uid = inputs.session, inputs.session.metadata.uid
-        wait_s = self._deferral_s(session, decision.status)
+        wait_s = self._status.deferral_s(session, decision.status)
         if decision.status != session.status and not wait_s:
-            if not await self._write_status(session, decision.status):
+            if not await self._status.write(session, decision.status):
                 return Requeue(_AGAIN_S)
-            self._measure(session.status, decision.status)
-        self._count_phase(uid, decision.status.phase)
+            self._meter.measure(session.status, decision.status)
+        self._meter.count_phase(uid, decision.status.phase)
         for notice in decision.notices:
             self._recorder.event(session, *notice, kind=TESTSESSION)
         await self._remove(session, decision)
@@ -257,16 +251,6 @@ class SessionReconciler:
             return Done()
         timers = [item for item in (decision.requeue_s, wait_s or None) if item is not None]
         return Requeue(min(timers)) if timers else Done()
-
-    def _deferral_s(self, session: TestSession, new: TestSessionStatus) -> float:
-        """How long a write can wait that has only details of components; zero: not at all.
-
-        The pods of a session change one by one, and each write has all of them.
-        """
-        if new == session.status or _is_urgent(session.status, new):
-            return 0.0
-        left = self._wrote_at.get(session.metadata.uid, 0.0) + _DETAILS_S - self._clock.monotonic()
-        return max(0.0, left)
 
     async def _remove(self, session: TestSession, decision: SessionDecision) -> None:
         """Files first: from then on no pod starts that is created late."""
@@ -320,78 +304,3 @@ class SessionReconciler:
             await self._client.delete(TESTSESSION, meta.name, meta.namespace, uid=meta.uid)
         except (NotFound, Conflict):
             return
-
-    async def _write_status(self, session: TestSession, new: TestSessionStatus) -> bool:
-        """Write the status under compare-and-set; False if the session changed or is gone."""
-        meta = session.metadata
-        change = _difference(codec.to_document(session.status), codec.to_document(new))
-        patch: Document = {"metadata": preconditions(meta), "status": change}
-        try:
-            written = await self._client.patch(
-                TESTSESSION, meta.name, meta.namespace, patch=patch, subresource="status"
-            )
-        except (NotFound, Conflict):
-            return False
-        self._written.wrote(written)
-        self._wrote_at[meta.uid] = self._clock.monotonic()
-        return True
-
-    # --- metrics ------------------------------------------------------------------------------
-
-    def _measure(self, old: TestSessionStatus, new: TestSessionStatus) -> None:
-        if new.phase in testsession.FINAL_PHASES and old.phase not in testsession.FINAL_PHASES:
-            self._metrics.verdicts.labels(new.verdict, _bounded(new.reason)).inc()
-        for event in events_since(old.events, new.events):
-            if event.type == RETRY:
-                self._metrics.retries.labels(_bounded(event.reason)).inc()
-        if new.start_time and not old.start_time:
-            waited = old.phase_time if old.phase == testsession.QUEUED else new.start_time
-            self._metrics.queue.observe(_seconds(waited, new.start_time))
-        if new.run_time and not old.run_time:
-            self._metrics.provision.observe(_seconds(new.start_time, new.run_time))
-
-    def _count_phase(self, uid: str, phase: str) -> None:
-        """Count a session by its phase, and no longer by its former one."""
-        phase = "" if phase in testsession.FINAL_PHASES else phase
-        if phase == self._phases.get(uid, ""):
-            return
-        if phase:
-            self._phases[uid] = phase
-        else:
-            self._phases.pop(uid, None)
-        counts = Counter(self._phases.values())
-        for name in (*_WAITING - {""}, *_AT_WORK, testsession.COLLECTING, testsession.CLEANING):
-            self._metrics.phases.labels(name).set(counts[name])
-
-
-def _is_urgent(old: TestSessionStatus, new: TestSessionStatus) -> bool:
-    """Whether more has changed than details of workers: what is decided from is stored at once."""
-    details = {
-        "components": new.components,
-        "message": new.message,
-        "observed_generation": new.observed_generation,
-    }
-    if msgspec.structs.replace(old, **details) != new:
-        return True
-    return _driver_pod(old) != _driver_pod(new)
-
-
-def _driver_pod(status: TestSessionStatus) -> str:
-    return status.components[-1].pod if status.components else ""
-
-
-def _bounded(reason: str) -> str:
-    """A reason as the value of a label; those of leases are bounded, too."""
-    return reason if reason.isidentifier() else ""
-
-
-def _seconds(start: str | None, end: str | None) -> float:
-    first = timestamps.parse_or(start, timestamps.EPOCH)
-    last = timestamps.parse_or(end, first)
-    return max(0.0, (last - first).total_seconds())
-
-
-def _difference(old: Document, new: Document) -> Document:
-    """A merge patch from one status to another: what is gone is null."""
-    patch: Document = {key: None for key in old if key not in new}
-    return patch | {key: value for key, value in new.items() if old.get(key) != value}
