@@ -40,8 +40,12 @@ class SecondMachine:
 
     def fetch(self, url: str) -> str:
         """What a URL answers there; empty where nothing does."""
-        words = [*self.inside, sys.executable, "-c", CLIENT, url]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        return self.run(CLIENT, url)
+
+    def run(self, script: str, *words: str) -> str:
+        """What a script prints there."""
+        command = [*self.inside, sys.executable, "-c", script, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         return done.stdout.strip()
 
     def join(self, plane: Plane, name: str, directory: Path) -> "subprocess.Popen[bytes]":

@@ -38,7 +38,8 @@ class Far:
         assert self._server is not None
         self._server.close()
 
-    async def dial(self, endpoint: Endpoint) -> Upgrade:
+    async def dial(self, endpoint: Endpoint, protocol: str) -> Upgrade:
+        assert protocol == "TCP"
         self.dialed.append(endpoint)
         if self.failures:
             self.failures -= 1

@@ -5,7 +5,7 @@ import json
 import socket
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -157,7 +157,7 @@ async def test_datagrams_and_answers_belong_to_their_client(clock: Clock) -> Non
         port = probe.getsockname()[1]
     ends = tuple(Endpoint(*server.getsockname()) for server in servers)
     route = Route(ObjectKey("default", "echo"), ends)
-    listener = UdpListener(Frontend("127.0.0.1", port, "UDP"), route, clock)
+    listener = UdpListener(Frontend("127.0.0.1", port, "UDP"), route, clock, Coroutine.close)
     clients = [udp_socket() for _ in range(2)]
     for client in clients:
         client.connect(("127.0.0.1", port))

@@ -28,6 +28,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer((os.environ["POD_IP"], 8080), Handler).serve_forever()
 """
 
+ECHO = """
+import os, socket
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end.bind((os.environ["POD_IP"], 8053))
+while True:
+    data, sender = end.recvfrom(65535)
+    end.sendto(os.environ["NODE_NAME"].encode() + b" " + data, sender)
+"""
+ASK = """
+import socket, sys
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end.settimeout(5)
+end.connect((sys.argv[1], 53))
+end.send(b"who")
+print(end.recv(65535).decode())
+"""
+
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[SecondMachine]:
@@ -52,20 +69,21 @@ def child(
     started.wait(LIMIT_S)
 
 
+def expose(plane: Plane, name: str, pod_text: str, ports: str) -> str:
+    """Apply a pod and its Service; the cluster address."""
+    labelled = f'"name": "{name}", "labels": {{"app": "{name}"}}'
+    plane.grange("apply", "-f", "-", stdin=pod_text.replace(f'"name": "{name}"', labelled, 1))
+    service = f"{{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, spec: {{selector: {{app: {name}}}, ports: [{ports}]}}}}"
+    plane.grange("apply", "-f", "-", stdin=service)
+    plane.grange("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+    return str(plane.get("service", name)["spec"]["clusterIP"])
+
+
 def serve(plane: Plane, name: str, node: str) -> str:
     """A Service of one pod on a node; the URL."""
     container = {"readinessProbe": {"tcpSocket": {"port": 8080}}}
     text = pod(name, sys.executable, "-c", SERVER, nodeName=node, container=container)
-    plane.grange(
-        "apply", "-f", "-", stdin=text.replace(f'"name": "{name}"', LABELLED % (name, name), 1)
-    )
-    service = f"{{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, spec: {{selector: {{app: {name}}}, ports: [{{port: 80, targetPort: 8080}}]}}}}"
-    plane.grange("apply", "-f", "-", stdin=service)
-    plane.grange("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
-    return f"http://{plane.get('service', name)['spec']['clusterIP']}/"
-
-
-LABELLED = '"name": "%s", "labels": {"app": "%s"}'
+    return f"http://{expose(plane, name, text, '{port: 80, targetPort: 8080}')}/"
 
 
 def test_services_lead_to_pods_on_both_machines(
@@ -76,6 +94,18 @@ def test_services_lead_to_pods_on_both_machines(
     for where in (SecondMachine(), machine):
         for url, node in ((far, "far"), (near, local)):
             eventually(lambda: where.fetch(url) == node, f"{where}: {url} is served by {node}")  # noqa: B023  called at once
+    assert child.poll() is None
+
+
+def test_datagrams_reach_pods_on_both_machines(
+    machine: SecondMachine, plane: Plane, child: "subprocess.Popen[bytes]"
+) -> None:
+    ports = "{port: 53, targetPort: 8053, protocol: UDP}"
+    for name, node in (("echo-far", "far"), ("echo-near", other_node(plane, "far"))):
+        text = pod(name, sys.executable, "-c", ECHO, nodeName=node)
+        address = expose(plane, name, text, ports)
+        for where in (SecondMachine(), machine):
+            eventually(lambda: where.run(ASK, address) == f"{node} who", f"{node} answers {where}")  # noqa: B023  called at once
     assert child.poll() is None
 
 

@@ -6,15 +6,18 @@ from contextlib import suppress
 from typing import Protocol
 
 from grange.agent.container_runtime import PodRuntime
+from grange.agent.service_proxy.datagram_tunnel import exit_datagrams
+from grange.agent.service_proxy.routes import TCP, UDP
 from grange.agent.service_proxy.tunnel import BUFFER_BYTES, TunnelEnd
 from grange.api.http import SUBPROTOCOL, Response
 from grange.api.meta import Document
 from grange.api.status import BadRequest, Forbidden, NotFound
-from grange.api.stream_requests import TUNNEL, TUNNEL_PROTOCOL, StreamRequest
+from grange.api.stream_requests import DATAGRAM_PROTOCOL, TUNNEL, TUNNEL_PROTOCOL, StreamRequest
 from grange.base.clock import Clock
 from grange.base.message_socket import MessageSocket
 
 _CONNECT_S = 3.0
+_PROTOCOLS = {TUNNEL_PROTOCOL: TCP, DATAGRAM_PROTOCOL: UDP}
 
 
 class StreamOpener(Protocol):
@@ -33,14 +36,15 @@ class PodTunnels:
         clock: time.
 
     Attributes:
-        exposes: whether a Service leads to the pod of a UID and a port; set when that is known.
+        exposes: whether a Service leads to the pod of a UID, a port and a protocol; set when that is
+            known.
     """
 
     def __init__(self, streams: StreamOpener, runtime: PodRuntime, clock: Clock) -> None:
         self._streams = streams
         self._runtime = runtime
         self._clock = clock
-        self.exposes: Callable[[str, int], bool] = lambda uid, port: False
+        self.exposes: Callable[[str, int, str], bool] = lambda uid, port, protocol: False
 
     async def open(self, pod: Document, request: StreamRequest) -> Response:
         """Open a connection.
@@ -52,20 +56,31 @@ class PodTunnels:
         if request.operation != TUNNEL:
             return await self._streams.open(pod, request)
         name, uid = str(pod["metadata"]["name"]), str(pod["metadata"]["uid"])
-        if TUNNEL_PROTOCOL not in request.protocols or len(request.ports) != 1:
-            raise BadRequest(f"{TUNNEL} needs a WebSocket with the protocol {TUNNEL_PROTOCOL}")
-        port = request.ports[0]
-        if not self.exposes(uid, port):
-            raise Forbidden(f"no Service leads to port {port} of pod {name}")
+        spoken = next((item for item in request.protocols if item in _PROTOCOLS), "")
+        if not spoken or len(request.ports) != 1:
+            known = " or ".join(_PROTOCOLS)
+            raise BadRequest(f"{TUNNEL} needs a WebSocket with the protocol {known}")
+        port, protocol = request.ports[0], _PROTOCOLS[spoken]
+        if not self.exposes(uid, port, protocol):
+            raise Forbidden(f"no Service leads to port {port}/{protocol} of pod {name}")
         found = self._runtime.pods(uid)
         if not found:
             raise NotFound(f'pod "{name}" does not run on this node', name=name, kind="pods")
         address = found[0].sandbox.address
 
         async def serve(socket: MessageSocket) -> None:
-            await self._serve(socket, address, port)
+            if protocol == UDP:
+                await self._serve_datagrams(socket, address, port)
+            else:
+                await self._serve(socket, address, port)
 
-        return Response(101, headers={SUBPROTOCOL: TUNNEL_PROTOCOL}, upgrade=serve)
+        return Response(101, headers={SUBPROTOCOL: spoken}, upgrade=serve)
+
+    async def _serve_datagrams(self, socket: MessageSocket, address: str, port: int) -> None:
+        try:
+            await exit_datagrams(socket, address, port, self._clock)
+        finally:
+            await socket.close()
 
     async def _serve(self, socket: MessageSocket, address: str, port: int) -> None:
         try:

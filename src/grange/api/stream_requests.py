@@ -7,6 +7,9 @@ TUNNEL = "tunnel"
 """One connection of a Service, from the proxy of another machine."""
 
 TUNNEL_PROTOCOL = "v1.tunnel.grange.dev"
+DATAGRAM_PROTOCOL = "v1.datagrams.grange.dev"
+"""As ``TUNNEL``, for one client of UDP: each message is a datagram."""
+
 OPERATIONS = frozenset({EXEC, ATTACH, PORT_FORWARD, TUNNEL})
 """Subresources that are connections, whatever method opens them."""
 

@@ -2,10 +2,10 @@
 
 from contextlib import AsyncExitStack
 
-from grange.agent.service_proxy.routes import Endpoint
+from grange.agent.service_proxy.routes import UDP, Endpoint
 from grange.api.http import SUBPROTOCOL, WEBSOCKET, Request
 from grange.api.status import ApiError, from_status
-from grange.api.stream_requests import TUNNEL, TUNNEL_PROTOCOL
+from grange.api.stream_requests import DATAGRAM_PROTOCOL, TUNNEL, TUNNEL_PROTOCOL
 from grange.app.agent_endpoints import UID
 from grange.app.node_connections import NodeConnections
 from grange.base.bounded import BoundedDict
@@ -33,13 +33,13 @@ class TunnelDialer:
         self._clock = clock
         self._avoided: BoundedDict[str, float] = BoundedDict(_NODES_MAX)
 
-    async def dial(self, endpoint: Endpoint) -> Upgrade:
-        """Connect to an endpoint; what is returned must be called.
+    async def dial(self, endpoint: Endpoint, protocol: str) -> Upgrade:
+        """Connect to an endpoint over TCP or UDP; what is returned must be called.
 
         Raises:
             ConnectionError: that fails.
         """
-        request = _request(endpoint)
+        request = _request(endpoint, protocol)
         until = self._avoided.get(endpoint.node)
         if self._via is None or until is None or until <= self._clock.monotonic():
             try:
@@ -75,13 +75,14 @@ class TunnelDialer:
         return answer.upgrade
 
 
-def _request(endpoint: Endpoint) -> Request:
+def _request(endpoint: Endpoint, protocol: str) -> Request:
     if endpoint.pod is None:
         raise ConnectionError(f"{endpoint.address} is of no pod")
     namespace, name, uid = endpoint.pod
+    spoken = DATAGRAM_PROTOCOL if protocol == UDP else TUNNEL_PROTOCOL
     return Request(
         "GET",
         f"/api/v1/namespaces/{namespace}/pods/{name}/{TUNNEL}",
         {"port": str(endpoint.port), UID: uid},
-        {"connection": "upgrade", "upgrade": WEBSOCKET, SUBPROTOCOL: TUNNEL_PROTOCOL},
+        {"connection": "upgrade", "upgrade": WEBSOCKET, SUBPROTOCOL: spoken},
     )

@@ -109,10 +109,11 @@ def test_pods_on_other_machines_are_reached_by_their_nodes() -> None:
     assert leads_to(placed("127.9.0.1", "far"), internalTrafficPolicy="Local") == ()
 
 
-def test_datagrams_do_not_leave_the_machine() -> None:
+def test_datagrams_reach_pods_on_other_machines() -> None:
     ports = [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "UDP"}]
     slices = placed("127.9.0.1", "far", "UDP"), placed("127.9.0.2", "here", "UDP")
-    assert leads_to(*slices, ports=ports) == (Endpoint("127.9.0.2", 8080),)
+    far = Endpoint("127.9.0.1", 8080, "far", PodIdentity("default", "p", "u-far"))
+    assert leads_to(*slices, ports=ports) == (far, Endpoint("127.9.0.2", 8080))
 
 
 def test_api_server_is_where_the_agent_reaches_it() -> None:
@@ -129,7 +130,10 @@ def test_only_ports_of_services_are_exposed() -> None:
     assert not is_exposed(slices, ("here",), "u-here", 22)
     assert not is_exposed(slices, ("here",), "u-far", 8080)
     assert not is_exposed(slices, ("here",), "", 8080)
-    assert not is_exposed([placed("127.9.0.1", "here", "UDP")], ("here",), "u-here", 8080)
+    datagrams = [placed("127.9.0.1", "here", "UDP")]
+    assert not is_exposed(datagrams, ("here",), "u-here", 8080)
+    assert is_exposed(datagrams, ("here",), "u-here", 8080, "UDP")
+    assert not is_exposed(slices, ("here",), "u-here", 8080, "UDP")
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from grange.api.resource_metrics import UsageSample
 from grange.api.status import ApiError, BadRequest, NotFound, ServiceUnavailable
 from grange.api.stream_requests import (
     ATTACH,
+    DATAGRAM_PROTOCOL,
     EXEC,
     PORT_FORWARD,
     TUNNEL,
@@ -139,13 +140,17 @@ async def tunnel(node: Node, query: Mapping[str, str], *, protocol: str = TUNNEL
 
 
 async def test_other_nodes_reach_ports_of_services(node: Node) -> None:
-    node.tunnels.exposes = lambda uid, port: (uid, port) == ("u1", 8080)
+    node.tunnels.exposes = lambda *asked: asked == ("u1", 8080, "TCP")
     assert await tunnel(node, {"port": "8080"}) == 404  # the pod is not prepared yet
     await node.start()
     assert await tunnel(node, {"port": "8080"}) == 101
     assert await tunnel(node, {"port": "8080"}, protocol="other") == 400
     assert await tunnel(node, {"port": "8080", "uid": "u2"}) == 404
     assert await tunnel(node, {"port": "22"}) == 403
+    assert await tunnel(node, {"port": "8080"}, protocol=DATAGRAM_PROTOCOL) == 403
+    node.tunnels.exposes = lambda *asked: asked == ("u1", 8080, "UDP")
+    assert await tunnel(node, {"port": "8080"}, protocol=DATAGRAM_PROTOCOL) == 101
+    assert await tunnel(node, {"port": "8080"}) == 403
     for port in ("", "0", "65536", "-1", "8080x", "٣"):
         assert await tunnel(node, {"port": port}) == 400
 

@@ -99,9 +99,9 @@ class ServiceProxy:
                 self._udp.clear()
                 self._nursery = None
 
-    def exposes(self, uid: str, port: int) -> bool:
+    def exposes(self, uid: str, port: int, protocol: str) -> bool:
         """Whether a Service leads to a port of a pod on the nodes of this machine."""
-        return is_exposed(self._slices.store.list(), self._nodes, uid, port)
+        return is_exposed(self._slices.store.list(), self._nodes, uid, port, protocol)
 
     def _listen(self) -> None:
         if self._listens:
@@ -168,7 +168,9 @@ class ServiceProxy:
             if frontend in self._udp:
                 self._udp[frontend].lead_to(route)
             elif route.endpoints:
-                self._udp[frontend] = UdpListener(frontend, route, self._clock)
+                self._udp[frontend] = UdpListener(
+                    frontend, route, self._clock, self._begin, self._dial
+                )
             return
         listener = self._tcp.get(frontend)
         if listener is None:

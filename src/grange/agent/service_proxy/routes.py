@@ -110,8 +110,6 @@ def routes(
                 endpoints, known = _endpoints(mine, port, nodes, only_here=policy == _LOCAL)
                 if api is not None and service.key == API_SERVICE:
                     endpoints, known = (api,), frozenset((api,))
-                if port.protocol == UDP:  # datagrams do not leave the machine
-                    endpoints = tuple(item for item in endpoints if not item.node)
                 route = Route(service.key, endpoints, _affinity_s(service), known)
                 found.setdefault(frontend, route)
     return found
@@ -185,14 +183,19 @@ def _is_loopback(address: str) -> bool:
 
 
 def is_exposed(
-    slices: Iterable[EndpointSlice], nodes: Collection[str], uid: str, port: int
+    slices: Iterable[EndpointSlice],
+    nodes: Collection[str],
+    uid: str,
+    port: int,
+    protocol: str = TCP,
 ) -> bool:
-    """Whether a Service leads to a TCP port of a pod on some nodes."""
+    """Whether a Service leads to a port of a pod on some nodes."""
     return any(
         (endpoint.get("targetRef") or {}).get("uid") == uid and endpoint.get("nodeName") in nodes
         for item in slices
         if any(
-            found.get("port") == port and found.get("protocol", TCP) == TCP for found in item.ports
+            found.get("port") == port and found.get("protocol", TCP) == protocol
+            for found in item.ports
         )
         for endpoint in item.endpoints
     )

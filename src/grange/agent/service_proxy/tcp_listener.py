@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from grange.agent.service_proxy import tunnel
 from grange.agent.service_proxy.balancer import Balancer
 from grange.agent.service_proxy.relay import RelaySide
-from grange.agent.service_proxy.routes import Endpoint, Frontend, Route
+from grange.agent.service_proxy.routes import TCP, Endpoint, Frontend, Route
 from grange.agent.service_proxy.tunnel import Dial
 from grange.base.clock import Clock
 
@@ -116,7 +116,7 @@ class TcpListener:
             return server
         if self._dial is None:
             raise ConnectionRefusedError(f"nothing leads to node {endpoint.node}")
-        upgrade = await self._dial(endpoint)
+        upgrade = await self._dial(endpoint, TCP)
         ours, theirs = socket.socketpair()
         self._start(tunnel.enter(theirs, upgrade))
         _, server = await loop.create_unix_connection(_server_side, sock=ours)

@@ -17,8 +17,8 @@ from grange.base.tasks import Nursery
 CHUNK_BYTES = 128 * 1024
 BUFFER_BYTES = 2 * CHUNK_BYTES
 
-Dial = Callable[[Endpoint], Awaitable[Upgrade]]
-"""Connects to an endpoint on another machine; raises ``OSError`` where that fails."""
+Dial = Callable[[Endpoint, str], Awaitable[Upgrade]]
+"""Connects to an endpoint on another machine, over TCP or UDP; raises ``OSError`` where that fails."""
 
 
 class TunnelEnd:
