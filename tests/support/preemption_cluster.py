@@ -12,8 +12,8 @@ from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState, Handle, PostFilterResult
 from grange.scheduler.nominator import Nominated, Nominator
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.preemption.candidates import CandidateSettings, importance, started
 from grange.scheduler.preemption.evaluator import BY_SCHEDULER, Evaluator
+from grange.scheduler.preemption.victim_selection import CandidateSettings, importance, started
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 

@@ -21,8 +21,8 @@ from grange.scheduler.framework import CycleState, Handle, Profile
 from grange.scheduler.plugin_args import ConfigurationError
 from grange.scheduler.plugins import defaultpreemption
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.preemption.candidates import CandidateSettings
 from grange.scheduler.preemption.evaluator import Evaluator
+from grange.scheduler.preemption.victim_selection import CandidateSettings
 from grange.sim import builders
 
 # --- by the book ---------------------------------------------------------------------------------

@@ -26,7 +26,9 @@ from grange.scheduler.framework import (
     Status,
 )
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.preemption.candidates import (
+from grange.scheduler.preemption.evaluator import was_preempted
+from grange.scheduler.preemption.victim_cache import RankIndex
+from grange.scheduler.preemption.victim_selection import (
     CLEAN,
     UNHELPFUL,
     UNKNOWN,
@@ -37,8 +39,6 @@ from grange.scheduler.preemption.candidates import (
     dry_run,
     first_candidates,
 )
-from grange.scheduler.preemption.evaluator import was_preempted
-from grange.scheduler.preemption.victim_cache import RankIndex
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 

@@ -15,7 +15,7 @@ from grange.scheduler.errors import CacheError
 from grange.scheduler.framework import Code, CycleState, Status
 from grange.scheduler.plugins.defaultpreemption import DefaultPreemptionArgs as PreemptionArgs
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.preemption.candidates import (
+from grange.scheduler.preemption.victim_selection import (
     NO_VICTIMS,
     CandidateSettings,
     Victims,

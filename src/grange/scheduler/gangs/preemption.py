@@ -26,9 +26,9 @@ from grange.scheduler.gangs.pod_groups import ON_NODES, Gang, PodGroups
 from grange.scheduler.gangs.quorum import Quorum
 from grange.scheduler.gangs.quotas import Amounts, Quotas, total
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.preemption.candidates import importance
 from grange.scheduler.preemption.evaluator import was_preempted
 from grange.scheduler.preemption.lower_priority import LowerPriority
+from grange.scheduler.preemption.victim_selection import importance
 from grange.scheduler.queued_pods import QueuedPod
 
 Members = Sequence[tuple[QueuedPod, PodInfo]]

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from grange.scheduler.framework import CycleState, Handle, Plugin, PostFilterResult
 from grange.scheduler.plugin_args import PluginArgs, configurable, refusal, within
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.preemption.candidates import CandidateSettings
 from grange.scheduler.preemption.evaluator import Evaluator
+from grange.scheduler.preemption.victim_selection import CandidateSettings
 
 _NAME = "DefaultPreemption"
 _MANY = 2**31 - 1

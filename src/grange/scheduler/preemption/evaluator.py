@@ -33,7 +33,9 @@ from grange.scheduler.framework import (
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.podinfo import LabelSet, PodInfo
-from grange.scheduler.preemption.candidates import (
+from grange.scheduler.preemption.lower_priority import LowerPriority
+from grange.scheduler.preemption.victim_cache import VictimCache
+from grange.scheduler.preemption.victim_selection import (
     NO_VICTIMS,
     CandidateSettings,
     Victims,
@@ -41,8 +43,6 @@ from grange.scheduler.preemption.candidates import (
     pick_one,
     select_victims,
 )
-from grange.scheduler.preemption.lower_priority import LowerPriority
-from grange.scheduler.preemption.victim_cache import VictimCache
 
 BY_SCHEDULER = "PreemptionByScheduler"
 

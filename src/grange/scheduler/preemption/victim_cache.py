@@ -23,7 +23,7 @@ from grange.scheduler.framework import SUCCESS, Handle, Status
 from grange.scheduler.nodeinfo import NodeInfo, charged, discharged
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.preemption.candidates import (
+from grange.scheduler.preemption.victim_selection import (
     CLEAN,
     UNHELPFUL,
     UNKNOWN,

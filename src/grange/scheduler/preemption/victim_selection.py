@@ -1,4 +1,4 @@
-"""Candidates: the victims on one node, which nodes are looked at, and which of them is the best.
+"""Selection of victims: those on one node, which nodes are looked at, and which of them is the best.
 
 On a node all less important pods are removed first; then as many as possible are reprieved, the most
 important first, and before all others those whose eviction would violate a disruption budget.
