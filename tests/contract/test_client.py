@@ -90,6 +90,18 @@ async def test_refusals_are_raised_as_what_they_are(client: Client) -> None:
     assert "spec.containers[0].command" in str(caught.value)
 
 
+async def test_delete_as_read_spares_what_has_changed(client: Client) -> None:
+    made = await client.create(CONFIGMAP, config("a"))
+    changed = await client.patch(CONFIGMAP, "a", "default", patch={"data": {"k": "1"}})
+    with pytest.raises(status.Conflict):
+        await client.delete_as_read(CONFIGMAP, made)
+    await client.delete_as_read(CONFIGMAP, changed)
+    again = await client.create(CONFIGMAP, config("a"))
+    with pytest.raises(status.Conflict):
+        await client.delete_as_read(CONFIGMAP, changed)
+    assert (await client.get(CONFIGMAP, "a", "default")).metadata.uid == again.metadata.uid
+
+
 async def test_scale_is_read_and_written_like_an_object(client: Client) -> None:
     template = {"spec": pod("web")["spec"]}
     meta = {"name": "web", "namespace": "default"}

@@ -286,6 +286,31 @@ class Client:
         )
         await self._write(request)
 
+    async def delete_as_read(
+        self,
+        kind: KindInfo[R],
+        read: Resource,
+        *,
+        grace_period_s: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        """Delete an object if it is still of the version that was read; see ``delete``.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: it has changed since, or is another of that name.
+        """
+        meta = read.metadata
+        await self.delete(
+            kind,
+            meta.name,
+            meta.namespace,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            grace_period_s=grace_period_s,
+            propagation=propagation,
+        )
+
     async def post(
         self, kind: KindInfo[R], name: str, namespace: str, subresource: str, body: Document
     ) -> Document:

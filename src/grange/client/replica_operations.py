@@ -278,14 +278,7 @@ class ReplicationControllers:
             if force and PROTECT_ANNOTATION in seen.metadata.annotations:
                 bare: Document = {"metadata": {"annotations": {PROTECT_ANNOTATION: None}}}
                 seen = await self._patch(name, bare, seen)
-            await self._client.delete(
-                REPLICATIONCONTROLLER,
-                name,
-                self._namespace,
-                uid=seen.metadata.uid,
-                resource_version=seen.metadata.resource_version,
-                propagation=propagation,
-            )
+            await self._client.delete_as_read(REPLICATIONCONTROLLER, seen, propagation=propagation)
 
         await _again(attempt)
 

@@ -112,15 +112,8 @@ class EndpointsController:
         for item in wanted:
             await self._write_slice(service, item, existing.pop(item.name, None))
         for surplus in existing.values():
-            meta = surplus.metadata
             try:
-                await self._client.delete(
-                    ENDPOINTSLICE,
-                    meta.name,
-                    meta.namespace,
-                    uid=meta.uid,
-                    resource_version=meta.resource_version,
-                )
+                await self._client.delete_as_read(ENDPOINTSLICE, surplus)
             except NotFound:
                 continue
 

@@ -146,18 +146,12 @@ class JobPodControl(Generic[R]):
         """Delete Services of the job at the versions that were seen; returns the first error."""
 
         async def act(service: Service) -> None:
-            meta = service.metadata
+            name = service.metadata.name
             try:
-                await self._client.delete(
-                    SERVICE,
-                    meta.name,
-                    meta.namespace,
-                    uid=meta.uid,
-                    resource_version=meta.resource_version,
-                )
+                await self._client.delete_as_read(SERVICE, service)
             except (NotFound, Conflict):  # gone, or changed: an event of it is on its way
                 return
-            self._event(job, NORMAL, "SuccessfulDeleteService", f"Deleted service {meta.name}")
+            self._event(job, NORMAL, "SuccessfulDeleteService", f"Deleted service {name}")
 
         return await slow_start([*services], act)
 

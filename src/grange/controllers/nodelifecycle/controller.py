@@ -414,17 +414,9 @@ class NodeLifecycle:
         return False
 
     async def _delete(self, pod: Pod, *, grace_period_s: int | None) -> bool:
-        meta = pod.metadata
         try:
             # Of the version that was read: a node that is back has reported its pods since.
-            await self._client.delete(
-                POD,
-                meta.name,
-                meta.namespace,
-                uid=meta.uid,
-                resource_version=meta.resource_version,
-                grace_period_s=grace_period_s,
-            )
+            await self._client.delete_as_read(POD, pod, grace_period_s=grace_period_s)
         except (NotFound, Conflict):
             return False  # gone or changed, or its name is another's
         return True

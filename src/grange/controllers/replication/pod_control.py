@@ -187,13 +187,7 @@ class PodControl:
                 await self._client.post(POD, meta.name, meta.namespace, "eviction", eviction)
                 return True
             await deletion_budgets.charge(self._client, item.pod, item.budgets, self._clock.now())
-            await self._client.delete(
-                POD,
-                meta.name,
-                meta.namespace,
-                uid=meta.uid,
-                resource_version=meta.resource_version,
-            )
+            await self._client.delete_as_read(POD, item.pod)
         except NotFound:
             return False
         except Conflict:

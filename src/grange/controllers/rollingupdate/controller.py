@@ -369,15 +369,8 @@ class RollingUpdateService:
 
     async def _delete(self, controller: ReplicationController) -> None:
         """Delete the empty controller, at the version that was read."""
-        meta = controller.metadata
         try:
-            await self._client.delete(
-                REPLICATIONCONTROLLER,
-                meta.name,
-                meta.namespace,
-                uid=meta.uid,
-                resource_version=meta.resource_version,
-            )
+            await self._client.delete_as_read(REPLICATIONCONTROLLER, controller)
         except NotFound:
             return
 

@@ -205,12 +205,9 @@ class MachineExecutor:
         self, known: MachineInputs, step: NextStep, watch: ProviderWatch
     ) -> Result:
         machine = known.machine
-        meta = machine.metadata
         try:
-            if meta.deletion_timestamp is None:
-                await self._client.delete(
-                    MACHINE, meta.name, uid=meta.uid, resource_version=meta.resource_version
-                )
+            if machine.metadata.deletion_timestamp is None:
+                await self._client.delete_as_read(MACHINE, machine)
             else:
                 await finalizers.remove(self._client, MACHINE, machine, INSTANCE_FINALIZER)
         except NotFound:

@@ -195,13 +195,7 @@ class Members:
         try:
             async with self._clock.timeout(self._config.request_s):
                 if token is None:
-                    await self._client.delete(
-                        LEASE,
-                        meta.name,
-                        meta.namespace,
-                        uid=meta.uid,
-                        resource_version=meta.resource_version,
-                    )
+                    await self._client.delete_as_read(LEASE, observation.lease)
                     return
                 patch = {"metadata": fence, "spec": {"holderIdentity": ""}}
                 lease = await self._client.patch(LEASE, meta.name, meta.namespace, patch=patch)

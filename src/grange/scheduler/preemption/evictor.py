@@ -181,13 +181,7 @@ class Evictor:
                 return
             try:
                 # Of this version: a late delete must not hit a pod whose status has changed since.
-                await self._client.delete(
-                    POD,
-                    meta.name,
-                    meta.namespace,
-                    uid=meta.uid,
-                    resource_version=marked.metadata.resource_version,
-                )
+                await self._client.delete_as_read(POD, marked)
                 break
             except Conflict:
                 if attempt == _TRIES:
