@@ -56,7 +56,13 @@ class IndexesRunOnce:
             return
         if b'"gracePeriodSeconds":0' in (request.body or b""):
             name = request.path.rpartition("/")[2]
-            self._forced |= {uid for uid, _ in self._running().get(name, [])}
+            machines = self._machines.values()
+            self._forced |= {  # those that are about to run as well: their node may not know yet
+                uid
+                for machine in machines
+                for uid, known in machine.pods.items()
+                if known.setup.name == name
+            }
 
     def see(self, change: ObservedWrite) -> None:
         """Look at all machines."""

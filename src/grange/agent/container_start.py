@@ -30,7 +30,7 @@ from grange.agent.container_runtime import (
     RuntimeFailedError,
     Sandbox,
 )
-from grange.agent.errors import CREATE_ERROR, NotCreatableError
+from grange.agent.errors import CREATE_ERROR, NotCreatableError, NotWantedError
 from grange.agent.image_puller import ImagePuller
 from grange.agent.image_store import ImageInfo
 from grange.agent.lifecycle import ManagedContainer
@@ -80,10 +80,18 @@ class ContainerStarter:
         self._services = services
         self._names = names
 
-    async def create(self, pod: Pod, container: ManagedContainer) -> tuple[Sandbox, Run]:
+    async def create(
+        self, pod: Pod, container: ManagedContainer, is_wanted: Callable[[], bool]
+    ) -> tuple[Sandbox, Run]:
         """Begin the container's next run; the pod is prepared (again) with what it refers to now.
 
+        Args:
+            pod: whose.
+            container: which of its containers.
+            is_wanted: whether the pod is still to run; asked after all that takes time.
+
         Raises:
+            NotWantedError: it is not, and nothing was started.
             NotCreatableError: something is missing, or the runtime or the API cannot do it now.
         """
         image: ImageInfo | None = None
@@ -108,6 +116,8 @@ class ContainerStarter:
                 program = self._program(pod, container.spec, env)
             if isinstance(container.spec, EphemeralContainer):
                 program = replace(program, joins=container.spec.target_container_name)
+            if not is_wanted():
+                raise NotWantedError(f"pod {pod.key}: deleted before {container.name} was started")
             target = lifecycle.next_id(pod.metadata.uid, container)
             run = await self._runtime.start(target, program, mounts)
         except RuntimeFailedError as error:

@@ -5,7 +5,8 @@
     GrangeError
     ├── runtime.RuntimeFailedError   the runtime could not do it now; retried with backoff
     ├── addresses.NoAddressLeftError the range of pod addresses is used up
-    └── NotCreatableError            what the container asks for is missing; retried with backoff
+    ├── NotCreatableError            what the container asks for is missing; retried with backoff
+    └── NotWantedError               the pod was deleted while its container was prepared
 """
 
 from grange.base.errors import GrangeError
@@ -29,3 +30,7 @@ class NotCreatableError(GrangeError):
         self.reason = reason
         self.lasting = lasting
         self.message = message
+
+
+class NotWantedError(GrangeError):
+    """The pod is to end: its container was prepared, and is not started any more."""

@@ -31,7 +31,7 @@ from grange.agent.container_runtime import (
     RuntimeFailedError,
     Sandbox,
 )
-from grange.agent.errors import NotCreatableError
+from grange.agent.errors import NotCreatableError, NotWantedError
 from grange.agent.events import AgentReason
 from grange.agent.eviction_ranking import EVICTED
 from grange.agent.hooks import Hooks
@@ -137,6 +137,9 @@ class PodWorker:
     def _now(self) -> datetime:
         """The time that decisions go by: a step of the wall clock ends no grace and no back-off."""
         return self._wall_origin + timedelta(seconds=self._tools.clock.monotonic() - self._origin)
+
+    def _is_wanted(self) -> bool:
+        return not (self._vanished or self.pod.metadata.deletion_timestamp)
 
     def _left_of_grace(self) -> float | None:
         """Of a pod whose deletion began before this worker: seconds until its time is over."""
@@ -401,7 +404,9 @@ class PodWorker:
     async def _start(self, container: ManagedContainer, tasks: _Tasks) -> None:
         now, began = self._now(), self._tools.clock.monotonic()
         try:
-            sandbox, run = await self._tools.starter.create(self.pod, container)
+            sandbox, run = await self._tools.starter.create(self.pod, container, self._is_wanted)
+        except NotWantedError:
+            return  # the next look brings the pod to its end
         except ImageNotReadyError as error:
             due = now + timedelta(seconds=error.retry_s)
             container.on_awaited(error.reason, error.message, due)

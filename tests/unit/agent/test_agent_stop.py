@@ -1,11 +1,12 @@
-"""An agent that ends in order takes its node out of service at once."""
+"""Ends in order: of an agent, and of a pod that is deleted before it runs."""
 
 from typing import Any
 
 import pytest
 from tests.support.agent_world import World, world
-from tests.unit.agent.builders import document
+from tests.unit.agent.builders import container, document
 
+from grange.api.kinds import CONFIGMAP, POD
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -54,3 +55,27 @@ async def test_agent_stops_although_the_server_is_away(
             patched.setattr(type(there.client), "patch", hang)
             await there.stop_agent()
         assert there.clock.monotonic() - before < 5
+
+
+@pytest.mark.parametrize("grace_s", [None, 0])
+async def test_pod_deleted_while_it_is_prepared_never_runs(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch, grace_s: int | None
+) -> None:
+    async with world(*tools) as there:
+        await there.client.create(CONFIGMAP, {"metadata": {"name": "words"}}, "default")
+        get = type(there.client).get
+
+        async def late(client: Any, kind: Any, *args: Any, **options: Any) -> Any:
+            if kind is CONFIGMAP:
+                await there.clock.sleep(10)
+            return await get(client, kind, *args, **options)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(type(there.client), "get", late)
+            await there.create(document(container(envFrom=[{"configMapRef": {"name": "words"}}])))
+            await there.clock.sleep(5)
+            await there.client.delete(POD, "web", "default", grace_period_s=grace_s)
+            await there.until_gone()
+            await there.clock.sleep(10)
+        assert there.starts() == []
+        assert not there.machine.pods, "nothing is left of it"
