@@ -50,6 +50,13 @@ class CertificateTemplate:
 class CertificateSigner(Protocol):
     """Reads requests, and signs with the key of the authority."""
 
+    def start(self) -> None:
+        """A request is about to come: load what it needs. Idempotent.
+
+        Raises:
+            GrangeError: it cannot be loaded.
+        """
+
     async def read(self, request: bytes) -> RequestFacts:
         """What a PEM request asks for.
 

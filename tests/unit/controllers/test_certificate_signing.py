@@ -32,6 +32,10 @@ class RecordingSigner:
 
     def __init__(self) -> None:
         self.signed: list[CertificateTemplate] = []
+        self.starts = 0
+
+    def start(self) -> None:
+        self.starts += 1
 
     async def read(self, request: bytes) -> RequestFacts:
         words = request.removeprefix(HEAD).decode().split()
@@ -133,6 +137,21 @@ async def test_token_for_one_node_and_one_use(clock: Clock, rng: Stream, log: Lo
         assert await there.ask("three", "system:node:a") == "TokenUsed"
         token = await there.world.client.get(SECRET, "bootstrap-token-abcdef", "kube-system")
         assert token.metadata.annotations == {bootstrap_tokens.USED_BY: "two"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "starts"),
+    [({"node": "a", "once": True}, 1), ({"once": True}, 0), ({"node": "a"}, 0)],
+)
+async def test_signer_starts_with_the_token_of_a_machine(
+    clock: Clock, rng: Stream, log: Logger, fields: dict[str, Any], starts: int
+) -> None:
+    """What it needs is loaded before the machine asks; tokens that people make load nothing."""
+    async with signing(clock, rng, log) as there:
+        await there.world.settle()
+        await there.put_token(**fields)
+        await there.world.settle()
+        assert there.signer.starts == starts
 
 
 async def test_ended_token_joins_no_machine_and_is_removed(

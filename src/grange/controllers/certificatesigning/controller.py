@@ -21,6 +21,7 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.secret import Secret
 from grange.api.meta import Document, ObjectKey, preconditions
 from grange.api.status import BadRequest, NotFound
+from grange.base.errors import GrangeError
 from grange.controllers.certificatesigning import logic
 from grange.controllers.certificatesigning.logic import (
     Approve,
@@ -67,7 +68,7 @@ class CertificateSigningController:
             metrics=deps.metrics,
         )
         self._requests.add_handler(self._seen, lambda _, new: self._seen(new))
-        self._tokens.add_handler(self._token_seen, lambda _, new: self._token_seen(new))
+        self._tokens.add_handler(self._token_added, lambda _, new: self._token_seen(new))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -77,6 +78,14 @@ class CertificateSigningController:
 
     def _seen(self, request: CertificateSigningRequest) -> None:
         self.loop.enqueue(request.key)
+
+    def _token_added(self, secret: Secret) -> None:
+        self._token_seen(secret)
+        token = bootstrap_tokens.read(secret)
+        # It is made when a machine is launched; a local one asks for its certificate a second later.
+        if token is not None and token.once and token.node and self._tokens.synced.is_set():
+            with suppress(GrangeError):  # the request has the error
+                self._signer.start()
 
     def _token_seen(self, secret: Secret) -> None:
         self.loop.enqueue(secret.key)
