@@ -98,7 +98,7 @@ async def isolated(
     )
     with closing(Threads("runtime", 2)) as offload:
         async with ProcessRuntime(config, clock=clock, log=log, offload=offload) as made:
-            if made.isolation == "none":
+            if made.isolation != "namespaces":
                 strict = ProcessConfig(tmp_path / "strict", isolation="namespaces")
                 with pytest.raises(RuntimeFailedError, match="--isolation none"):
                     async with ProcessRuntime(strict, clock=clock, log=log, offload=offload):

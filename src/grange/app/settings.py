@@ -193,9 +193,9 @@ class Settings:
             "--isolation",
             "What separates pods from each other and from this machine.",
             "With `namespaces` each container has its own processes, `/tmp`, mount paths and host name, and does "
-            "not see the data directory; see [the agent](agent.md#isolation). `auto` is that where the kernel "
-            "allows it.",
-            type=click.Choice(("none", "namespaces", "auto")),
+            "not see the data directory; with `landlock` it does not reach the data directory. See "
+            "[the agent](agent.md#isolation). `auto` is the first of these that the kernel allows.",
+            type=click.Choice(("none", "landlock", "namespaces", "auto")),
         ),
     )
     network: str = field(

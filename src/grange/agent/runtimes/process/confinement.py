@@ -4,12 +4,11 @@ Run in the shim, so it imports nothing but its neighbours and the standard libra
 """
 
 import ctypes
-import json
 import os
 import struct
 from collections.abc import Mapping, Sequence
 
-from grange.agent.runtimes.process import isolation
+from grange.agent.runtimes.process import isolation, landlock
 
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
 _PR_CAP_AMBIENT, _CLEAR_ALL = 47, 4
@@ -66,8 +65,8 @@ def confine(settings: Mapping[str, object]) -> None:
         isolation.check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
-def _become(uid: int, gid: int, pod: str, groups: list[int]) -> None:
-    """Change to another user, who can reach the pod's directory whatever it lies in."""
+def _show(pod: str, uid: int, gid: int) -> None:
+    """Let another user reach the pod's directory whatever it lies in."""
     closed = [place for place in _above(pod) if not _is_open(place, uid, gid)]
     if closed:
         # In its own mount namespace, only the pod's directory is mounted over what is closed.
@@ -78,16 +77,13 @@ def _become(uid: int, gid: int, pod: str, groups: list[int]) -> None:
         os.umask(0o022)
         os.makedirs(pod)
         isolation.mount(f"/proc/self/fd/{directory}", pod, None, _MS_BIND | _MS_REC)
-    join_groups(groups, gid)
-    os.setgid(gid)
-    os.setuid(uid)
 
 
 def take_rights(spec: dict[str, object]) -> None:
     """Change to the program's user and give up what it may not do.
 
     Args:
-        spec: of the program, with ``user``, ``pod`` and ``rights``.
+        spec: of the program, with ``user``, ``pod``, ``rights`` and ``restrict``.
 
     Raises:
         OSError: the process may not do it.
@@ -96,9 +92,17 @@ def take_rights(spec: dict[str, object]) -> None:
     groups: list[int] = rights.get("groups") or []  # type: ignore[assignment]  # our own
     if rights.get("capabilities") is not None:
         limit_capabilities(int(str(rights["capabilities"])))
-    if spec.get("user"):
-        uid, gid = json.loads(json.dumps(spec["user"]))
-        _become(uid, gid, str(spec["pod"]), groups)
+    user: tuple[int, int] | None = spec.get("user")  # type: ignore[assignment]  # our own
+    if user:
+        _show(str(spec["pod"]), *user)
+    if request := spec.get(
+        "restrict"
+    ):  # after the last mount; as the user who may list directories
+        landlock.restrict(request)  # type: ignore[arg-type]  # our own file
+    if user:
+        join_groups(groups, user[1])
+        os.setgid(user[1])
+        os.setuid(user[0])
     elif groups:
         join_groups(groups, None)
     confine(rights)

@@ -61,7 +61,7 @@ from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
 from grange.agent.runtimes.process.prepared_pod import PreparedPod
 from grange.agent.runtimes.process.process_config import ProcessConfig
 from grange.agent.runtimes.process.shim_connection import ContainerRun
-from grange.agent.runtimes.process.views import NAMESPACES, NO_ISOLATION
+from grange.agent.runtimes.process.views import LANDLOCK, NAMESPACES, NO_ISOLATION
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
@@ -108,7 +108,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         )
         self._lock_fd = -1
         self._launcher: Launcher | None = None
-        self._is_isolated = False
+        self._tier = NO_ISOLATION
         self._groups: ControlGroups | None = None
         self._logs = FileLogs(
             directory=self._layout.attempt,
@@ -149,8 +149,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._launcher = Launcher(self._lock_fd, config.data_dir)
         try:
             await self._prune_groups()
-            self._is_isolated = await self._offload.run(
-                lambda: views.is_possible(
+            self._tier = await self._offload.run(
+                lambda: views.choose(
                     config.isolation, lambda spec: self._request("run", "", spec), config.data_dir
                 )
             )
@@ -218,12 +218,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     @property
     def isolation(self) -> str:
         """What separates pods from each other and from the machine, for the Node."""
-        return NAMESPACES if self._is_isolated else NO_ISOLATION
+        return self._tier
 
     @property
     def has_name_files(self) -> bool:
         """Whether containers have files ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves."""
-        return self._is_isolated
+        return self._has_views
 
     @property
     def limits(self) -> str:
@@ -397,6 +397,14 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
 
     # --- inside --------------------------------------------------------------------------------
 
+    @property
+    def _has_views(self) -> bool:
+        return self._tier == NAMESPACES
+
+    @property
+    def _hidden(self) -> tuple[Path, ...]:
+        return (self._config.data_dir, *self._config.hidden)
+
     def _sandbox(self, record: PodFile) -> Sandbox:
         directory = str(self._layout.pod(record.uid))
         return Sandbox(record.uid, record.address, directory, dict(record.volumes))
@@ -417,14 +425,14 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     ) -> None:
         target = attempt.target
         volumes = dict(pod.sandbox.volumes)
-        mounted = self._is_isolated and not program.joins
+        mounted = self._has_views and not program.joins
         directory = await self._offload.run(
             lambda: self._layout.make_attempt(target, program, mounts, volumes, own_view=mounted)
         )
         if pod.ending:
             raise RuntimeFailedError(f"pod {target.pod_uid} is coming to its end")
         cwd = self._cwd(pod, target, program)
-        found = programs.locate(program, cwd, own_view=self._is_isolated)
+        found = programs.locate(program, cwd, own_view=self._has_views)
         if isinstance(found, str):
             now = self._clock.now().timestamp()
             state = shim_connection.refused(
@@ -445,13 +453,15 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             spec["address"] = pod.sandbox.address
         if joined := pod.joined_process(program.joins):
             spec["join"] = joined
-        elif self._is_isolated:
-            hidden = (self._config.data_dir, *self._config.hidden)
+        elif self._has_views:
             root = pod.sandbox.root(target.container)
             where = self._layout.pod(target.pod_uid)
             spec["view"] = views.of_container(
-                where, root, pod.setup, program, mounts, volumes, hidden
+                where, root, pod.setup, program, mounts, volumes, self._hidden
             )
+        if self._tier == LANDLOCK:
+            where = self._layout.pod(target.pod_uid)
+            spec["restrict"] = views.restriction(where, self._hidden, alone=not program.joins)
         groups = self._groups
         if groups is not None and any(program.limits):
             spec["groups"] = await self._offload.run(lambda: groups.make(target, program.limits))
@@ -478,6 +488,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         spec = programs.specification(program, found, cwd, self._layout.attempt(target))
         if attempt.is_isolated and attempt.run is not None:
             spec["join"] = attempt.run.pid
+        elif self._tier == LANDLOCK:  # it may signal the container's program
+            where = self._layout.pod(target.pod_uid)
+            spec["restrict"] = views.restriction(where, self._hidden, alone=False)
         if self._groups is not None and any(program.limits):
             spec["groups"] = self._groups.directories(target)
         return spec

@@ -11,12 +11,19 @@ from pathlib import Path
 from grange.agent.container_runtime import Mount, PodSetup, Program, RuntimeFailedError
 from grange.agent.name_files import MOUNTED
 
-NO_ISOLATION, NAMESPACES, AUTO = "none", "namespaces", "auto"
-ISOLATION = (NO_ISOLATION, NAMESPACES, AUTO)
+NO_ISOLATION, LANDLOCK, NAMESPACES, AUTO = "none", "landlock", "namespaces", "auto"
+TIERS = (NAMESPACES, LANDLOCK, NO_ISOLATION)
+"""What may isolate containers, the most effective first."""
+ISOLATION = (NO_ISOLATION, LANDLOCK, NAMESPACES, AUTO)
 """What ``--isolation`` may be."""
 
 _PROGRAMS = ("/bin/true", "/usr/bin/true")
 _LIMIT_S = 10.0
+_REMEDIES = {
+    NAMESPACES: "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
+    "kernel.apparmor_restrict_unprivileged_userns=0)",
+    LANDLOCK: "it needs Linux 6.2 with landlock in the kernel parameter lsm",
+}
 _ANSWER_LIMIT = 4096
 
 
@@ -71,10 +78,25 @@ def _absolute(path: str) -> str:
     return os.path.normpath("/" + path.lstrip("/"))
 
 
-def is_possible(
+def restriction(pod: Path, hidden: Iterable[Path], *, alone: bool) -> dict[str, object]:
+    """What a container does not reach where it has no own view, for ``landlock.restrict``.
+
+    Args:
+        pod: the pod's directory, which it reaches.
+        hidden: what it does not.
+        alone: it does not signal processes of others either.
+    """
+    return {
+        "hidden": [os.path.realpath(path) for path in hidden],
+        "shown": [os.path.realpath(pod)],
+        "alone": alone,
+    }
+
+
+def choose(
     isolation: str, run: Callable[[dict[str, object]], socket.socket], data_dir: Path
-) -> bool:
-    """Whether containers are isolated, tried with a program that ends at once.
+) -> str:
+    """What isolates containers, tried with a program that ends at once: one of ``TIERS``.
 
     Args:
         isolation: one of ``ISOLATION``.
@@ -84,19 +106,19 @@ def is_possible(
     Raises:
         RuntimeFailedError: it is asked for and not possible.
     """
-    if isolation == NO_ISOLATION:
-        return False
-    why = _refusal(run, data_dir)
-    if why and isolation != AUTO:
-        raise RuntimeFailedError(
-            f"--isolation {isolation}: the kernel does not allow it: {why}; allow unprivileged user "
-            "namespaces (sysctl kernel.unprivileged_userns_clone=1, "
-            "kernel.apparmor_restrict_unprivileged_userns=0), or use --isolation none"
-        )
-    return not why
+    for tier in TIERS if isolation == AUTO else (isolation,):
+        why = _refusal(run, data_dir, tier) if tier != NO_ISOLATION else ""
+        if not why:
+            return tier
+        if isolation != AUTO:
+            raise RuntimeFailedError(
+                f"--isolation {tier}: the kernel does not allow it: {why}; {_REMEDIES[tier]}, or "
+                "use --isolation none"
+            )
+    return NO_ISOLATION
 
 
-def _refusal(run: Callable[[dict[str, object]], socket.socket], data_dir: Path) -> str:
+def _refusal(run: Callable[[dict[str, object]], socket.socket], data_dir: Path, tier: str) -> str:
     # An interpreter may be where programs with a view do not see it, as in /tmp.
     program = next((path for path in _PROGRAMS if os.path.exists(path)), sys.executable)
     with tempfile.TemporaryDirectory(dir=data_dir, prefix="probe-") as name:
@@ -106,10 +128,19 @@ def _refusal(run: Callable[[dict[str, object]], socket.socket], data_dir: Path) 
             "env": {},
             "cwd": "/",
             "pod": name,
-            "view": {"hostname": "probe", "pod": name, "tmp": name, "hidden": [], "mounts": []},
             "timeout_s": _LIMIT_S,
             "output_limit": 0,
         }
+        if tier == LANDLOCK:
+            spec["restrict"] = restriction(Path(name), [data_dir], alone=True)
+        else:
+            spec["view"] = {
+                "hostname": "probe",
+                "pod": name,
+                "tmp": name,
+                "hidden": [],
+                "mounts": [],
+            }
         with run(spec) as connection:
             connection.settimeout(_LIMIT_S)
             try:
