@@ -58,3 +58,40 @@ def test_session_of_containers_passes_with_its_evidence(plane: Plane, tmp_path: 
     assert json.loads(found.read_text()) == {"load": 3}
     [log] = kept.rglob("*-driver/main.log")
     assert "ready" in log.read_text()
+
+
+def test_loadtest_runs_in_the_containers_of_its_images(plane: Plane, tmp_path: Path) -> None:
+    """What an init container of a component builds is there for its program."""
+    build = "mkdir -p www && echo built > www/index.html"
+    serve = f"httpd -f -p {PORT} -h /src/workspace/www & trap 'exit 0' TERM; wait"
+    server = {
+        "language": "cxx",
+        "build": {"image": BUSYBOX, "command": ["sh", "-c", build]},
+        "run": [{"name": "main", "image": BUSYBOX, "command": ["sh", "-c", serve]}],
+    }
+    page = f"http://${{QPS_WORKERS%:*}}:{PORT}/index.html"
+    drive = f"until wget -q -O - {page}; do sleep 0.2; done && "  # LoadTests have no probes
+    drive += 'grep -q 10010 $SCENARIOS_FILE && echo "time $POD_TIMEOUT"'
+    load_test = {
+        "apiVersion": "e2etest.grpc.io/v1",
+        "kind": "LoadTest",
+        "metadata": {"name": "box-load"},
+        "spec": {
+            "driver": {
+                "language": "cxx",
+                "run": [{"name": "main", "image": BUSYBOX, "command": ["sh", "-c", drive]}],
+            },
+            "servers": [server],
+            "scenariosJSON": json.dumps({"scenarios": [{"name": "s", "server_config": {}}]}),
+            "timeoutSeconds": 60,
+            "ttlSeconds": 600,
+        },
+    }
+    file = tmp_path / "loadtest.yaml"
+    file.write_text(json.dumps(load_test))
+    session = tmp_path / "session.yaml"
+    session.write_text(plane.cli.run("test", "convert", str(file)).stdout)
+    kept = tmp_path / "artifacts"
+    plane.grange("test", "run", str(session), "--artifacts", str(kept))
+    [log] = kept.rglob("*-driver/main.log")
+    assert log.read_text().splitlines() == ["built", "time 60"]
