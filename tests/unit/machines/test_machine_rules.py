@@ -177,6 +177,23 @@ async def test_f49_an_instance_that_ends_in_its_boot(
         assert gone.status.history[-1].reason == "InstanceGone"
 
 
+async def test_f81_failed_boots_do_not_remove_the_pod(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Unlike in elotl/kip, where the third failure deletes it: without a controller it would be lost."""
+    async with machine_world(clock, rng, log) as world:
+        world.joins = lambda name: world.cloud.launches > 3
+        await world.add_pool(timeouts={"bootSeconds": 10})
+        uid = (await world.add_pod("a")).metadata.uid
+        await world.bound("a", limit_s=300.0)
+        assert (await world.pod("a")).metadata.uid == uid
+        assert world.cloud.launches == 4
+        ended = await world.machines(P.TERMINATED)
+        reasons = [[entry.reason for entry in one.status.history] for one in ended]
+        assert ["BootTimeout" in one for one in reasons] == [True] * len(ended)
+        assert len(await world.events("MachineOrdered")) == 4
+
+
 async def test_f50_an_image_that_was_found_is_used(clock: Clock, rng: Stream, log: Logger) -> None:
     """Look-ups are cached; when one fails the last image that was found is used."""
     async with machine_world(clock, rng, log) as world:
