@@ -52,7 +52,8 @@ POD: dict[str, Any] = {
         ],
     },
 }
-SERVICE = {
+PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+SERVICE: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Service",
     "metadata": {"name": "far"},
@@ -75,10 +76,10 @@ class Api:
         token = (directory / "pki" / "token").read_text().strip()
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
-    def ask(self, path: str, body: object = None) -> Any:
+    def ask(self, path: str, body: object = None, method: str = "") -> Any:
         """The answer; raises ``LookupError`` where nothing is at the path."""
         data = None if body is None else json.dumps(body).encode()
-        method = "GET" if body is None else "POST"
+        method = method or ("GET" if body is None else "POST")
         self._connection.request(method, path, data, self._headers)
         answer = self._connection.getresponse()
         text = answer.read()
@@ -102,6 +103,18 @@ class Api:
         raise TimeoutError(f"{path} is not Ready after {LIMIT_S:g} s")
 
 
+def endpoint_slice(name: str, address: str, **more: object) -> dict[str, Any]:
+    """A slice of the Service with one endpoint."""
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": name, "labels": {"kubernetes.io/service-name": "far"}},
+        "addressType": "IPv4",
+        "ports": [{"port": 8080, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}, **more}],
+    }
+
+
 def received(address: tuple[str, int], count: int) -> float:
     """Seconds from connecting until so many bytes are here."""
     started, left = time.perf_counter(), count
@@ -113,6 +126,19 @@ def received(address: tuple[str, int], count: int) -> float:
                 raise ConnectionError(f"{left} bytes are missing")
             left -= len(piece)
     return time.perf_counter() - started
+
+
+def until_listening(address: tuple[str, int]) -> None:
+    """Wait until connections are accepted, whatever becomes of them."""
+    deadline = time.perf_counter() + LIMIT_S
+    while True:
+        try:
+            socket.create_connection(address, timeout=LIMIT_S).close()
+            return
+        except ConnectionRefusedError:
+            if time.perf_counter() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def until_reached(address: tuple[str, int]) -> None:
@@ -146,17 +172,29 @@ def measure() -> dict[str, float]:
         token = grange("token", "create", "--node", "far", "--kubeconfig", kubeconfig)
         printed = subprocess.run(token, check=True, capture_output=True, text=True).stdout
         api = Api(url, data)
+        # Both agents are on this computer, and the first to listen on the address has it: that is to be
+        # the one whose way to the pod leads through the other.
+        without = {**SERVICE, "spec": {"ports": SERVICE["spec"]["ports"]}}
+        service = api.ask("/api/v1/namespaces/default/services", without)
+        api.ask(PATH, endpoint_slice("first", "127.0.0.1"))
+        address = str(service["spec"]["clusterIP"]), 80
+        until_listening(address)
         words = grange(*shlex.split(printed)[1:], "--data-dir", str(directory / "far"))
         time.sleep(2.0)  # the control plane is at rest
         started = time.perf_counter()
         child = subprocess.Popen(words, stdout=subprocess.DEVNULL)
         api.until_condition("/api/v1/nodes/far")
         result = {"join_s": time.perf_counter() - started}
-        api.ask("/api/v1/namespaces/default/services", SERVICE)
-        api.ask("/api/v1/namespaces/default/pods", POD)
+        pod = api.ask("/api/v1/namespaces/default/pods", POD)
         api.until_condition("/api/v1/namespaces/default/pods/far")
-        service = api.ask("/api/v1/namespaces/default/services/far")
-        address = str(service["spec"]["clusterIP"]), 80
+        found = api.ask("/api/v1/namespaces/default/pods/far")
+        target = {"kind": "Pod", "namespace": "default", "name": "far"}
+        target["uid"] = pod["metadata"]["uid"]
+        api.ask(
+            PATH,
+            endpoint_slice("far", found["status"]["podIP"], nodeName="far", targetRef=target),
+        )
+        api.ask(f"{PATH}/first", method="DELETE")
         until_reached(address)
         times = [received(address, 1) for _ in range(CONNECTIONS)]
         result["connect_ms"] = 1000 * statistics.median(times)
