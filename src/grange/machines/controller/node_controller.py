@@ -9,7 +9,8 @@ from grange.api import timestamps
 from grange.api.kinds import MACHINE, NAMESPACE
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document, ObjectKey
-from grange.api.status import NotFound
+from grange.api.status import ApiError, NotFound
+from grange.base.backoff import Exponential
 from grange.base.tasks import Nursery, supervise
 from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.disruption_loop import DisruptionLoop
@@ -36,6 +37,7 @@ from grange.reconcile.recorder import Recorder
 
 NAME = "machines"
 
+_RETRY = Exponential(initial_s=0.1, cap_s=5.0)
 _CLUSTER = "kube-system"  # its UID is that of the cluster, and outlives every control plane
 
 
@@ -115,7 +117,7 @@ class NodeController:
     async def run(self) -> None:
         """Work until cancelled."""
         await self._listers.synced()
-        cluster = (await self._client.get(NAMESPACE, _CLUSTER)).metadata.uid
+        cluster = await self._cluster_uid()
         tools = ProviderTools(
             cluster,
             self._clock,
@@ -161,6 +163,16 @@ class NodeController:
         finally:
             self._reports = None
             await providers.close()
+
+    async def _cluster_uid(self) -> str:
+        failures = 0
+        while True:
+            try:
+                return (await self._client.get(NAMESPACE, _CLUSTER)).metadata.uid
+            except ApiError as error:
+                failures += 1
+                self._log.warning("cluster not read", attempt=failures, error=error)
+                await self._clock.sleep(_RETRY.delay(failures))
 
     async def report(self, what: str, pool: str) -> Document | None:
         """What would be done for a pool now (``plan``), or whether records and provider agree (``audit``).
