@@ -47,7 +47,9 @@ def pressure(plane: Plane) -> str:
 
 
 def test_pod_that_fills_the_disk_is_evicted_and_gives_it_back(plane: Plane, tmp_path: Path) -> None:
-    keeps = pod("keeps", "sleep", "1000")
+    asking = json.loads(pod("keeps", "sleep", "1000"))
+    asking["spec"]["containers"][0]["resources"] = {"requests": {"ephemeral-storage": "10Mi"}}
+    keeps = json.dumps(asking)
     fills = pod("fills", "sh", "-c", f"head -c {130 * MIB} /dev/zero > big; sleep 1000")
     for name, text in (("keeps", keeps), ("fills", fills)):
         (tmp_path / f"{name}.yaml").write_text(text)
@@ -60,6 +62,7 @@ def test_pod_that_fills_the_disk_is_evicted_and_gives_it_back(plane: Plane, tmp_
     assert found(plane, "pod", "keeps")["status"]["phase"] == "Running"
     left = os.statvfs(plane.directory)
     assert left.f_bavail * left.f_frsize > 150 * MIB
+    assert found(plane, "nodes")["items"][0]["status"]["capacity"]["ephemeral-storage"] == "200Mi"
     (tmp_path / "late.yaml").write_text(pod("late", "sleep", "1000"))
     plane.grange("apply", "-f", str(tmp_path / "late.yaml"))
     eventually(lambda: "out of disk pressure" in plane.grange("why", "pod/late"), "the reason")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from grange.api.pod_requests import Resources
+from grange.api.pod_requests import EPHEMERAL_STORAGE, Resources
 
 
 def refusal(
@@ -18,6 +18,12 @@ def refusal(
     amounts = [
         ("cpu", wanted.cpu_milli, sum(item.cpu_milli for item in held), room.cpu_milli),
         ("memory", wanted.memory_bytes, sum(item.memory_bytes for item in held), room.memory_bytes),
+        (
+            EPHEMERAL_STORAGE,
+            wanted.ephemeral_bytes,
+            sum(item.ephemeral_bytes for item in held),
+            room.ephemeral_bytes,
+        ),
         ("pods", 1, len(held), room.pods),
     ]
     amounts += [

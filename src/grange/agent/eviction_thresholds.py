@@ -8,8 +8,8 @@ from grange.agent.node_disk import FileSystemStats
 from grange.api import quantity
 from grange.base.errors import GrangeError
 
-DEFAULT_THRESHOLDS = "nodefs.available<10%,nodefs.inodesFree<5%"
-"""Those of a kubelet."""
+DEFAULT_THRESHOLDS = "nodefs.available<1Gi,nodefs.inodesFree<1%"
+"""Far below those of a kubelet (10 % and 5 %): a disk that is shared with people is often that full."""
 NO_THRESHOLDS = "none"
 AVAILABLE, INODES_FREE = "nodefs.available", "nodefs.inodesFree"
 _SIGNALS = {AVAILABLE: "ephemeral-storage", INODES_FREE: "inodes"}

@@ -216,7 +216,7 @@ class AgentSettings:
             SettingsError: an amount is malformed.
         """
         given = pairs("--capacity", ",".join(self.capacity).split(",") if self.capacity else ())
-        return {**machine.shares(1)[0].capacity(), **given}
+        return {**machine.shares(1, self.data_dir)[0].capacity(), **given}
 
 
 def pairs(option: str, items: tuple[str, ...] | list[str]) -> Mapping[str, str]:

@@ -66,7 +66,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         self._clock = clock
         self._log = log.bind(role="agent")
         self._offload = Threads("agent-disk")
-        self._shares = machine.shares(settings.nodes)
+        self._shares = machine.shares(settings.nodes, settings.data_dir)
         self._names = [share.name for share in self._shares]
         before = remembered_pools(settings.data_dir)
         self._pools = node_pools.assign(settings.pools, settings.nodes, before)

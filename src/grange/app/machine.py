@@ -2,10 +2,12 @@
 
 import os
 import platform
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from grange.agent.resolver_config import ResolverConfig, parse_resolver
+from grange.api.pod_requests import EPHEMERAL_STORAGE
 
 _MIB = 1024 * 1024
 _RESOLVER = Path("/etc/resolv.conf")
@@ -21,12 +23,14 @@ class Share:
         name: the node's name.
         cpu_milli: thousandths of a core.
         memory_bytes: memory.
+        disk_bytes: size of the file system of the data directory.
         pods: how many pods at most.
     """
 
     name: str
     cpu_milli: int
     memory_bytes: int
+    disk_bytes: int
     pods: int = MAX_PODS_PER_NODE
 
     def capacity(self) -> dict[str, str]:
@@ -34,6 +38,7 @@ class Share:
         return {
             "cpu": f"{self.cpu_milli}m",
             "memory": f"{self.memory_bytes // _MIB}Mi",
+            EPHEMERAL_STORAGE: f"{self.disk_bytes // _MIB}Mi",
             "pods": str(self.pods),
         }
 
@@ -45,13 +50,20 @@ def node_name(host: str) -> str:
     return label.strip("-")[:_NAME_MAX].rstrip("-") or "localhost"
 
 
-def shares(nodes: int) -> list[Share]:
-    """The machine in equal parts, named ``<host>-1`` and so on, however many there are."""
+def shares(nodes: int, data_dir: Path) -> list[Share]:
+    """The machine in equal parts, named ``<host>-1`` and so on, however many there are.
+
+    Args:
+        nodes: how many parts.
+        data_dir: where pods have their files; it need not exist yet.
+    """
     host = node_name(platform.node())
     cpu_milli = len(os.sched_getaffinity(0)) * 1000 // nodes
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // nodes
+    there = next(path for path in (data_dir, *data_dir.absolute().parents) if path.exists())
+    disk = shutil.disk_usage(there).total // nodes
     names = [f"{host}-{at}" for at in range(1, nodes + 1)]
-    return [Share(name, cpu_milli, memory) for name in names]
+    return [Share(name, cpu_milli, memory, disk) for name in names]
 
 
 def resolver() -> ResolverConfig:

@@ -15,7 +15,7 @@ from grange.base.rng import Stream
 
 MIB, GIB = 2**20, 2**30
 DISK = FileSystemStats(100 * GIB, 50 * GIB, 1000, 500)
-LOW = DISK._replace(available=9 * GIB)
+LOW = DISK._replace(available=GIB * 3 // 4)
 Tools = tuple[Clock, Stream, Logger]
 
 
@@ -32,9 +32,9 @@ def tools(clock: Clock, rng: Stream, log: Logger) -> Tools:
     [
         ("nodefs.available<10%", DISK, ""),
         ("nodefs.available<10%", LOW, "nodefs.available"),
-        ("nodefs.available<1Gi", LOW, ""),
-        ("nodefs.available<9.5Gi", LOW, "nodefs.available"),
-        ("nodefs.available<1%, nodefs.inodesFree<60%", LOW, "nodefs.inodesFree"),
+        ("nodefs.available<512Mi", LOW, ""),
+        ("nodefs.available<0.8Gi", LOW, "nodefs.available"),
+        ("nodefs.available<0.5%, nodefs.inodesFree<60%", LOW, "nodefs.inodesFree"),
         ("nodefs.inodesFree<5%", DISK._replace(inodes=0, inodes_free=0), ""),
         ("none", LOW._replace(available=0), ""),
     ],
@@ -132,7 +132,7 @@ async def test_pressure_is_reported_and_ends_after_five_minutes(tools: Tools) ->
         assert await pressure(there) == ("False", "AgentHasNoDiskPressure", "the disk has room")
         there.machine.disk.left = LOW
         await there.clock.sleep(25)
-        message = "nodefs.available is 9Gi, less than 10%"
+        message = "nodefs.available is 768Mi, less than 1Gi"
         assert await pressure(there) == ("True", "AgentHasDiskPressure", message)
         there.machine.disk.left = DISK
         await there.clock.sleep(280)
@@ -147,22 +147,22 @@ async def test_pods_are_evicted_one_by_one_until_the_disk_has_room(tools: Tools)
         disk.left = DISK
         await there.clock.sleep(1)
         names = ("small", "big", "bigger")
-        for name, used in zip(names, (GIB // 2, 2 * GIB, 3 * GIB), strict=True):
+        for name, used in zip(names, (GIB // 16, GIB // 4, GIB * 3 // 8), strict=True):
             made = await there.create(document(container(program="stubborn"), name=name))
             await there.until_ready(name)
             disk.used[made.metadata.uid] = PodStorage(containers={"main": used})
-        disk.left = DISK._replace(available=6 * GIB)
+        disk.left = DISK._replace(available=GIB // 2)
         await there.clock.sleep(60)
         phases = {name: (await there.pod(name)).status.phase for name in names}
         assert phases == {"small": "Running", "big": "Failed", "bigger": "Failed"}
         evicted = (await there.pod("bigger")).status
         assert evicted.reason == "Evicted"
         assert evicted.message == (
-            "The node was low on resource: ephemeral-storage. Threshold quantity: 10%, available: "
-            "6Gi. Container main was using 3Gi, request is 0, has larger consumption of "
+            "The node was low on resource: ephemeral-storage. Threshold quantity: 1Gi, available: "
+            "512Mi. Container main was using 384Mi, request is 0, has larger consumption of "
             "ephemeral-storage. "
         )
-        assert disk.left.available == 11 * GIB
+        assert disk.left.available == GIB * 9 // 8
         target = await there.condition("DisruptionTarget", "big")
         assert target[:2] == ("True", "TerminationByKubelet")
         assert ("Evicted", evicted.message) in await there.events()

@@ -209,6 +209,8 @@ def asking(**amounts: str) -> Resources:
         ({"cpu": "2"}, [{"cpu": "2"}], None),
         ({"cpu": "2"}, [{"cpu": "2001m"}], "OutOfcpu"),
         ({"memory": "1Gi"}, [{"memory": "8Gi"}], "OutOfmemory"),
+        ({"ephemeral-storage": "1Gi"}, [{"ephemeral-storage": "1Gi"}], None),
+        ({"ephemeral-storage": "1Gi"}, [{"ephemeral-storage": "1100Mi"}], "OutOfephemeral-storage"),
         ({}, [{"cpu": "9"}], None),
         ({}, [{}, {}, {}], "OutOfpods"),
         ({"example.com/gpu": "1"}, [], None),
@@ -219,7 +221,8 @@ def asking(**amounts: str) -> Resources:
 def test_a_pod_is_taken_when_it_fits(
     wanted: dict[str, str], others: list[dict[str, str]], reason: str | None
 ) -> None:
-    room = {"cpu": "4", "memory": "8Gi", "pods": "3", "example.com/gpu": "1"}
+    disk = {"ephemeral-storage": "2Gi", "example.com/gpu": "1"}
+    room = {"cpu": "4", "memory": "8Gi", "pods": "3", **disk}
     held = [asking(**item) for item in others]
     refused = admission.refusal(asking(**wanted), held, allocatable(room))
     assert (refused[0] if refused else None) == reason

@@ -83,12 +83,14 @@ def test_node_is_named_after_the_host_in_valid_letters(host: str, name: str) -> 
     assert machine.node_name(host) == name
 
 
-def test_nodes_share_the_machine() -> None:
-    whole, parts = machine.shares(1), machine.shares(3)
+def test_nodes_share_the_machine(tmp_path: Path) -> None:
+    whole, parts = (machine.shares(nodes, tmp_path / "made" / "later") for nodes in (1, 3))
     assert len({part.name for part in parts}) == 3
     assert sum(part.cpu_milli for part in parts) <= whole[0].cpu_milli
     assert sum(part.memory_bytes for part in parts) <= whole[0].memory_bytes
+    assert 0 < sum(part.disk_bytes for part in parts) <= whole[0].disk_bytes
     assert parts[0].capacity()["cpu"].endswith("m")
+    assert parts[0].capacity()["ephemeral-storage"].endswith("Mi")
 
 
 def test_a_record_of_a_dead_or_recycled_process_counts_as_none(tmp_path: Path) -> None:
