@@ -277,10 +277,11 @@ def test_broken_sink_does_not_affect_others(log: Logger) -> None:
     assert [what for what, _ in memory.history] == ["raised", "resolved"]
 
 
+@pytest.mark.usefixtures("records")  # while it is there, records of all levels are made
 @pytest.mark.parametrize(("urgency", "level"), [(HIGH, "ERROR"), (LOW, "WARNING")])
-def test_log_level_follows_urgency(urgency: str, level: str, log: Logger) -> None:
+def test_log_level_follows_urgency(urgency: str, level: str) -> None:
     """An error needs a person now; who is woken for a shortage of nodes stops listening."""
-    sink = LogSink(log)
+    sink = LogSink(Logger("alerts"))
     reported = Alert("default/web", "short", "too few nodes", urgency)
     kept: list[logging.LogRecord] = []
     handler = logging.Handler()
