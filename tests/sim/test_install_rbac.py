@@ -471,7 +471,7 @@ async def lease_machines(cluster: Cluster) -> None:
 
 
 async def run_sessions(cluster: Cluster) -> None:
-    """A session waits for a machine, changes its priority, runs, is cancelled and expires."""
+    """A session waits, changes its priority, runs, is cancelled, expires; another is deleted at work."""
     client = cluster.client
     cluster.server.troubled = True
     await pool_of(cluster, 2)
@@ -488,8 +488,8 @@ async def run_sessions(cluster: Cluster) -> None:
         found = (await client.list(MACHINELEASE, "default")).items
         return [lease.spec.priority for lease in found] == [priority]
 
-    async def running(attempt: int) -> bool:
-        status = (await client.get(TESTSESSION, "qps", "default")).status
+    async def running(attempt: int, name: str = "qps") -> bool:
+        status = (await client.get(TESTSESSION, name, "default")).status
         return (status.phase, status.attempt) == ("Running", attempt)
 
     await cluster.until(partial(asked, 0))
@@ -505,6 +505,10 @@ async def run_sessions(cluster: Cluster) -> None:
         return not (await client.list(TESTSESSION)).items
 
     await cluster.until(expired)
+    await client.create(TESTSESSION, {"metadata": {"name": "next"}, "spec": spec}, "default")
+    await cluster.until(partial(running, 0, "next"))
+    await client.delete(TESTSESSION, "next", "default")
+    await cluster.gone(POD)
 
 
 async def make_machines(cluster: Cluster) -> None:

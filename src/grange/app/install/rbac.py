@@ -182,7 +182,7 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
     "tfjob": (*_for_jobs(TFJOB), *_SHRINKING, _OTHER_BACKENDS),
     "pytorchjob": (*_for_jobs(PYTORCHJOB), *_SHRINKING, _OTHER_BACKENDS),
     "testsession": (
-        Permission(TESTSESSION, (*_FOLLOW, "patch", "delete")),
+        Permission(TESTSESSION, ("get", *_FOLLOW, "patch", "delete")),
         Permission(TESTSESSION, ("patch",), "status"),
         Permission(TESTSESSION, ("update",), "finalizers", unseen=_BLOCKING),
         Permission(MACHINELEASE, (*_FOLLOW, "create", "patch", "delete")),
