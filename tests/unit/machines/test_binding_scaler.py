@@ -471,6 +471,11 @@ def test_free_machine_is_kept_for_a_request(phase: str) -> None:
     assert (found.start, stopped(found), found.resume) == ((), ["b"], ())
 
 
+def test_machine_of_a_deleted_pod_is_unbound_for_a_request() -> None:
+    found = plan(nodes=[machine("a", bound="gone", created=-3600)], requested=[REQUEST])
+    assert (found.start, found.stop, found.unbind) == ((), (), ("a",))
+
+
 def test_stopped_machine_is_resumed_for_a_request() -> None:
     of = pool([StandbyNodeSpec("A", 1, state="Stopped")])
     found = plan(nodes=[machine("a", phase="Stopped")], of=of, requested=[REQUEST])

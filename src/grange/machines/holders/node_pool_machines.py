@@ -5,6 +5,7 @@ the version that was read: of several that want a machine, a pod's dispenser inc
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 from grange.api.kinds import MACHINE, NODE, NODEPOOL
 from grange.api.kinds.machine import Machine
@@ -12,7 +13,7 @@ from grange.api.kinds.nodepool import DEDICATED
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.machine_phases import MachineEvent, MachinePhase
 from grange.api.meta import Document, ObjectKey, Resource
-from grange.api.status import Conflict, NotFound
+from grange.api.status import ApiError, Conflict, NotFound
 from grange.machines.controller.status_updater import StatusUpdater
 from grange.machines.disruption.disruption_progress import is_disrupted
 from grange.machines.holders.claim_requests import ClaimRequests
@@ -106,10 +107,10 @@ class NodePoolMachines:
         except (PoolExhausted, StaleRequest) as error:
             for machine in fresh:
                 await self._give_back(machine, _E.RETURNED_UNUSED, "the claim was not completed")
-            if isinstance(error, PoolExhausted) and (
-                asked := await self._requests.ask(request_id, holder, demand, count)
-            ):
-                raise _exhausted(missing, free, asked) from None
+            if isinstance(error, PoolExhausted):
+                with suppress(ApiError):  # asked again by the next try; what is missing stays true
+                    if asked := await self._requests.ask(request_id, holder, demand, count):
+                        raise _exhausted(missing, free, asked) from None
             raise
         raise _restless()
 

@@ -115,7 +115,8 @@ class BindingNodeScaler:
         standby, refused, kept_free, park = self._standby(free, orders, now)
         taken = {binding.machine for binding in bind}
         if not self._spec.timeouts.idle_seconds:
-            unbind = [name for name in unbind if name in self._cordoned]  # the others end at once
+            # The others end at once, but for those that a holder is to have.
+            unbind = [name for name in unbind if name in self._cordoned or name in promised]
         return ScalingPlan(
             start=(*start, *requested, *standby),
             stop=(*park, *self._surplus(free, kept_free | {*unbind}, now)),

@@ -6,7 +6,7 @@ When the claim is given up or its owner dies, the request ends, and with it what
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -16,6 +16,10 @@ from grange.api.kinds.nodepool import NodePool
 from grange.api.machine_claims import REQUEST_PREFIX
 from grange.api.machine_phases import MachinePhase
 from grange.machines.scaling.pod_needs import PodNeed
+
+_MOST = 10_000
+_LONGEST = timedelta(minutes=5)
+"""Holders put the end off for a minute; what asks for more was not written by one."""
 
 
 class MachineRequest(msgspec.Struct, frozen=True):
@@ -78,4 +82,5 @@ def _all(pool: NodePool) -> Iterator[tuple[str, MachineRequest | None]]:
 
 
 def _holds(request: MachineRequest, now: datetime) -> bool:
-    return now < timestamps.parse_or(request.until, now)
+    until = timestamps.parse_or(request.until, now)
+    return now < until <= now + _LONGEST and request.count <= _MOST
