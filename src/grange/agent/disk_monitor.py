@@ -60,6 +60,7 @@ class DiskMonitor:
         self._clock = clock
         self._log = log
         self._met_at: float | None = None
+        self._evicted: set[str] = set()  # UIDs of pods that are on their way out
         self._message = "the disk was not measured yet" if thresholds else "it is not watched"
 
     @property
@@ -96,7 +97,14 @@ class DiskMonitor:
             self._log.warning("disk pressure changed", pressure=not had_pressure, why=self._message)
 
     async def _evict_pods(self, stats: FileSystemStats, met: Threshold | None) -> None:
-        pods = [pod for pod in self._pods() if met is not None or eviction_ranking.is_limited(pod)]
+        there = self._pods()
+        self._evicted &= {pod.metadata.uid for pod in there}
+        pods = [
+            pod
+            for pod in there
+            if pod.metadata.uid not in self._evicted
+            and (met is not None or eviction_ranking.is_limited(pod))
+        ]
         if not pods:
             return
         storage = await self._disk.usage([pod.metadata.uid for pod in pods])
@@ -105,11 +113,15 @@ class DiskMonitor:
         ]
         beyond = [(item.pod, why) for item in used if (why := eviction_ranking.over_limit(item))]
         for pod, why in beyond:
-            self._evict(pod, why)
+            self._go(pod, why)
         if met is None or beyond:  # what they free may be enough
             return
         chosen = eviction_ranking.first_to_evict(used)
         if chosen is None:
             self._log.warning("disk pressure, and no pod that may be evicted", why=self._message)
         else:
-            self._evict(chosen.pod, eviction_ranking.pressure_message(chosen, met, stats))
+            self._go(chosen.pod, eviction_ranking.pressure_message(chosen, met, stats))
+
+    def _go(self, pod: Pod, why: str) -> None:
+        self._evicted.add(pod.metadata.uid)
+        self._evict(pod, why)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from grange.agent.eviction_thresholds import Threshold
 from grange.agent.node_disk import FileSystemStats, PodStorage
 from grange.api import quantity
-from grange.api.kinds.pod import Container, Pod
+from grange.api.kinds.pod import Container, Pod, Volume
 from grange.api.kinds.priorityclass import SYSTEM_CRITICAL_PRIORITY
 from grange.api.pod_requests import EPHEMERAL_STORAGE, pod_request
+from grange.api.quantity import QuantityError
 
 EVICTED = "Evicted"
 
@@ -36,8 +37,10 @@ def is_limited(pod: Pod) -> bool:
 def over_limit(used: PodUsage) -> str:
     """Why the pod has to go, whatever the disk has left; empty where it keeps to its limits."""
     storage = used.storage
+    if is_critical(used.pod):
+        return ""
     for volume in used.pod.spec.volumes:
-        size = quantity.value((volume.empty_dir or {}).get("sizeLimit") or 0)
+        size = _size_limit(volume)
         if size and storage.volumes.get(volume.name, 0) > size:
             return (
                 f'Usage of EmptyDir volume "{volume.name}" exceeds the limit '
@@ -95,6 +98,14 @@ def pressure_message(used: PodUsage, threshold: Threshold, stats: FileSystemStat
 
 def _containers(pod: Pod) -> Sequence[Container]:
     return (*pod.spec.init_containers, *pod.spec.containers)
+
+
+def _size_limit(volume: Volume) -> int:
+    """Bytes; zero without a limit, and for one of an object that was stored before it was checked."""
+    try:
+        return max(0, quantity.value((volume.empty_dir or {}).get("sizeLimit") or 0))
+    except QuantityError:
+        return 0
 
 
 def _limit(container: Container) -> int | None:

@@ -79,7 +79,10 @@ def _size(top: str) -> int:
         try:
             with os.scandir(pending.pop()) as entries:
                 for item in entries:
-                    found = item.stat(follow_symlinks=False)
+                    try:
+                        found = item.stat(follow_symlinks=False)
+                    except OSError:
+                        continue
                     if item.is_dir(follow_symlinks=False):
                         pending.append(item.path)
                     elif found.st_nlink > 1:

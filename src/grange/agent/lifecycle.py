@@ -326,7 +326,12 @@ def termination_of(
 
 
 def grace_of(
-    pod: Pod, termination: PodTermination, timing: Timing, *, left_s: float | None = None
+    pod: Pod,
+    termination: PodTermination,
+    timing: Timing,
+    *,
+    left_s: float | None = None,
+    evicted: bool = False,
 ) -> float:
     """Seconds between SIGTERM and SIGKILL.
 
@@ -336,12 +341,13 @@ def grace_of(
         timing: of the agent.
         left_s: until ``deletionTimestamp``, when an agent found the pod being deleted: the one
             before it has begun the grace. None where this agent saw the deletion itself.
+        evicted: the node needs what the pod uses, also when it was ending anyway.
     """
     grace = float(pod.spec.termination_grace_period_seconds)
     shortest = min(grace, timing.vanished_grace_s)
     if termination is PodTermination.VANISHED:
         return shortest
-    if termination is PodTermination.EVICTED:
+    if evicted:
         return min(grace, _EVICTION_GRACE_S)
     asked = pod.metadata.deletion_grace_period_seconds
     if termination is not PodTermination.DELETED or asked is None:

@@ -139,7 +139,8 @@ class PodWorker:
         return self._wall_origin + timedelta(seconds=self._tools.clock.monotonic() - self._origin)
 
     def _is_wanted(self) -> bool:
-        return not (self._vanished or self.pod.metadata.deletion_timestamp)
+        ends = self._vanished or self._gone or self._eviction
+        return not (ends or self.pod.metadata.deletion_timestamp)
 
     def _left_of_grace(self) -> float | None:
         """Of a pod whose deletion began before this worker: seconds until its time is over."""
@@ -154,6 +155,7 @@ class PodWorker:
     def again(self) -> "PodWorker":
         """A fresh worker for the same pod, after this one has failed."""
         worker = PodWorker(self.pod, self._tools)
+        worker._eviction = self._eviction
         if self._vanished:
             worker.vanish()
         return worker
@@ -325,7 +327,13 @@ class PodWorker:
             if found is PodTermination.DEADLINE:
                 self._event(NORMAL, AgentReason.DEADLINE_EXCEEDED, pod_status.DEADLINE_MESSAGE)
             self._termination = found
-        grace_s = lifecycle.grace_of(self.pod, self._termination, self._timing, left_s=self._left_s)
+        grace_s = lifecycle.grace_of(
+            self.pod,
+            self._termination,
+            self._timing,
+            left_s=self._left_s,
+            evicted=bool(self._eviction),
+        )
         own_grace_s = float(self.pod.spec.termination_grace_period_seconds)
         self._grace_s = grace_s if self._termination is not PodTermination.NONE else None
         decision = lifecycle.decide(

@@ -8,6 +8,7 @@ from grange.agent import eviction_ranking, eviction_thresholds
 from grange.agent.eviction_ranking import PodUsage
 from grange.agent.eviction_thresholds import ThresholdError
 from grange.agent.node_disk import FileSystemStats, PodStorage
+from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -105,6 +106,17 @@ def test_pod_beyond_its_limits_is_found_with_the_reason(storage: PodStorage, why
     assert eviction_ranking.is_limited(limited)
     assert why in (found := eviction_ranking.over_limit(PodUsage(limited, storage)))
     assert bool(found) == bool(why)
+
+
+@pytest.mark.parametrize("size", ["much", "-1"])
+def test_malformed_limit_of_a_stored_pod_is_none(size: str) -> None:
+    made = pod(volumes=[{"name": "data", "emptyDir": {"sizeLimit": size}}])
+    assert not eviction_ranking.over_limit(PodUsage(made, PodStorage({"data": GIB})))
+
+
+def test_critical_pod_is_kept_beyond_its_limits() -> None:
+    made = pod(container(resources=LIMITED), priority=2_000_000_000)
+    assert not eviction_ranking.over_limit(PodUsage(made, PodStorage(containers={"main": 2 * GIB})))
 
 
 def test_limit_of_one_container_holds_for_that_container() -> None:
@@ -218,3 +230,20 @@ async def test_disk_that_cannot_be_measured_changes_nothing(tools: Tools) -> Non
         there.machine.disk.left = LOW
         await there.clock.sleep(25)
         assert (await pressure(there))[0] == "True"
+
+
+async def test_pod_that_is_being_deleted_is_evicted_at_once(tools: Tools) -> None:
+    """Its own grace would keep the disk full, and the other pods from being looked at."""
+    async with world(*tools) as there:
+        disk = there.machine.disk
+        disk.left = DISK
+        await there.clock.sleep(1)
+        spec = container(program="stubborn")
+        made = await there.create(document(spec, terminationGracePeriodSeconds=3600))
+        await there.until_ready()
+        disk.used[made.metadata.uid] = PodStorage(containers={"main": GIB})
+        await there.client.delete(POD, "web", "default")
+        await there.clock.sleep(30)
+        assert await there.exists()
+        disk.left = LOW
+        assert await there.until_gone() < 15

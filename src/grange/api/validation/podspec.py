@@ -17,7 +17,7 @@ from grange.api.validation import scheduling
 from grange.api.validation.causes import Faults
 from grange.api.validation.faultless import Faultless
 from grange.api.validation.pod_dns import DNS_POLICIES, check_pod_dns
-from grange.api.validation.resources import check_resources
+from grange.api.validation.resources import check_amount, check_resources
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
@@ -317,6 +317,8 @@ def _check_volume_source(volume: dict[str, Any], path: str, faults: Faults) -> N
         faults.required(f"{path}.secret.secretName")
     if (source := volume.get("hostPath")) is not None:
         _check_plain_path(source.get("path", ""), f"{path}.hostPath.path", faults)
+    if (source := volume.get("emptyDir")) is not None and source.get("sizeLimit") is not None:
+        check_amount(f"{path}.emptyDir.sizeLimit", source["sizeLimit"], faults)
     for field in ("configMap", "secret", "downwardAPI"):
         for index, item in enumerate((volume.get(field) or {}).get("items") or ()):
             at = f"{path}.{field}.items[{index}].path"

@@ -29,11 +29,18 @@ def _check_amounts(amounts: Mapping[str, Any], path: str, faults: Faults) -> dic
     read: dict[str, int] = {}
     for name, amount in amounts.items():
         faults.named(f"{path}.{name}", name, names.check_qualified_name(name))
-        try:
-            read[name] = quantity.milli(amount)
-        except quantity.QuantityError as error:
-            faults.invalid(f"{path}.{name}", amount, str(error))
-            continue
-        if read[name] < 0:
-            faults.invalid(f"{path}.{name}", amount, "must be greater than or equal to 0")
+        if (milli := check_amount(f"{path}.{name}", amount, faults)) is not None:
+            read[name] = milli
     return read
+
+
+def check_amount(path: str, amount: str | float, faults: Faults) -> int | None:
+    """Milliunits of a quantity that is not negative; None if it cannot be read."""
+    try:
+        found = quantity.milli(amount)
+    except quantity.QuantityError as error:
+        faults.invalid(path, amount, str(error))
+        return None
+    if found < 0:
+        faults.invalid(path, amount, "must be greater than or equal to 0")
+    return found

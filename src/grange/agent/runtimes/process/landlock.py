@@ -62,8 +62,15 @@ def reachable(top: str, hidden: Collection[str], shown: Collection[str]) -> Iter
     """The outermost paths below a directory that together have all but what is hidden."""
     try:
         entries = sorted(os.listdir(top))
-    except OSError:  # not for this user, so nothing below is
-        entries = []
+    except (
+        OSError
+    ):  # not for this user: of what is below, only the way to the hidden paths is known
+        ways = (
+            item[len(top) :].lstrip("/")
+            for item in hidden
+            if item.startswith(top.rstrip("/") + "/")
+        )
+        entries = sorted({way.split("/", 1)[0] for way in ways})
     for entry in entries:
         path = os.path.join(top, entry)
         if path in hidden:
