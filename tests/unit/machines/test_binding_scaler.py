@@ -476,6 +476,18 @@ def test_machine_of_a_deleted_pod_is_unbound_for_a_request() -> None:
     assert (found.start, found.stop, found.unbind) == ((), (), ("a",))
 
 
+def test_machine_of_another_template_serves_no_request() -> None:
+    """It may lack the labels by which its holder chooses nodes."""
+    there = machine("a", created=-3600)
+    old = msgspec.structs.replace(there.spec, template_hash="old")
+    nodes = [msgspec.structs.replace(there, spec=old)]
+    scaler = BindingNodeScaler(
+        pool(), [A, B], CapacityMemory(), template_hash="new", requested=[REQUEST]
+    )
+    found = scaler.compute(nodes, [], now=NOW)
+    assert (started(found), stopped(found)) == ([("A", False)], ["a"])
+
+
 def test_stopped_machine_is_resumed_for_a_request() -> None:
     of = pool([StandbyNodeSpec("A", 1, state="Stopped")])
     found = plan(nodes=[machine("a", phase="Stopped")], of=of, requested=[REQUEST])

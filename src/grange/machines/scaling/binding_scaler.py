@@ -176,6 +176,9 @@ class BindingNodeScaler:
 
     # --- pods that have no machine -----------------------------------------------------------------
 
+    def _is_current(self, machine: Machine) -> bool:
+        return machine.spec.template_hash in {"", self._template_hash} or not self._template_hash
+
     def _match(
         self, needs: Sequence[PodNeed], free: Mapping[str, Machine]
     ) -> tuple[list[PodBinding], list[PodNeed]]:
@@ -239,7 +242,9 @@ class BindingNodeScaler:
         self, free: Mapping[str, Machine], orders: MachineOrders
     ) -> tuple[list[MachineStart], list[PodSkip], list[str]]:
         """Machines to order for requests, refusals, and free machines that are kept for them."""
-        kept, unserved = self._match(self._asked, free)
+        # Holders look at labels and taints as well, which one of another template may not have.
+        current = {name: machine for name, machine in free.items() if self._is_current(machine)}
+        kept, unserved = self._match(self._asked, current)
         start: list[MachineStart] = []
         refused: list[PodSkip] = []
         for need in unserved:
