@@ -480,6 +480,18 @@ async def test_failed_log_rotation_keeps_the_exit_code(
         await runtime.remove(UID)
 
 
+async def test_control_socket_has_a_name_that_is_listed_nowhere(
+    runtime: ProcessRuntime, tmp_path: Path
+) -> None:
+    """Under Landlock a program of another pod connects to every socket that it can name."""
+    await runtime.prepare(POD)
+    run = await runtime.start(attempt(), shell("sleep 600; true"), ())
+    (control,) = Layout(tmp_path).attempt(run.id).glob("ctl*")
+    assert len(control.name) > len("ctl-") + 16
+    assert control.name not in Path("/proc/net/unix").read_text()  # noqa: ASYNC240  of memory
+    await runtime.signal(run.id, signal.SIGKILL)
+
+
 async def test_full_disk_keeps_the_exit_code_over_a_restart(
     tmp_path: Path, clock: Clock, log: Logger, offload: Threads
 ) -> None:
@@ -489,7 +501,7 @@ async def test_full_disk_keeps_the_exit_code_over_a_restart(
         directory = Layout(tmp_path).attempt(run.id)
         (directory / "state.json.tmp").mkdir()  # no second file can be made
     os.kill(run.pid, signal.SIGTERM)
-    await until(clock, lambda: not (directory / "ctl").exists())
+    await until(clock, lambda: not [*directory.glob("ctl*")])
     async with opened(tmp_path, clock, log, offload) as runtime:
         ended = run_of(runtime, run.id)
         assert (ended.exit_code, ended.reason) == (143, "Error")

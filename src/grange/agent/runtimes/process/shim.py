@@ -20,7 +20,7 @@ the command, reports how it ended, and kills it when the server hangs up.
 
 A server talks to the shim over one ``SOCK_SEQPACKET`` connection, one JSON object a message:
 ``{"signal": n}`` or ``{"attach": ...}`` (with pipes to write to, see ``attachments``) in; the content of ``state.json`` out, once after connecting. The first connection
-comes with the request to fork; a later server connects to the socket ``ctl`` in the directory and
+comes with the request to fork; a later server connects to the socket ``ctl-…`` in the directory and
 is also given the anonymous memory that the first one wrote the specification to.
 
 The launcher holds an exclusive lock that it inherited from the server, and a shim gives up its
@@ -117,6 +117,10 @@ class _Shim:
         os.chdir(directory)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(CONTROL_SOCKET)  # relative: a whole path may be too long for a socket
+        # Landlock lets a program connect to every socket that it can name. The kernel's list of
+        # sockets has the name of the bind, and directories of others cannot be listed.
+        self._control = f"{CONTROL_SOCKET}-{os.urandom(16).hex()}"
+        os.rename(CONTROL_SOCKET, self._control)
         self._listener.listen(4)
         self._connections: dict[int, socket.socket] = {}
         self._attachments = Attachments()
@@ -266,7 +270,7 @@ class _Shim:
         self._record(durable=True)
         for connection in self._connections.values():
             self._send(connection)
-        os.unlink(CONTROL_SOCKET, dir_fd=self._directory)
+        os.unlink(self._control, dir_fd=self._directory)
 
     def _record(self, *, durable: bool) -> None:
         try:

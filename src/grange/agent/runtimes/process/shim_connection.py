@@ -143,7 +143,10 @@ def connect(directory: Path) -> socket.socket | None:
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:  # through the descriptor, because a whole path may be too long for a socket
-            connection.connect(f"/proc/self/fd/{fd}/{shim.CONTROL_SOCKET}")
+            # Shims of earlier versions have no secret in the name.
+            found = [name for name in os.listdir(fd) if name.startswith(shim.CONTROL_SOCKET)]
+            name = found[0] if found else shim.CONTROL_SOCKET
+            connection.connect(f"/proc/self/fd/{fd}/{name}")
         finally:
             os.close(fd)
     except (FileNotFoundError, ConnectionRefusedError):
