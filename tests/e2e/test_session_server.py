@@ -14,7 +14,7 @@ import pytest
 import yarl
 from tests.support.log_api import LogApi
 
-from grange.api.http import ADMIN
+from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds.testsession import TestSession
 from grange.app import pki
 from grange.base.clock import Clock
@@ -40,16 +40,22 @@ class ServerWorld:
     """A service with one session."""
 
     def __init__(self, root: Path, clock: Clock, log: Logger, offload: Threads, **tls: Any) -> None:
+        self.requests: list[str] = []
         self.document: dict[str, Any] = {
             "metadata": {"namespace": "ci", "name": "bench", "uid": UID},
             "spec": {"evidence": {"maxArtifactBytes": 1_000_000}},
             "status": {"attempt": 0},
         }
         api = LogApi(sessions={"bench": self.document})
+
+        async def handle(request: Request) -> Response:
+            self.requests.append(request.path.rpartition("/")[2])
+            return await api.handle(request)
+
         self.directory = EvidenceDirectory(root / "evidence", EvidenceLimits(free_bytes=0))
         self.series = MetricSeries(root / "series.db")
         tools = ServerTools(
-            client=Client(InProcess(api.handle, ADMIN), clock=clock),
+            client=Client(InProcess(handle, ADMIN), clock=clock),
             directory=self.directory,
             series=self.series,
             clock=clock,
@@ -248,7 +254,10 @@ async def test_readers_are_sent_to_the_member_that_has_it(
             log_file = world.directory.path(key) / "logs" / str(attempt) / "a b.log"
             log_file.parent.mkdir(parents=True)
             log_file.write_text(world.server.url)
-            world.directory.write_record(key, SessionRecord(uid=UID, attempts=2))
+            record = SessionRecord(
+                uid=UID, attempts=2, collected_attempts=attempt + 1, evidence_url=world.server.url
+            )
+            world.directory.write_record(key, record)
         two.document["status"]["evidence"]["url"] = "https://an.earlier.address:1"
         path = "/logs/1/a%20b.log"
         status, found = await one.request("GET", mine + path, READER, allow_redirects=False)
@@ -260,6 +269,35 @@ async def test_readers_are_sent_to_the_member_that_has_it(
         one.document["status"]["evidence"] = {}
         status, found = await one.request("GET", f"{mine}/logs/0/a%20b.log", READER)
         assert (status, found.decode()) == (200, one.server.url)
+
+
+async def test_evidence_is_found_here_after_a_new_address(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    """The last attempt got no machines and left no log; since then the service has moved."""
+    earlier = f"http://127.0.0.1:1/v1/sessions/{UID}/evidence"
+    async with serving(tmp_path, clock, log) as world:
+        record = SessionRecord(uid=UID, attempts=2, collected_attempts=1, evidence_url=earlier)
+        world.directory.write_record(EvidenceKey("ci", "bench", UID), record)
+        world.document["status"] = {"attempt": 1, "evidence": {"url": earlier}}
+        url = f"{world.server.url}/v1/sessions/{UID}/evidence"
+        status, body = await world.request("GET", url, READER, allow_redirects=False)
+        assert (status, json.loads(body)["files"][0]["path"]) == (200, "session.json")
+
+
+async def test_reads_of_a_running_session_list_sessions_once(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    async with serving(tmp_path, clock, log) as world:
+        world.directory.open_log(EvidenceKey("ci", "bench", UID), 0, "p", "main")
+        url = f"{world.server.url}/v1/sessions"
+        for _ in range(3):
+            assert (await world.request("GET", f"{url}/{UID}/evidence", READER))[0] == 200
+        assert world.requests == ["testsessions", "bench", "bench"]
+        world.requests.clear()
+        for _ in range(3):
+            assert (await world.request("GET", f"{url}/unknown/evidence", READER))[0] == 404
+        assert world.requests == ["testsessions"]
 
 
 async def test_series_are_read_with_the_token_of_readers(

@@ -71,7 +71,8 @@ class LogApi:
             return self._items(self.sessions)
         if parts[-1] == "pods":
             return self._items(self.pods)
-        known = self.nodes if parts[-2] == "nodes" else self.pods
+        kinds = {"nodes": self.nodes, "testsessions": self.sessions}
+        known = kinds.get(parts[-2], self.pods)
         if parts[-1] not in known:
             raise NotFound(f"no {parts[-1]}")
         return Response(200, msgspec.json.encode(known[parts[-1]]))

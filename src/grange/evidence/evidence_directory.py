@@ -105,22 +105,18 @@ class EvidenceDirectory:
         except OSError as error:
             raise _cannot("read the record in", directory.name, error) from error
 
-    def has_last_attempt(self, directory: Path) -> bool:
-        """Whether a session's directory has a record, and logs of the last attempt that it names.
-
-        Another process may have had the session since, and has the rest.
-        """
+    def find_record(self, directory: Path) -> SessionRecord | None:
+        """The record in a session's directory; None where there is none or it is damaged."""
         try:
-            attempts = self.read_record(directory).attempts
+            return self.read_record(directory)
         except (EvidenceError, RecordError):
-            return False
-        return (directory / "logs" / str(attempts - 1)).is_dir()
+            return None
 
     def records(self) -> Iterator[SessionRecord]:
         """The records of all sessions that have one; damaged ones are left out."""
         for directory in self._sessions():
-            with suppress(EvidenceError, RecordError):
-                yield self.read_record(directory)
+            if (record := self.find_record(directory)) is not None:
+                yield record
 
     def open_log(self, key: EvidenceKey, attempt: int, pod: str, container: str) -> LogFile:
         """The log of a container, open for what follows what it has.
@@ -198,13 +194,9 @@ class EvidenceDirectory:
         return deleted
 
     def _is_over(self, directory: Path, now: datetime) -> bool:
-        try:
-            record = self.read_record(directory)
-        except (EvidenceError, RecordError):
-            record, keep_s = SessionRecord(), self.limits.abandoned_s
-        else:
-            keep_s = float(record.retention_seconds)
-        end = session_record.instant(record.completion_time)
+        record = self.find_record(directory)
+        keep_s = self.limits.abandoned_s if record is None else float(record.retention_seconds)
+        end = None if record is None else session_record.instant(record.completion_time)
         if end is None:
             try:
                 end = timestamps.from_seconds(directory.stat().st_mtime)

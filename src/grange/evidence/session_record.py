@@ -89,6 +89,8 @@ class SessionRecord(View, frozen=True):
     Attributes:
         test_name: by which runs of one test are known.
         attempts: how many there were.
+        collected_attempts: how many there were when the evidence was collected.
+        evidence_url: where the evidence was read then, as in the status of the session.
         message: why it ended so.
         thresholds: relative changes that count as regressions, by metric.
         notes: what is missing from the evidence, and why.
@@ -107,6 +109,8 @@ class SessionRecord(View, frozen=True):
     reason: str = ""
     message: str = ""
     attempts: int = 1
+    collected_attempts: int = 0
+    evidence_url: str = ""
     creation_time: str | None = None
     start_time: str | None = None
     run_time: str | None = None
@@ -126,6 +130,14 @@ class SessionRecord(View, frozen=True):
     def is_finished(self) -> bool:
         """Whether the session reached a final phase."""
         return self.phase in FINAL_PHASES
+
+    @property
+    def has_last_attempt(self) -> bool:
+        """Whether it was written with the evidence of the last attempt.
+
+        Another process may have collected that of later ones.
+        """
+        return self.collected_attempts == self.attempts
 
     @property
     def driver(self) -> ComponentRecord | None:

@@ -436,10 +436,15 @@ async def test_old_evidence_is_deleted_and_records_completed(
         await world.collect()
         await clock.sleep(301)
         assert world.record().phase == "Collecting"
+        assert world.record().has_last_attempt
         world.document["status"].update(
-            phase="Succeeded", completionTime=clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            phase="Succeeded",
+            attempt=1,  # of another process
+            completionTime=clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
         await clock.sleep(301)
-        assert world.record().phase == "Succeeded"
+        record = world.record()
+        assert (record.phase, record.attempts) == ("Succeeded", 2)
+        assert not record.has_last_attempt
         await clock.sleep(1201)
         assert world.directory.find(UID) is None

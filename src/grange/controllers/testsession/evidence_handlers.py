@@ -15,6 +15,7 @@ from grange.evidence.artifact_store import ArtifactFile
 from grange.evidence.evidence_directory import EvidenceDirectory, EvidenceError
 from grange.evidence.evidence_paths import checked_uid
 from grange.evidence.metric_series import MetricSeries
+from grange.evidence.session_record import SessionRecord
 
 _CHUNK = 256 * 1024
 _MOST_RUNS = 100
@@ -103,20 +104,31 @@ class EvidenceHandlers:
         self._access.check_reader_of(request, uid)
         directory, offload = self._directory, self._offload
         place = await offload.run(lambda: directory.find(uid))
-        if place is None or not await offload.run(lambda: directory.has_last_attempt(place)):
-            await self._refer(request, uid)
+        record = None
+        if place is not None:
+            record = await offload.run(lambda: directory.find_record(place))
+        if record is None or not record.has_last_attempt:
+            await self._refer(request, uid, record)
         if place is None:
             raise EvidenceError("there is no evidence of this session; it may have been deleted")
         return place
 
-    async def _refer(self, request: web.Request, uid: str) -> None:
+    async def _refer(self, request: web.Request, uid: str, record: SessionRecord | None) -> None:
         """Send the reader to the service that has collected the evidence, if another has.
+
+        Args:
+            request: of the reader.
+            uid: of the session.
+            record: what this service has collected; its address may have changed since.
 
         Raises:
             HTTPTemporaryRedirect: it has.
-            ApiError: sessions cannot be listed.
+            ApiError: sessions cannot be read.
         """
-        url = urlsplit(await self._access.evidence_url(uid))
+        address = await self._access.evidence_url(uid)
+        if record is not None and record.evidence_url == address:
+            return
+        url = urlsplit(address)
         if url.netloc and url.netloc != urlsplit(self._base_url()).netloc:
             there = f"{url.scheme}://{url.netloc}{request.rel_url.raw_path}"
             raise web.HTTPTemporaryRedirect(there, text=f"the evidence is at {there}\n")

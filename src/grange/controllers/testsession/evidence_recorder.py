@@ -89,7 +89,12 @@ class EvidenceRecorder:
             notes = [*notes, why]
         notes = [*notes, *parsed.problems]
         record = msgspec.structs.replace(
-            record, result=result, metrics=parsed.values, notes=tuple(notes)
+            record,
+            result=result,
+            metrics=parsed.values,
+            notes=tuple(notes),
+            collected_attempts=record.attempts,
+            evidence_url=url,
         )
         points = metric_series.points_of(record, self._tools.clock.now())
         failure = ""
@@ -113,7 +118,13 @@ class EvidenceRecorder:
             old = await self._tools.offload.run(lambda: directory.read_record(directory.path(key)))
             if not self.readers_of(key.uid):  # another process had the logs
                 record = msgspec.structs.replace(record, components=old.components)
-            record = msgspec.structs.replace(record, notes=old.notes, result=old.result)
+            record = msgspec.structs.replace(
+                record,
+                notes=old.notes,
+                result=old.result,
+                collected_attempts=old.collected_attempts,
+                evidence_url=old.evidence_url,
+            )
             await self._tools.offload.run(lambda: directory.write_record(key, record))
         except (GrangeError, OSError) as error:
             self._tools.log.warning("record of a session is not up to date", why=str(error))

@@ -3,14 +3,18 @@
 import hashlib
 import hmac
 from dataclasses import dataclass
+from typing import TypeVar
 
 from aiohttp import web
 
 from grange.api.kinds import TESTSESSION
 from grange.api.kinds.testsession import TestSession
+from grange.api.status import NotFound
 from grange.client.client import Client
 from grange.controllers.testsession.evidence_recorder import key_of
 from grange.evidence.evidence_paths import EvidenceKey, checked_uid
+
+V = TypeVar("V")
 
 _MOST_SESSIONS = 10_000  # that are remembered
 
@@ -40,6 +44,7 @@ class SessionAccess:
     def __init__(self, client: Client, key: bytes, reader_token: str) -> None:
         self._client, self._key, self._reader_token = client, key, reader_token
         self._known: dict[str, KnownSession] = {}
+        self._absent: dict[str, None] = {}
 
     def token(self, uid: str) -> str:
         """What admits to a session."""
@@ -47,8 +52,7 @@ class SessionAccess:
 
     def remember(self, session: TestSession) -> None:
         """Spare the question whether this session exists."""
-        while len(self._known) >= _MOST_SESSIONS:
-            del self._known[next(iter(self._known))]
+        _make_room(self._known)
         limit = session.spec.evidence.max_artifact_bytes
         self._known[session.metadata.uid] = KnownSession(key_of(session), limit)
 
@@ -76,14 +80,35 @@ class SessionAccess:
         """Where the evidence of a session is, by its status; empty where that has nothing.
 
         Raises:
-            ApiError: sessions cannot be listed.
+            ApiError: sessions cannot be read.
         """
         session = await self._find(uid)
-        return "" if session is None else session.status.evidence.url
+        if session is None:
+            return ""
+        if uid not in self._known:
+            self.remember(session)
+        return session.status.evidence.url
 
     async def _find(self, uid: str) -> TestSession | None:
-        found = (await self._client.list(TESTSESSION)).items
-        return next((session for session in found if session.metadata.uid == uid), None)
+        """The session as it is; all are listed only for a UID that comes for the first time."""
+        if uid in self._absent:
+            return None
+        if (known := self._known.get(uid)) is not None:
+            found = await self._read(known.key)
+        else:
+            listed = (await self._client.list(TESTSESSION)).items
+            found = next((session for session in listed if session.metadata.uid == uid), None)
+        if found is None:  # the server gives no UID twice
+            _make_room(self._absent)
+            self._absent[uid] = None
+        return found
+
+    async def _read(self, key: EvidenceKey) -> TestSession | None:
+        try:
+            session = await self._client.get(TESTSESSION, key.name, key.namespace)
+        except NotFound:
+            return None
+        return session if session.metadata.uid == key.uid else None
 
     def check_reader_of(self, request: web.Request, uid: str) -> None:
         """Admit readers of all sessions, and components of this one.
@@ -110,6 +135,11 @@ class SessionAccess:
     def _is_reader(self, request: web.Request) -> bool:
         wanted = self._reader_token.encode()
         return bool(wanted) and hmac.compare_digest(_bearer(request), wanted)
+
+
+def _make_room(remembered: dict[str, V]) -> None:
+    while len(remembered) >= _MOST_SESSIONS:
+        del remembered[next(iter(remembered))]
 
 
 def _bearer(request: web.Request) -> bytes:
