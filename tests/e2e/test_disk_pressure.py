@@ -92,3 +92,26 @@ def test_volume_beyond_its_limit_ends_the_pod(plane: Plane, tmp_path: Path) -> N
     assert (memory / "f").stat().st_size == 10 * MIB
     plane.grange("delete", "pod", "light")
     assert not memory.parent.exists()
+
+
+def test_files_of_a_finished_pod_go_before_a_running_pod(plane: Plane, tmp_path: Path) -> None:
+    programs = {
+        "runs": pod("runs", "sh", "-c", f"head -c {20 * MIB} /dev/zero > big; sleep 1000"),
+        "done": pod("done", "sh", "-c", f"head -c {100 * MIB} /dev/zero > big; echo wrote"),
+    }
+    for name, text in programs.items():
+        made = json.loads(text)
+        made["spec"]["restartPolicy"] = "Never"
+        (tmp_path / f"{name}.json").write_text(json.dumps(made))
+        plane.grange("apply", "-f", str(tmp_path / f"{name}.json"))
+    eventually(lambda: found(plane, "pod", "done")["status"]["phase"] == "Succeeded", "the end")
+    eventually(lambda: pressure(plane) == "True", "the condition and the taint")
+
+    def has_room() -> bool:
+        left = os.statvfs(plane.directory)
+        return left.f_bavail * left.f_frsize > 150 * MIB
+
+    eventually(has_room, "the files are deleted")
+    assert found(plane, "pod", "done")["status"]["phase"] == "Succeeded"
+    assert found(plane, "pod", "runs")["status"]["phase"] == "Running"
+    assert "wrote" in plane.grange("logs", "done")

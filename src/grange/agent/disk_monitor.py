@@ -1,11 +1,11 @@
 """Watches the disk of a node and the pods that fill it; decides by ``eviction_ranking``.
 
-As a kubelet does it: every ten seconds pods beyond their limits are evicted, and one more while the
-disk is below a threshold. Pressure lasts until the disk was above it for five minutes, so that
+As a kubelet does it: every ten seconds pods beyond their limits are evicted. While the disk is below a
+threshold, the files of finished pods are deleted, and where that is not enough one more pod is evicted. Pressure lasts until the disk was above it for five minutes, so that
 a node does not go back and forth.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from grange.agent import eviction_ranking, eviction_thresholds
@@ -39,6 +39,7 @@ class DiskMonitor:
         disk: that its pods write to.
         thresholds: of pressure; empty for none.
         pods: the pods of the node that run.
+        finished: UIDs of the pods of which nothing runs any more.
         evict: evicts a pod, for a reason that people read.
         clock, log: time and the node's logger.
     """
@@ -48,6 +49,7 @@ class DiskMonitor:
         disk: NodeDisk,
         thresholds: Sequence[Threshold],
         pods: Callable[[], Sequence[Pod]],
+        finished: Callable[[], Collection[str]],
         evict: Callable[[Pod, str], None],
         *,
         clock: Clock,
@@ -56,11 +58,13 @@ class DiskMonitor:
         self._disk = disk
         self._thresholds = thresholds
         self._pods = pods
+        self._finished = finished
         self._evict = evict
         self._clock = clock
         self._log = log
         self._met_at: float | None = None
         self._evicted: set[str] = set()  # UIDs of pods that are on their way out
+        self._discarded: set[str] = set()  # UIDs of finished pods whose files are deleted
         self._message = "the disk was not measured yet" if thresholds else "it is not watched"
 
     @property
@@ -105,9 +109,7 @@ class DiskMonitor:
             if pod.metadata.uid not in self._evicted
             and (met is not None or eviction_ranking.is_limited(pod))
         ]
-        if not pods:
-            return
-        storage = await self._disk.usage([pod.metadata.uid for pod in pods])
+        storage = await self._disk.usage([pod.metadata.uid for pod in pods]) if pods else {}
         used = [
             PodUsage(pod, storage[pod.metadata.uid]) for pod in pods if pod.metadata.uid in storage
         ]
@@ -116,11 +118,28 @@ class DiskMonitor:
             self._go(pod, why)
         if met is None or beyond:  # what they free may be enough
             return
+        if await self._discard_finished():
+            stats = await self._disk.stats()
+            met = eviction_thresholds.first_met(self._thresholds, stats)
+            if met is None:
+                return
         chosen = eviction_ranking.first_to_evict(used)
-        if chosen is None:
+        if chosen is None and pods:
             self._log.warning("disk pressure, and no pod that may be evicted", why=self._message)
-        else:
+        elif chosen is not None:
             self._go(chosen.pod, eviction_ranking.pressure_message(chosen, met, stats))
+
+    async def _discard_finished(self) -> int:
+        """Delete the files of finished pods; answers how many pods had not been looked at yet."""
+        finished = self._finished()
+        self._discarded.intersection_update(finished)
+        left = [uid for uid in finished if uid not in self._discarded]
+        for uid in left:
+            await self._disk.discard(uid)
+            self._discarded.add(uid)
+        if left:
+            self._log.info("files of finished pods deleted", pods=len(left))
+        return len(left)
 
     def _go(self, pod: Pod, why: str) -> None:
         self._evicted.add(pod.metadata.uid)

@@ -73,6 +73,7 @@ class NodeAgent:
             runtime.disk,
             eviction_thresholds.parse(config.eviction),
             self._running_pods,
+            self._finished_pods,
             self._evict,
             clock=deps.clock,
             log=self._log,
@@ -216,6 +217,9 @@ class NodeAgent:
 
     def _running_pods(self) -> list[Pod]:
         return [worker.pod for worker in self._workers.values() if worker.holds_resources]
+
+    def _finished_pods(self) -> list[str]:
+        return [uid for uid, worker in self._workers.items() if worker.is_over]
 
     def _evict(self, pod: Pod, why: str) -> None:
         worker = self._workers.get(pod.metadata.uid)

@@ -152,6 +152,11 @@ class PodWorker:
         """Whether the status has changed and is not written yet."""
         return self._reporter.is_behind
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the pod runs any more, nor will, and its object is still there."""
+        return self._termination is not PodTermination.NONE and self._all_done()
+
     def again(self) -> "PodWorker":
         """A fresh worker for the same pod, after this one has failed."""
         worker = PodWorker(self.pod, self._tools)

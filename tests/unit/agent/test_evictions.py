@@ -180,6 +180,31 @@ async def test_pods_are_evicted_one_by_one_until_the_disk_has_room(tools: Tools)
         assert ("Evicted", evicted.message) in await there.events()
 
 
+async def test_files_of_finished_pods_go_before_running_pods(tools: Tools) -> None:
+    async with world(*tools) as there:
+        disk = there.machine.disk
+        disk.left = DISK
+        await there.clock.sleep(1)
+        for name, program in (("done", "well"), ("failed", "badly"), ("runs", "forever")):
+            spec = document(container(program=program), name=name, restartPolicy="Never")
+            made = await there.create(spec)
+            disk.used[made.metadata.uid] = PodStorage(containers={"main": GIB // 2})
+        await there.until_phase("Succeeded", "done")
+        await there.until_phase("Failed", "failed")
+        await there.clock.sleep(25)
+        disk.left = DISK._replace(available=GIB // 2)
+        await there.clock.sleep(25)
+        assert disk.left.available == GIB * 3 // 2
+        assert [(await there.pod(name)).status.phase for name in ("done", "failed", "runs")] == [
+            "Succeeded",
+            "Failed",
+            "Running",
+        ]
+        assert (await pressure(there))[0] == "True", "for five minutes more"
+        disk.left = LOW
+        await there.until_phase("Failed", "runs")
+
+
 async def test_node_under_pressure_takes_only_critical_pods(tools: Tools) -> None:
     async with world(*tools) as there:
         there.machine.disk.left = LOW
