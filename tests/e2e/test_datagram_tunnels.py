@@ -29,6 +29,7 @@ class FarPods:
 
     def __init__(self) -> None:
         self.away: set[str] = set()
+        self.dials: list[str] = []
         self.tunnels: list[str] = []
         self.ended = asyncio.Event()
         self._sockets: dict[str, socket.socket] = {}
@@ -57,6 +58,7 @@ class FarPods:
 
     async def dial(self, endpoint: Endpoint, protocol: str) -> Upgrade:
         assert protocol == "UDP"
+        self.dials.append(endpoint.address)
         if endpoint.address in self.away:
             raise ConnectionRefusedError("away")
         host, port = self._sockets[endpoint.address].getsockname()
@@ -127,6 +129,18 @@ async def test_client_of_an_unreachable_machine_gets_another() -> None:
     async with FarPods() as far, through(far) as (_, port), client_of(port) as end:
         far.away.add("127.9.0.1")
         assert await answered(end) == b"2again"
+
+
+async def test_unreachable_machine_is_not_dialled_for_each_datagram() -> None:
+    async with FarPods() as far, through(far) as (listener, port), client_of(port) as end:
+        listener.lead_to(Route(ObjectKey("default", "far"), ENDS[:1]))
+        far.away.add("127.9.0.1")
+        for number in range(200):
+            end.send(b"%d" % number)
+            await asyncio.sleep(0)
+        far.away.clear()
+        assert await answered(end) == b"1again"
+        assert len(far.dials) < 10, "back-off from half a second on"
 
 
 async def test_client_of_an_ended_program_gets_another() -> None:

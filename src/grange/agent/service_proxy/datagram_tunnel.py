@@ -24,11 +24,21 @@ class DatagramTunnel:
 
     Args:
         receive: called with each datagram that comes back.
+
+    Attributes:
+        has_received: whether one came back.
     """
 
     def __init__(self, receive: Callable[[bytes], None]) -> None:
+        self.has_received = False
         self._receive = receive
-        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUED)
+        self._queue: asyncio.Queue[bytes] = asyncio.Queue(_QUEUED)
+        self._closed = asyncio.Event()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether this end has closed it."""
+        return self._closed.is_set()
 
     def send(self, data: bytes) -> None:
         """Send a datagram; it is lost while too many wait."""
@@ -36,10 +46,8 @@ class DatagramTunnel:
             self._queue.put_nowait(data)
 
     def close(self) -> None:
-        """End it; what waits is lost."""
-        while not self._queue.empty():
-            self._queue.get_nowait()
-        self._queue.put_nowait(None)
+        """End it; what waits is lost, also where the other machine takes nothing."""
+        self._closed.set()
 
     async def run(self, upgrade: Upgrade) -> None:
         """Carry until it is closed or the other end is gone.
@@ -52,16 +60,21 @@ class DatagramTunnel:
             async with Nursery("datagrams") as nursery:
                 nursery.start(upgrade(far), name="connection to the other machine")
                 nursery.start(self._send(near), name="datagrams to messages")
+                nursery.start(self._cancel_when_closed(nursery), name="end of the tunnel")
                 while (data := await near.receive()) is not None:
+                    self.has_received = True
                     self._receive(data)
-                self.close()
+                nursery.cancel()
         except* (OSError, GrangeError):
             pass  # the other machine is gone; the client's next datagram opens another tunnel
 
     async def _send(self, near: MessageSocket) -> None:
-        while (data := await self._queue.get()) is not None:
-            await near.send(data)
-        await near.close()
+        while True:
+            await near.send(await self._queue.get())
+
+    async def _cancel_when_closed(self, nursery: Nursery) -> None:
+        await self._closed.wait()
+        nursery.cancel()
 
 
 async def exit_datagrams(messages: MessageSocket, host: str, port: int, clock: Clock) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from grange.agent.service_proxy.balancer import Balancer
 from grange.agent.service_proxy.datagram_tunnel import DATAGRAM_MAX, DatagramTunnel
+from grange.agent.service_proxy.dial_backoff import DialBackoff
 from grange.agent.service_proxy.flow_table import Client, FlowTable
 from grange.agent.service_proxy.routes import UDP, Endpoint, Frontend, Route
 from grange.agent.service_proxy.tunnel import Dial
@@ -61,6 +62,7 @@ class UdpListener:
         self._start = start
         self._dial = dial
         self._balancer = Balancer(route)
+        self._backoff = DialBackoff()
         self._flows: FlowTable[_Flow] = FlowTable()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
@@ -110,7 +112,7 @@ class UdpListener:
 
     def _open(self, client: Client) -> _Flow | None:
         now = self._clock.monotonic()
-        endpoint = self._balancer.choose(client[0], now, frozenset())
+        endpoint = self._balancer.choose(client[0], now, self._backoff.waiting(now))
         if endpoint is None:
             return None
         flow = self._to_node(client, endpoint) if endpoint.node else self._to_pod(client, endpoint)
@@ -159,6 +161,10 @@ class UdpListener:
         except (OSError, TimeoutError):
             pass  # the next datagram goes to another endpoint
         finally:
+            if tunnel.has_received:
+                self._backoff.answered(flow.endpoint)
+            elif not tunnel.is_closed:
+                self._backoff.failed(flow.endpoint, self._clock.monotonic())
             self._drop(flow)
 
     def _from_pod(self, flow: _Flow, pod: socket.socket) -> None:
