@@ -12,6 +12,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from tests.support.cloud_server import IMAGE, ZONE, cloud_server
+from tests.support.library_clouds import (
+    DigitalOcean,
+    NamedDummyDriver,
+    OpenStack,
+    dummy_provider,
+    library_cloud,
+)
 from tests.support.local_machines import local_machines
 from tests.support.ssh_hosts import ssh_hosts
 
@@ -119,8 +126,46 @@ async def ssh(clock: Clock) -> AsyncIterator[ProviderCase]:
             await theirs.close()
 
 
-SOCKETS = {"ec2", "ssh"}
-CASES: Mapping[str, OpenCase] = {"ec2": ec2, "local": local, "simulated": simulated, "ssh": ssh}
+@asynccontextmanager
+async def libcloud_openstack(clock: Clock) -> AsyncIterator[ProviderCase]:
+    with library_cloud(OpenStack()) as cloud:
+        ours, theirs = cloud.provider("ours"), cloud.provider("theirs")
+        image = {"name": "debian-*"}
+        yield ProviderCase(ours, clock, MachineOffering("m1.small"), stranger=theirs, image=image)
+        await ours.close()
+        await theirs.close()
+
+
+@asynccontextmanager
+async def libcloud_digitalocean(clock: Clock) -> AsyncIterator[ProviderCase]:
+    with library_cloud(DigitalOcean()) as cloud:
+        ours, theirs = cloud.provider("ours"), cloud.provider("theirs")
+        offering, image = MachineOffering("s-1vcpu-1gb", "fra1"), {"id": "debian-13"}
+        yield ProviderCase(ours, clock, offering, stranger=theirs, image=image)
+        await ours.close()
+        await theirs.close()
+
+
+@asynccontextmanager
+async def libcloud_dummy(clock: Clock) -> AsyncIterator[ProviderCase]:
+    driver = NamedDummyDriver()
+    ours, theirs = dummy_provider("ours", driver), dummy_provider("theirs", driver)
+    image = {"name": "Ubuntu *"}
+    yield ProviderCase(ours, clock, MachineOffering("2"), stranger=theirs, image=image)
+    await ours.close()
+    await theirs.close()
+
+
+SOCKETS = {"ec2", "libcloud-digitalocean", "libcloud-dummy", "libcloud-openstack", "ssh"}
+CASES: Mapping[str, OpenCase] = {
+    "ec2": ec2,
+    "libcloud-digitalocean": libcloud_digitalocean,
+    "libcloud-dummy": libcloud_dummy,
+    "libcloud-openstack": libcloud_openstack,
+    "local": local,
+    "simulated": simulated,
+    "ssh": ssh,
+}
 
 
 @pytest.fixture(

@@ -12,7 +12,11 @@ from grange.machines import providers
 from grange.machines.providers import ProviderTools, create_provider
 from grange.machines.providers.provider import MisconfiguredError
 
-LIBRARIES = {"ec2": ("boto3", "botocore"), "ssh": ("asyncssh",)}
+LIBRARIES = {
+    "ec2": ("boto3", "botocore"),
+    "libcloud": ("libcloud", "requests"),
+    "ssh": ("asyncssh",),
+}
 
 _CHECK = """
 import sys

@@ -16,13 +16,14 @@ from grange.machines.providers.provider import MisconfiguredError, Provider
 
 PROVIDERS: Mapping[str, str] = {
     "ec2": "grange.machines.providers.ec2",
+    "libcloud": "grange.machines.providers.libcloud",
     "local": "grange.machines.providers.local",
     "simulated": "grange.machines.providers.simulated",
     "ssh": "grange.machines.providers.ssh",
 }
 """Modules by the name that pools give as ``spec.provider``; each has a ``create``."""
 
-EXTRAS: Mapping[str, str] = {"ec2": "aws", "ssh": "ssh"}
+EXTRAS: Mapping[str, str] = {"ec2": "aws", "libcloud": "clouds", "ssh": "ssh"}
 """Extras of the package with the libraries of providers."""
 
 ReadSecret = Callable[[str], Awaitable[Mapping[str, bytes]]]

@@ -101,6 +101,17 @@ class ConfigReader:
                 raise self.wrong(f"{field}.{key}", "is no string", "use a string")
         return dict(value)
 
+    def values(self, field: str) -> dict[str, Any]:
+        """An object of any values, empty by default; they are not read here.
+
+        Raises:
+            MisconfiguredError: it is none.
+        """
+        value = self._given.get(field, {})
+        if not isinstance(value, Mapping):
+            raise self.wrong(field, "is no object", "use an object")
+        return dict(value)
+
     def flag(self, field: str) -> bool:
         """True or false, false by default.
 
