@@ -226,18 +226,8 @@ class Score(Protocol):
         """The same for many."""
 
 
-class RowGroups(Protocol):
-    """Rows of the table, or groups of rows that have equal domains."""
-
-    def domains(self, key: str) -> Ids:
-        """Each group's domain of a label key, as numbered by the table; -1 for none."""
-
-    def rows(self) -> Rows:
-        """The rows, where each group is one row.
-
-        Raises:
-            InvariantError: groups have several rows.
-        """
+DomainIds = Callable[[str], Ids]
+"""By label key, the domain of each group of rows, as numbered by the table; -1 for none."""
 
 
 class DomainScore(Protocol):
@@ -254,11 +244,11 @@ class DomainScore(Protocol):
     def refresh(self) -> None:
         """Take in what changed."""
 
-    def scores(self, groups: RowGroups, feasible: Mask) -> Integers:
-        """0 to 100 for feasible groups, anything for the others.
+    def scores(self, domains: DomainIds, feasible: Mask) -> Integers:
+        """0 to 100 for feasible groups of rows, anything for the others.
 
         Args:
-            groups: the groups.
+            domains: of the groups; with ``by_row`` each row is one.
             feasible: which of them have a feasible node; at least one.
         """
 

@@ -6,13 +6,14 @@ nothing that a decision depends on.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
 from grange.placement import kernels
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
-from grange.scheduler.domains import DomainRule, EveryRow
+from grange.scheduler.domains import DomainRule, domain_ids
 from grange.scheduler.dry_run import DryRun
 from grange.scheduler.framework import CycleState, Normalise, Profile, Scope, Status
 from grange.scheduler.nominator import Nominated
@@ -78,7 +79,7 @@ class Evaluation:
             refused: Mask = np.zeros(len(self.valid), np.bool_)
             for rule in rules:
                 rule.refresh()
-                ids = table.labels(rule.key).ids[table.all]
+                ids = domain_ids(table, rule.key)
                 passed = rule.verdicts()[ids]
                 refused |= ~passed
                 first = ids[self._left][~passed[self._left]]
@@ -157,7 +158,7 @@ class Evaluation:
             ranking = item.ranking(pod, self.snapshot, item.concerns(pod, self.snapshot.index))
             if ranking is not None:
                 ranking.refresh()
-                found[name] = weight * ranking.scores(EveryRow(table), self.feasible)
+                found[name] = weight * ranking.scores(partial(domain_ids, table), self.feasible)
         return found
 
 
