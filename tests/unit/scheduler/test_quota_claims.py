@@ -125,7 +125,7 @@ def test_who_can_never_be_admitted_keeps_nobody_from_claiming() -> None:
 
 def kept(waiters: QuotaWaiters) -> tuple[int, int]:
     """Of how many queues something is kept, and how many entries in all."""
-    return len(waiters._heaps), sum(map(len, waiters._heaps.values()))
+    return len(waiters._lines), sum(map(len, waiters._lines.values()))
 
 
 @settings(max_examples=60, deadline=None)
@@ -159,7 +159,6 @@ def test_the_first_is_the_least_of_all_who_could_be_admitted(
             waiters.drop(owner)
         else:
             most[queue] = cpu
-            waiters.grants_changed()
         for queues in (("q",), ("r",), ("q", "r")):
             able = [
                 (place, name)
@@ -172,7 +171,7 @@ def test_the_first_is_the_least_of_all_who_could_be_admitted(
 
 
 def test_thousands_who_come_and_go_leave_nothing_behind() -> None:
-    """A pod that waits, is admitted, finds no node and waits again enters the heap each time."""
+    """A pod that waits, is admitted, finds no node and waits again enters the line each time."""
     looked = 0
 
     def impossible(queue: str, wanted: Amounts) -> bool:

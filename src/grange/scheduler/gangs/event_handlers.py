@@ -88,14 +88,12 @@ class GangEventHandlers:
             QuantityError: an amount is no quantity; nothing was changed.
         """
         self._quotas.grant(queue.metadata.name, Grant.of(queue))
-        self._line.grants_changed()
         self._changed(queue.metadata.name)
 
     def delete_queue(self, queue: Queue) -> None:
         """Remove a queue: no pod is admitted to it any more."""
         if self._quotas.known(queue.metadata.name):
             self._quotas.grant(queue.metadata.name, None)
-            self._line.grants_changed()
 
     def update_pod(self, pod: Pod, now: float) -> None:
         """Add or update a pod."""

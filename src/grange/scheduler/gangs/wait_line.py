@@ -8,16 +8,13 @@ pod that waits for quota is treated alike; its claim ends as soon as its queue a
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+
+from sortedcontainers import SortedKeyList
 
 from grange.scheduler.gangs.pod_groups import Gang
 from grange.scheduler.gangs.queue_policies import QueuePolicy
 from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank
 from grange.scheduler.gangs.reservation import Reservation
-
-_SLACK = 64  # stale entries that are not worth clearing up
-
-Entry = tuple[Rank, int, "QuotaWaiter"]
 
 
 @dataclass(slots=True)
@@ -129,10 +126,6 @@ class WaitLine:
                 if self.policy.claims(overtaken.overtaken):
                     self.quotas.claim(first.owner, first.queue, first.wanted, first.rank)
 
-    def grants_changed(self) -> None:
-        """Look again at those whose queue could never admit them."""
-        self._waiters.grants_changed()
-
     def nodes_changed(self) -> None:
         """Look again at gangs that not even all nodes, empty, could hold."""
         if any(gang.is_infeasible for gang in self.for_nodes.values()):
@@ -185,85 +178,53 @@ class QuotaWaiter:
 
 
 class QuotaWaiters:
-    """The first of those that wait for quota, found without looking at all of them.
+    """Those that wait for quota, by queue in order.
 
-    A heap for each queue, since thousands of pods may wait and the first is asked for with every pod
-    that is placed. Stale entries are dropped when they come to the top; so are those whose queue
-    could never admit them, to be put back when some grant changes. A heap is deleted together with
-    the last that waits for its queue.
+    Sorted, since thousands of pods may wait and the first is asked for with every pod that is placed.
 
     Args:
-        impossible: whether a queue could never admit so much.
+        impossible: whether a queue could never admit so much; such waiters are passed over.
     """
 
     def __init__(self, impossible: Callable[[str, Amounts], bool]) -> None:
         self._impossible = impossible
         self._all: dict[str, QuotaWaiter] = {}
-        self._heaps: dict[str, list[Entry]] = {}
-        self._counts: dict[str, int] = {}  # by queue how many wait for it
-        self._infeasible: dict[str, None] = {}
-        self._made = 0
+        self._lines: dict[str, SortedKeyList[QuotaWaiter]] = {}
 
     def put(self, owner: str, queue: str, wanted: Amounts, rank: Rank) -> QuotaWaiter:
         """Add or update one that waits; in another queue its overtakes are counted from zero."""
         known = self._all.get(owner)
+        if known is not None and (known.queue, known.rank) == (queue, rank):
+            known.wanted = wanted
+            return known  # in its place, among equals too
+        self.drop(owner)
         if known is None or known.queue != queue:
-            self.drop(owner)
-            known = self._all[owner] = QuotaWaiter(owner, queue, wanted, rank)
-            self._counts[queue] = self._counts.get(queue, 0) + 1
-            self._push(known)
-            return known
-        moved = known.rank != rank
+            known = QuotaWaiter(owner, queue, wanted, rank)
         known.wanted, known.rank = wanted, rank
-        if moved or owner in self._infeasible:
-            self._infeasible.pop(owner, None)
-            self._push(known)
+        self._all[owner] = known
+        line = self._lines.get(queue)
+        if line is None:
+            line = self._lines[queue] = SortedKeyList(key=lambda waiter: waiter.rank)
+        line.add(known)
         return known
 
     def drop(self, owner: str) -> None:
         """Remove one; an unknown one is fine."""
         known = self._all.pop(owner, None)
-        if known is None:
-            return
-        self._infeasible.pop(owner, None)
-        self._counts[known.queue] -= 1
-        if not self._counts[known.queue]:
-            del self._counts[known.queue], self._heaps[known.queue]
+        if known is not None:
+            line = self._lines[known.queue]
+            line.remove(known)
+            if not line:
+                del self._lines[known.queue]
 
     def first(self, queues: Iterable[str]) -> QuotaWaiter | None:
         """The first of those that wait for one of the queues and could ever be admitted."""
-        found = (self._head(queue) for queue in queues)
-        return min(
-            (waiter for waiter in found if waiter is not None),
-            key=lambda waiter: waiter.rank,
-            default=None,
+        heads = (
+            next((item for item in self._lines.get(queue, ()) if self._is_possible(item)), None)
+            for queue in queues
         )
+        found = (head for head in heads if head is not None)
+        return min(found, key=lambda waiter: waiter.rank, default=None)
 
-    def grants_changed(self) -> None:
-        """Put back those whose queue could never admit them."""
-        infeasible, self._infeasible = self._infeasible, {}
-        for owner in infeasible:
-            self._push(self._all[owner])
-
-    def _head(self, queue: str) -> QuotaWaiter | None:
-        heap = self._heaps.get(queue, [])
-        while heap:
-            waiter = heap[0][2]
-            if self._is_current(heap[0]):
-                if not self._impossible(queue, waiter.wanted):
-                    return waiter
-                self._infeasible[waiter.owner] = None
-            heappop(heap)
-        return None
-
-    def _push(self, waiter: QuotaWaiter) -> None:
-        heap = self._heaps.setdefault(waiter.queue, [])
-        self._made += 1
-        heappush(heap, (waiter.rank, self._made, waiter))
-        if len(heap) > 2 * len(self._all) + _SLACK:
-            heap[:] = [entry for entry in heap if self._is_current(entry)]
-            heapify(heap)
-
-    def _is_current(self, entry: Entry) -> bool:
-        rank, _, waiter = entry
-        return self._all.get(waiter.owner) is waiter and waiter.rank == rank
+    def _is_possible(self, waiter: QuotaWaiter) -> bool:
+        return not self._impossible(waiter.queue, waiter.wanted)
