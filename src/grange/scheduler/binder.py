@@ -74,14 +74,9 @@ class Binder:
     """Binds assumed pods.
 
     Args:
-        client: where to.
-        plugin: how.
         cache: which assumptions still stand.
         complete: called with pods that had the same outcome, at least one, and with the server's
             message if it refused the binding of a pod that has no node.
-        limits: how much is under way.
-        clock: waits between tries.
-        log: what went wrong.
 
     Attributes:
         under_way: by UID the pods that were put in and whose outcome is not known.

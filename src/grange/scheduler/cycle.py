@@ -98,11 +98,6 @@ class Cycle:
     """What happens to pods on a snapshot of the cluster.
 
     Args:
-        profiles: the plugins.
-        cache: the state of the cluster.
-        snapshot: to decide on; a new one by default.
-        nominator: which pods are nominated to which node; a new one by default.
-        waiting_pods: holds pods that Permit plugins delay; a new one by default.
         budgets: what preemption may disrupt.
         offset: where searches for victims start: a number below the argument.
     """

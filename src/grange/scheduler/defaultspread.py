@@ -71,12 +71,7 @@ class DefaultSpread:
     def of(
         self, pod: Pod, defaults: tuple[DefaultConstraint, ...] = SYSTEM_DEFAULTS
     ) -> tuple[Constraint, ...]:
-        """The constraints of a pod that states none; none for a pod that nothing selects.
-
-        Args:
-            pod: the pod.
-            defaults: those of its profile.
-        """
+        """The constraints of a pod that states none; none for a pod that nothing selects."""
         meta = pod.metadata
         if pod.spec.topology_spread_constraints or not defaults:
             return ()

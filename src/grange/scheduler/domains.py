@@ -26,13 +26,7 @@ def domain_ids(table: NodeTable, key: str) -> Ids:
 class Domains:
     """Sums by domain that follow a counter.
 
-    Args:
-        snapshot: whose nodes.
-        counter: a number by row.
-        key: the label key.
-
     Attributes:
-        key: the label key.
         counts: the sum by domain number, and a last entry that is always 0.
         count: the same, for single elements.
         present: the domains that have a node that counts.
@@ -130,11 +124,7 @@ class Domains:
 class DomainRule(ABC):
     """One rule about the domains of a label key, for pods of one class.
 
-    Args:
-        domains: the counts.
-
     Attributes:
-        key: the label key.
         by_count: a verdict depends on the domain's own count alone, so that it seldom changes;
             otherwise one change may turn the verdict on every domain.
         resolvable: a refusal may end once pods are gone, except for a missing key.
@@ -183,12 +173,7 @@ class DomainRule(ABC):
 
 
 class DomainExplanation:
-    """Base of explanations by rule about domains.
-
-    Args:
-        refusals: where the plugin refuses.
-        rules: its rules.
-    """
+    """Base of explanations by rule about domains."""
 
     def __init__(self, refusals: Refusals, rules: Sequence[DomainRule]) -> None:
         self.refusals = refusals

@@ -36,9 +36,7 @@ class DryRun:
     """Tries one pod on nodes.
 
     Args:
-        profile: the plugins.
         state: what PreFilter left for this pod.
-        pod: the waiting pod.
         snapshot: the cluster. The trial is void when the snapshot is brought up to date and its
             index starts from scratch.
     """

@@ -53,13 +53,8 @@ class EventHandlers:
     """Keeps cache and queue up to date.
 
     Args:
-        profiles: sign the pods that are queued.
-        cache: the state of the cluster.
-        queue: the pods that wait.
         names: the ``schedulerName``s that are ours.
-        now: monotonic seconds.
         log: for objects that cannot be understood; they are left out.
-        nominator: which pods are nominated; a new one by default.
     """
 
     def __init__(
@@ -263,12 +258,6 @@ class InformerEventHandlers(EventHandlers):
     """The handlers of a running scheduler: for gangs and held pods too; they wake its loop.
 
     Args:
-        informers: what is followed.
-        budgets: the PodDisruptionBudgets.
-        gangs: gangs and quotas.
-        waiting_pods: the pods that Permit plugins hold back.
-        conditions: of waiting pods.
-        history: the last attempts.
         wake: set when there may be something to decide.
         in_progress: the assumed pods that are held back or being bound.
     """

@@ -96,14 +96,7 @@ class Informers:
 async def wait_for_bindings(
     client: Client, pods: Informer[Pod], *, clock: Clock, log: Logger
 ) -> None:
-    """Return when the informer shows every pod bound that is bound by now.
-
-    Args:
-        client: to ask the cluster itself.
-        pods: synced.
-        clock: waits.
-        log: what keeps it waiting.
-    """
+    """Return when the informer shows every pod bound that is bound by now."""
     tries = 0
     while True:
         try:

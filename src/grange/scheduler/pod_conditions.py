@@ -40,9 +40,7 @@ class PodConditions:
     """Writes conditions; ``run`` as many writers as may be at work at once.
 
     Args:
-        client: where to.
         recorder: for events; run by its owner.
-        clock, log: time, and failed writes.
     """
 
     def __init__(self, client: Client, recorder: Recorder, *, clock: Clock, log: Logger) -> None:

@@ -84,10 +84,6 @@ class Counter(ChangeLog[tuple[int, int]]):
 class PodIndex:
     """The counters of one snapshot.
 
-    Args:
-        table: the snapshot's rows.
-        entries: the snapshot's entries by name.
-
     Attributes:
         counting: a query was asked for.
         silent: no assigned pod has terms about others.

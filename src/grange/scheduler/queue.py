@@ -48,12 +48,7 @@ _UNSCHEDULABLE, _ANY = SubQueue.UNSCHEDULABLE, Subject.ANY
 
 
 class SchedulingQueue:
-    """The queue of one scheduler.
-
-    Args:
-        profiles: sort, gate, and register the events that matter.
-        settings: backoff and timeouts.
-    """
+    """The queue of one scheduler."""
 
     def __init__(self, profiles: Profiles, settings: QueueSettings | None = None) -> None:
         self._profiles = profiles

@@ -100,11 +100,7 @@ class QueueStatistics:
 
 
 class Heap:
-    """A heap with lazy removal: a pod that left, or came back, has another ticket.
-
-    Args:
-        pool: what it holds.
-    """
+    """A heap with lazy removal: a pod that left, or came back, has another ticket."""
 
     __slots__ = ("_entries", "pool")
 

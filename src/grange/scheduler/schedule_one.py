@@ -20,14 +20,7 @@ _ERROR_MAX = 200  # characters of an error, in a condition
 
 
 class ScheduleOne:
-    """Takes pods from a queue and schedules them, one at a time.
-
-    Args:
-        cycle: the extension points.
-        cache: the state of the cluster.
-        queue: the pods that wait.
-        gangs: gangs and quotas; None without any.
-    """
+    """Takes pods from a queue and schedules them, one at a time."""
 
     def __init__(
         self, cycle: Cycle, cache: Cache, queue: SchedulingQueue, gangs: Coscheduling | None = None
@@ -38,11 +31,7 @@ class ScheduleOne:
         self._gangs = gangs
 
     def schedule_one(self, now: float) -> Outcome | None:
-        """Schedule the next pod; None when none may be tried now.
-
-        Args:
-            now: monotonic seconds.
-        """
+        """Schedule the next pod; None when none may be tried now."""
         queued = self._queue.pop(now)
         if queued is None:
             return None

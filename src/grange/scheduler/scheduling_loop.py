@@ -33,24 +33,6 @@ _BROKEN_MAX = 32  # pods in a row whose cycles meet a bug, before all starts aga
 class SchedulingLoop:
     """Schedules in short slices, so that the event loop stays responsive, and hands on what results.
 
-    Args:
-        config: settings.
-        metrics: what is counted.
-        schedule_one: schedules one pod.
-        cycle: its extension points.
-        cache: the state of the cluster.
-        queue: the pods that wait.
-        gangs: gangs and quotas.
-        handlers: queue again the pods whose assumption is undone.
-        client: for bindings.
-        bind: the plugin that binds.
-        evictor: takes the preemptions.
-        conditions: of pods.
-        history: the last attempts.
-        wake: set when there may be something to decide.
-        clock: time.
-        log: bugs in cycles.
-
     Attributes:
         binder: writes the bindings of assumed pods.
     """

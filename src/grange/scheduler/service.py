@@ -44,13 +44,7 @@ __all__ = ["Scheduler", "SchedulerConfig"]
 
 
 class Scheduler:
-    """Gives nodes to pods.
-
-    Args:
-        deps: the tools.
-        config: settings.
-        profile: the plugins, perhaps several sets; the default ones by default.
-    """
+    """Gives nodes to pods."""
 
     def __init__(
         self, deps: Deps, config: SchedulerConfig | None = None, *, profile: Profiles | None = None

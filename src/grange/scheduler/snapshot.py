@@ -118,13 +118,7 @@ class NodeInfoSnapshot:
             self.put_back_all()
 
     def current(self, generation: int, tree: NodeTree, namespaces: Namespaces) -> bool:
-        """Whether there is nothing to update to.
-
-        Args:
-            generation: of the cache's latest change.
-            tree: the cache's tree.
-            namespaces: the labels of namespaces, now.
-        """
+        """Whether there is nothing to update to."""
         return (
             self.generation == generation
             and self._tree_version == tree.version

@@ -54,7 +54,6 @@ class Engine:
     """Chooses nodes for pods. Synchronous; belongs to one scheduling loop and its snapshot.
 
     Args:
-        profile: the plugins.
         snapshot: what to decide on; its owner brings it up to date between decisions.
         kept_rows: how many rows of results to keep over all classes; at least eight classes stay.
         few_domains: up to so many values of a label, its domains are judged one by one.

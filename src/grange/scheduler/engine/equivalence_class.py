@@ -93,13 +93,8 @@ class _Normalised:
 class EquivalenceClass:
     """What every row is worth to pods of one signature.
 
-    Args:
-        profile: the plugins.
-        pod: any pod of the class.
-        statistics: counts the work.
-
     Attributes:
-        pod: that pod.
+        pod: any pod of the class.
         each: PreFilter plugins run for each of its pods.
         diagnosis: why no node is feasible, as long as that is current.
     """

@@ -41,9 +41,7 @@ class _NominatorCache:
     time, and 1,000 take 40 times.
 
     Args:
-        snapshot: the nodes.
         trial: of any pod of the class; ``LoadDryRun.suits`` it.
-        statistics: counts the work.
 
     Attributes:
         barred: by row, whether the pods nominated there keep the pod out; nothing else counts here.
@@ -209,13 +207,7 @@ class _NominatorCache:
 
 
 class NominatedFilter:
-    """Judges nodes with their nominated pods added.
-
-    Args:
-        profile: the plugins.
-        snapshot: the nodes.
-        statistics: counts the work.
-    """
+    """Judges nodes with their nominated pods added."""
 
     def __init__(
         self, profile: Profile, snapshot: NodeInfoSnapshot, statistics: EngineStatistics

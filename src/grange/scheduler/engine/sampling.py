@@ -48,13 +48,7 @@ class Rotation:
 
 
 class Sampler:
-    """Chooses among the first feasible nodes in rotated order, from the verdicts of a class by row.
-
-    Args:
-        profile: sets how many nodes.
-        snapshot: whose nodes.
-        rotation: where searches start.
-    """
+    """Chooses among the first feasible nodes in rotated order, from the verdicts of a class by row."""
 
     def __init__(self, profile: Profile, snapshot: NodeInfoSnapshot, rotation: Rotation) -> None:
         self._profile = profile
@@ -64,12 +58,7 @@ class Sampler:
         self._order: Integers = np.zeros(0, np.int64)
 
     def best(self, one: EquivalenceClass, state: CycleState | None = None) -> str | None:
-        """The node for a pod of the class; None when no node is feasible.
-
-        Args:
-            one: the class.
-            state: learns the score.
-        """
+        """The node for a pod of the class; None when no node is feasible."""
         snapshot = self._snapshot
         if self._layout != snapshot.layout:
             self._layout = snapshot.layout

@@ -99,9 +99,6 @@ class TopologyClass(EquivalenceClass):
     """A class with rules or rankings.
 
     Args:
-        profile: the plugins.
-        pod: any pod of the class.
-        statistics: counts the work.
         rules: what rules nodes out, with the name of the plugin, in the order of their reasons.
         rankings: what ranks them, with weights.
         few_domains: up to so many values of a label, its domains make cells.

@@ -44,12 +44,6 @@ def cheapest(
 
     First the remedies of single plugins; where no node has a single plugin that refuses, those of the
     nearest nodes together.
-
-    Args:
-        profile: the plugins.
-        state: what PreFilter left for the pod.
-        evaluation: of the pod.
-        nominated: the nominations that matter to the pod.
     """
     return tuple(
         _change(evaluation, item) for item in remedies(profile, state, evaluation, nominated)

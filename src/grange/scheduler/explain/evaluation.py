@@ -28,8 +28,6 @@ class Evaluation:
     """The verdicts of a profile's plugins on all nodes.
 
     Args:
-        profile: the plugins.
-        pod: the pod.
         snapshot: the cluster; brought up to date by its owner.
 
     Attributes:
@@ -161,12 +159,7 @@ class Evaluation:
 
 
 class NominationExplanation:
-    """Explains nodes that refuse the pod only together with the pods nominated to them.
-
-    Args:
-        evaluation: of the plugins.
-        nominated: the nominations that matter to the pod.
-    """
+    """Explains nodes that refuse the pod only together with the pods nominated to them."""
 
     def __init__(self, evaluation: Evaluation, nominated: Nominated) -> None:
         self._names = evaluation.snapshot.table.names
@@ -211,12 +204,7 @@ def apply_nominations(
 
 @contextmanager
 def without_pod(snapshot: NodeInfoSnapshot, info: PodInfo) -> Iterator[None]:
-    """Take an assumed or bound pod out of the snapshot for a block, which must not await.
-
-    Args:
-        snapshot: the snapshot.
-        info: the pod, with its node.
-    """
+    """Take an assumed or bound pod out of the snapshot for a block, which must not await."""
     snapshot.take_out(info)
     try:
         yield

@@ -58,12 +58,6 @@ class PodExplainer:
 
     Args:
         profiles: the plugins, by ``schedulerName``.
-        cache: the state of the cluster.
-        queue: the pods that wait.
-        snapshot: the scheduler's own.
-        history: recorded attempts.
-        clock: for timestamps.
-        nominator: which pods are nominated to which nodes.
         waits_for: a text about what a pod waits for apart from plugins; empty for nothing.
     """
 

@@ -62,11 +62,6 @@ class Coscheduling:
     """The gangs and queues of one scheduling loop.
 
     Args:
-        profiles: the plugins.
-        cycle: decides and assumes.
-        cache: the state of the cluster.
-        queue: the pods that wait.
-        policy: in which order gangs and pods wait.
         changed: called with every gang and queue whose status may be different.
         withdrawn: called with pods whose nominations were withdrawn, to be withdrawn in the API, too.
 

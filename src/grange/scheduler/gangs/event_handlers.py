@@ -26,12 +26,7 @@ class GangEventHandlers:
     """Keeps groups, quotas and the wait line up to date.
 
     Args:
-        groups: which pods belong to which group.
-        quotas: what each queue uses.
-        line: the gangs and pods that wait.
-        queue: the pods that wait.
         changed: called with every gang and queue whose status may be different.
-        admission: of gangs whose pods do not exist yet.
     """
 
     def __init__(

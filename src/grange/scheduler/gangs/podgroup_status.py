@@ -134,10 +134,8 @@ class StatusWriter:
     """Writes the status of groups and queues.
 
     Args:
-        client: where to.
         recorder: for events; run by its owner.
         groups, queues: the objects as the informers have them.
-        clock, log: the tools.
     """
 
     def __init__(

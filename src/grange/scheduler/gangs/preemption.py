@@ -41,9 +41,6 @@ class GangPreemption:
     """Finds nodes and victims for gangs.
 
     Args:
-        cycle: decides, and runs the PostFilter plugins.
-        groups: which pods belong to which group.
-        quotas: what each queue uses.
         info: a pod on a node by its UID.
         withdrawn: called with pods whose nominations were withdrawn: others may use the resources.
     """

@@ -74,12 +74,7 @@ def choose(
 
 
 class _Conflicts:
-    """Which of the pods may share a domain: anti-affinity among them, and host ports.
-
-    Args:
-        snapshot: whose nodes.
-        shapes: the pods.
-    """
+    """Which of the pods may share a domain: anti-affinity among them, and host ports."""
 
     def __init__(self, snapshot: NodeInfoSnapshot, shapes: Sequence[Shape]) -> None:
         table, known = snapshot.table, snapshot.index.namespaces

@@ -72,8 +72,6 @@ class SpreadCheck:
 
     Args:
         profiles: whether the constraints apply.
-        snapshot: the nodes.
-        shapes: the pods.
         rows: where to put them, the best first.
         among: the nodes that they may have.
         empty: as if no other pods were there.

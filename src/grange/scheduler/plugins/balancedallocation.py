@@ -45,11 +45,7 @@ class BalancedAllocationArgs(PluginArgs, frozen=True, kw_only=True):
 
 
 class BalancedAllocation(NodeScore[PodRequest, Load]):
-    """Compares requests with what is in use; 75 leaves the balance as it is.
-
-    Args:
-        resources: what is balanced.
-    """
+    """Compares requests with what is in use; 75 leaves the balance as it is."""
 
     name = "NodeResourcesBalancedAllocation"
     attribute = LOAD

@@ -60,11 +60,7 @@ class FGDArgs(PluginArgs, frozen=True, kw_only=True):
 
 
 class FGD(NodeScore[tuple[int, int], Load]):
-    """Compares CPU and GPU requests with what is left, and chooses devices.
-
-    Args:
-        workload: the target workload.
-    """
+    """Compares CPU and GPU requests with what is left, and chooses devices."""
 
     name = "FGD"
     attribute = LOAD

@@ -63,11 +63,7 @@ class _Names:
 
 
 class NodeAffinityFilter(NodeFilter[NodeRules, NameAndLabels]):
-    """Compares required terms with names and labels; kernels do so by label, not by node.
-
-    Args:
-        added: the profile's terms.
-    """
+    """Compares required terms with names and labels; kernels do so by label, not by node."""
 
     name = "NodeAffinity"
     attribute = NAME_AND_LABELS

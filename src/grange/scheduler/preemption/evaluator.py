@@ -73,12 +73,7 @@ class _ClassState:
 
 
 class Evaluator:
-    """Finds nodes and victims by preemption, for the pods of one profile.
-
-    Args:
-        handle: the parts of the scheduling loop.
-        settings: how many candidates are enough.
-    """
+    """Finds nodes and victims by preemption, for the pods of one profile."""
 
     def __init__(self, handle: Handle, settings: CandidateSettings) -> None:
         self._handle = handle

@@ -54,11 +54,9 @@ class Evictor:
     """Deletes victims and writes nominations.
 
     Args:
-        client: where to.
         recorder: for the victims' events; run by its owner.
         nominator: which nominations still hold.
         activate: moves a pod to the active queue, by UID.
-        clock, log: the tools.
     """
 
     def __init__(

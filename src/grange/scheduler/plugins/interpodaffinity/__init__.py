@@ -156,11 +156,7 @@ def _sums(pod: PodInfo, snapshot: NodeInfoSnapshot, required: int) -> Count[_Dom
 
 
 class InterPodAffinity:
-    """Counts the pods that terms select, by domain.
-
-    Args:
-        args: weights.
-    """
+    """Counts the pods that terms select, by domain."""
 
     def __init__(self, args: InterPodAffinityArgs) -> None:
         self._required_weight = args.hard_pod_affinity_weight

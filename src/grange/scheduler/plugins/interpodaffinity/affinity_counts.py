@@ -120,12 +120,7 @@ class PreferredTerms:
 
 
 class PodAffinityExplanation(DomainExplanation):
-    """By term, of the pod and of existing pods.
-
-    Args:
-        refusals: where the plugin refuses.
-        rules: its rules.
-    """
+    """By term, of the pod and of existing pods."""
 
     def __init__(self, refusals: Refusals, rules: Sequence[DomainRule]) -> None:
         super().__init__(refusals, rules)

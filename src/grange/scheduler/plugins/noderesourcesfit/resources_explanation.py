@@ -50,7 +50,6 @@ class ResourcesExplanation:
     """By resource, what the pod needs and what is left.
 
     Args:
-        refusals: where the plugin refuses.
         request: what the plugin counts of the pod's requests.
     """
 

@@ -74,10 +74,6 @@ class EligibleDomains(Domains):
 class MaxSkew(DomainRule):
     """No domain may exceed the emptiest one by more than the constraint allows.
 
-    Args:
-        domains: counts the matching pods.
-        constraint: what is allowed.
-
     Attributes:
         least: the count of the emptiest domain.
     """
@@ -178,12 +174,7 @@ def _scaled(raw: Integers, least: int, most: int) -> Integers:
 
 
 class SpreadExplanation(DomainExplanation):
-    """By constraint, the skew and what would be accepted.
-
-    Args:
-        refusals: where the plugin refuses.
-        rules: its rules.
-    """
+    """By constraint, the skew and what would be accepted."""
 
     def __init__(self, refusals: Refusals, rules: Sequence[DomainRule]) -> None:
         super().__init__(refusals, rules)
