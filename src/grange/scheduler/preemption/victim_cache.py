@@ -7,12 +7,9 @@ keep a log of that. A node's place is its number in the order in which searches 
 at one stretch of places. Without this, 200 preemptions on 5,000 nodes take 50 times the processor time.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable
-from math import inf
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grange.api.pod_requests import PodRequest
 from grange.base.bounded import BoundedDict
@@ -25,6 +22,7 @@ from grange.scheduler.nominator import Nominated
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.victim_selection import (
     CLEAN,
+    NO_RANK,
     UNHELPFUL,
     UNKNOWN,
     VIOLATING,
@@ -37,7 +35,6 @@ from grange.scheduler.preemption.victim_selection import (
 )
 
 _PATTERNS_MAX = 4096
-_RANKS_MAX = 4096  # numbered ranks beyond those of the places
 
 _Pods = tuple[PodInfo, ...]
 _NONE: tuple[_Pods, int] = (), 0
@@ -66,7 +63,7 @@ class VictimCache:
         self._places: list[int] = []  # by row; -1 for those that are not tried
         self._lay_out(order)
         self._states = bytearray(len(order))
-        self._ranks = RankIndex(len(order))
+        self._ranks = [NO_RANK] * len(order)
         # The victims, and how many of them violate a budget.
         self._victims: list[tuple[_Pods, int]] = [_NONE] * len(order)
         # By load, what the candidates ask and what the nominated ask: which candidates have to go.
@@ -82,11 +79,12 @@ class VictimCache:
 
     def follow(self, order: Integers) -> None:
         """Take other rows, or another order of them; what is known is kept."""
-        known, states, victims = self._places, self._states, self._victims
+        known, states = self._places, self._states
+        victims, ranks = self._victims, self._ranks
         sources = [known[row] if row < len(known) else -1 for row in order.tolist()]
         self._states = bytearray([states[at] if at >= 0 else UNKNOWN for at in sources])
         self._victims = [victims[at] if at >= 0 else _NONE for at in sources]
-        self._ranks.move(sources)
+        self._ranks = [ranks[at] if at >= 0 else NO_RANK for at in sources]
         self._lay_out(order)
 
     def _lay_out(self, order: Integers) -> None:
@@ -136,7 +134,7 @@ class VictimCache:
             self._evaluate(place, node, others)
 
         count = first_candidates(states, start, wanted, evaluate)
-        place = self._ranks.least(start, count)
+        place = least(self._ranks, start, count)
         for at in passing:
             states[at] = UNKNOWN
         if place < 0:
@@ -149,12 +147,12 @@ class VictimCache:
     def _put(self, place: int, pods: _Pods, violations: int, rank: Rank) -> None:
         self._victims[place] = pods, violations
         self._states[place] = VIOLATING if violations else CLEAN
-        self._ranks.put(place, rank)
+        self._ranks[place] = rank
 
     def _clear(self, place: int) -> None:
         self._victims[place] = _NONE
         self._states[place] = UNHELPFUL
-        self._ranks.drop(place)
+        self._ranks[place] = NO_RANK
 
     def _evaluate(self, place: int, node: NodeInfo, nominated: _Pods) -> None:
         ordered = lower_priority_pods(node.pods, self._priority)
@@ -253,85 +251,19 @@ class VictimCache:
                 states[place] = UNKNOWN
 
 
-class RankIndex:
-    """The rank of each place, as one number each, so that the least of many is found at once.
-
-    Equal ranks have equal numbers, and a smaller rank a smaller number: one that is new gets a number
-    between the next smaller and larger one. When there is none left, all are renumbered.
+def least(ranks: Sequence[Rank], start: int, count: int) -> int:
+    """Which of some places has the least rank; among equals the first; -1 if all have ``NO_RANK``.
 
     Args:
-        size: how many places; none of them has a rank.
+        ranks: by place.
+        start: the first of them.
+        count: how many; after the last place comes the first.
     """
-
-    __slots__ = ("_by_place", "_numbers", "_order", "_ranks")
-
-    def __init__(self, size: int) -> None:
-        self._by_place: NDArray[np.float64] = np.full(size, inf)
-        self._ranks: list[Rank | None] = [None] * size
-        self._order: list[Rank] = []  # every rank that has a number, ascending
-        self._numbers: dict[Rank, float] = {}
-
-    def put(self, place: int, rank: Rank) -> None:
-        """Set the rank of a place."""
-        number = self._numbers.get(rank)
-        self._ranks[place] = rank
-        if number is None:
-            number = self._new(rank)
-        self._by_place[place] = number
-
-    def drop(self, place: int) -> None:
-        """Remove the rank of a place."""
-        self._ranks[place] = None
-        self._by_place[place] = inf
-
-    def move(self, sources: list[int]) -> None:
-        """Take other places.
-
-        Args:
-            sources: by place, which one it was before; -1 for one that has no rank yet.
-        """
-        ranks, numbers = self._ranks, self._by_place.tolist()
-        self._ranks = [ranks[at] if at >= 0 else None for at in sources]
-        self._by_place = np.array([numbers[at] if at >= 0 else inf for at in sources])
-
-    def least(self, start: int, count: int) -> int:
-        """Which of some places has the least rank; among equals the first; -1 if none has any.
-
-        Args:
-            start: the first of them.
-            count: how many; after the last place comes the first.
-        """
-        if not count:
-            return -1
-        numbers, end = self._by_place, start + count
-        best = start + int(numbers[start:end].argmin())
-        if end > len(numbers):
-            other = int(numbers[: end - len(numbers)].argmin())
-            if numbers[other] < numbers[best]:
-                best = other
-        return -1 if numbers[best] == inf else best
-
-    def _new(self, rank: Rank) -> float:
-        order, numbers = self._order, self._numbers
-        at = bisect_left(order, rank)
-        left = numbers[order[at - 1]] if at else None
-        right = numbers[order[at]] if at < len(order) else None
-        if left is None:
-            number = 0.0 if right is None else right - 1.0
-        else:
-            number = left + 1.0 if right is None else (left + right) / 2
-        if number in (left, right) or len(order) > len(self._ranks) + _RANKS_MAX:
-            self._renumber()
-        else:
-            order.insert(at, rank)
-            numbers[rank] = number
-        return numbers[rank]
-
-    def _renumber(self) -> None:
-        """Number the ranks of the places from 0 on; others are forgotten."""
-        self._order = sorted({rank for rank in self._ranks if rank is not None})
-        self._numbers.clear()
-        self._numbers.update({rank: float(at) for at, rank in enumerate(self._order)})
-        for place, rank in enumerate(self._ranks):
-            if rank is not None:
-                self._by_place[place] = self._numbers[rank]
+    if not count:
+        return -1
+    first = ranks[start : start + count]
+    best, place = min(first), start
+    rest = ranks[: count - len(first)]
+    if rest and min(rest) < best:
+        best, place = min(rest), 0
+    return -1 if best == NO_RANK else ranks.index(best, place)

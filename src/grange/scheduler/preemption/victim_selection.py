@@ -28,11 +28,13 @@ T = TypeVar("T")
 UNKNOWN, UNHELPFUL, VIOLATING, CLEAN = range(4)  # what is known of a node
 _STEP = 64  # nodes at a time, when few more are wanted
 NO_VICTIMS = "No preemption victims found for incoming pod"
-Rank = tuple[int, int, int, int, float]
+Rank = int
+NO_RANK: Rank = 1 << 256  # after all others
 # A pod and its ``importance``; the UID is unique, so the pods themselves are never compared.
 RankedPod = tuple[int, float, str, PodInfo]
 
 _OFFSET = 1 << 31  # makes every priority positive, so that fewer victims never sum to more
+_LATEST_US = 1 << 62
 _NONE = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
 
 
@@ -75,14 +77,16 @@ def started(info: PodInfo) -> float:
 
 
 def rank_of(gone: Sequence[RankedPod], violations: int) -> Rank:
-    """The ``Victims.rank`` of pods, the most important first."""
+    """The ``Victims.rank`` of pods, the most important first; one number, as many are compared."""
     count = len(gone)
     # Of the most important ones, the one that started earliest is the first.
     priority, since, _, _ = gone[0]
     # Mostly they are equally important.
     alike = gone[-1][0] == priority
     total = count * priority if alike else sum([one[0] for one in gone])
-    return violations, -priority, count * _OFFSET - total, count, -since
+    rank = violations << 33 | (_OFFSET - priority)
+    rank = (rank << 64 | (count * _OFFSET - total)) << 32 | count
+    return rank << 63 | (0 if since == inf else _LATEST_US - int(since * 1e6))
 
 
 def pick_one(candidates: Sequence[Victims]) -> Victims:
