@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
-from grange.api import conditions, timestamps
+from grange.api import timestamps
 from grange.api.kinds import LEASE, NODE, POD
 from grange.api.kinds.lease import NODE_LEASES, Lease
 from grange.api.kinds.node import Node, Taint
@@ -18,6 +18,7 @@ from grange.base.tasks import Nursery
 from grange.controllers.nodelifecycle import (
     disruption_target,
     eviction,
+    node_ready_condition,
     node_taints,
     pod_readiness,
     podgc,
@@ -195,7 +196,7 @@ class NodeLifecycle:
             return Done()
         health = self._monitor.health(node, self._clock.monotonic())
         try:
-            if health is NodeHealth.SILENT and not _is_unknown(node):
+            if health is NodeHealth.SILENT and not node_ready_condition.is_unknown(node):
                 if not await self._is_silent(node):
                     return Done()
                 node = await self._mark_unknown(node)
@@ -232,26 +233,12 @@ class NodeLifecycle:
         return self._monitor.health(node, self._clock.monotonic()) is NodeHealth.SILENT
 
     async def _mark_unknown(self, node: Node) -> Node:
-        ready = {
-            "type": "Ready",
-            "status": "Unknown",
-            "reason": "NodeStatusUnknown",
-            "message": "The node's agent has stopped renewing its lease.",
-            "lastTransitionTime": timestamps.rfc3339(self._clock.now()),
-        }
-        meta = node.metadata
+        name, patch = node.metadata.name, node_ready_condition.unknown(node, self._clock.now())
         marked = await self._client.patch(
-            NODE,
-            meta.name,
-            patch={
-                "metadata": preconditions(meta),
-                "status": {"conditions": [ready]},
-            },
-            type="strategic",
-            subresource="status",
+            NODE, name, patch=patch, type="strategic", subresource="status"
         )
-        self._log.warning("node is silent", node=meta.name, grace_s=self._config.grace_s)
-        message = f"Node {meta.name} has sent no heartbeat for {self._config.grace_s:g} s"
+        self._log.warning("node is silent", node=name, grace_s=self._config.grace_s)
+        message = f"Node {name} has sent no heartbeat for {self._config.grace_s:g} s"
         self._recorder.event(node, WARNING, "NodeNotReady", message, kind=NODE)
         return marked
 
@@ -420,11 +407,6 @@ class NodeLifecycle:
         except (NotFound, Conflict):
             return False  # gone or changed, or its name is another's
         return True
-
-
-def _is_unknown(node: Node) -> bool:
-    ready = conditions.find(node.status.conditions, "Ready")
-    return ready is not None and ready.status == "Unknown"
 
 
 def _words(held: Sequence[Taint]) -> str:
