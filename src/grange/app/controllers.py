@@ -15,8 +15,14 @@ import click
 from grange.alerts.alerts import SinkTools
 from grange.alerts.targets import InvalidTarget
 from grange.app import flags, gc_tuning
+from grange.app.agent_packages import agent_package
 from grange.app.alerting import Alerting
-from grange.app.settings import ListenAddress, ListenAddressType, Settings
+from grange.app.settings import (
+    ListenAddress,
+    ListenAddressType,
+    Settings,
+    SettingsError,
+)
 from grange.base import log, metrics, supervision
 from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
@@ -25,6 +31,7 @@ from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.client.access import Access
 from grange.client.client import Client
+from grange.machines.bootstrap.agent_package import AgentPackage
 
 _NAME_LIMIT = 40
 
@@ -73,7 +80,7 @@ _NAME_LIMIT = 40
     help="Address of the session service, which the pods of sessions must reach; port 0 takes that of the "
     "last time or a free one.",
 )
-@flags.options(Settings, "alert_webhook", "log_level", "log_json")
+@flags.options(Settings, "agent_version", "agent_url", "alert_webhook", "log_level", "log_json")
 @click.pass_obj
 def command(  # noqa: PLR0913  click hands every option over by name
     env: Environment,
@@ -87,11 +94,15 @@ def command(  # noqa: PLR0913  click hands every option over by name
     metrics_listen: ListenAddress,
     evidence_dir: Path | None,
     session_listen: ListenAddress,
+    agent_version: str,
+    agent_url: str,
     alert_webhook: str,
     log_level: str,
     log_json: bool,
 ) -> None:
     """Run controllers and scheduler against a cluster; many share the work as a farm."""
+    with _usage_errors():
+        package = agent_package(agent_version, agent_url)
     log.configure(level=log_level, json_lines=log_json)
     rng = Stream.from_system()
     access = env.access(kubeconfig, context)
@@ -114,6 +125,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
                 schedulers=frozenset(schedulers),
                 metrics_listen=metrics_listen,
                 evidence=(evidence_dir, session_listen),
+                package=package,
                 webhook=alert_webhook,
                 rng=rng,
             )
@@ -135,6 +147,7 @@ async def _serve(  # noqa: PLR0913  one for each option
     schedulers: frozenset[str],
     metrics_listen: ListenAddress,
     evidence: tuple[Path | None, ListenAddress],
+    package: AgentPackage,
     webhook: str,
     rng: Stream,
 ) -> None:
@@ -184,7 +197,7 @@ async def _serve(  # noqa: PLR0913  one for each option
                 deps,
                 names or frozenset(NAMES),
                 scheduler=scheduler_for(schedulers),
-                machines=machine_role.elsewhere(access.server, access.ca_pem),
+                machines=machine_role.elsewhere(access.server, access.ca_pem, package),
                 selector=selector,
                 alert_sink=alerting.alert_sink,
                 sharded=SHARDED if kept is None else kept.sharded(),
@@ -225,5 +238,5 @@ def _usage_errors() -> Iterator[None]:
         raise click.UsageError(f"--only: {error}") from error
     except SelectorError as error:
         raise click.UsageError(f"--selector: {error}") from error
-    except (BadFarmConfig, InvalidTarget) as error:
+    except (BadFarmConfig, InvalidTarget, SettingsError) as error:
         raise click.UsageError(str(error)) from error

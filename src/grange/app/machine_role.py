@@ -48,17 +48,27 @@ def url_elsewhere(settings: Settings, url: str) -> str:
     return f"https://[{name}]:{port}" if ":" in name else f"https://{name}:{port}"
 
 
-def elsewhere(server: str, ca_pem: bytes) -> Callable[[Deps], ElectedService]:
+def elsewhere(
+    server: str, ca_pem: bytes, package: AgentPackage
+) -> Callable[[Deps], ElectedService]:
     """The controller of ``grange controllers``, for a cluster that runs elsewhere.
 
     Args:
         server: URL of the API server.
         ca_pem: certificate of its authority; empty where it is known otherwise.
+        package: what machines install.
     """
-    pin = x509_facts.read(ca_pem).pin if ca_pem else ""
 
     def made(deps: Deps) -> ElectedService:
-        bootstrap = JoinBootstrap(deps.client, server, pin, deps.clock)
+        bootstrap = bootstrap_elsewhere(deps.client, server, ca_pem, deps.clock, package)
         return NodeController(deps, NodeControllerTools(bootstrap=bootstrap))
 
     return made
+
+
+def bootstrap_elsewhere(
+    client: Client, server: str, ca_pem: bytes, clock: Clock, package: AgentPackage
+) -> JoinBootstrap:
+    """Prepares machines that join a cluster that runs elsewhere."""
+    pin = x509_facts.read(ca_pem).pin if ca_pem else ""
+    return JoinBootstrap(client, server, pin, clock, package)

@@ -78,13 +78,9 @@ def command(env: Environment, /, *, detach: bool, output: str, **given: Any) -> 
 def _check_agent_package(settings: Settings) -> None:
     if not (settings.agent_version or settings.agent_url):
         return
-    from grange.machines.bootstrap.agent_package import AgentPackage  # few give one
-    from grange.machines.providers.provider import MisconfiguredError
+    from grange.app.agent_packages import agent_package  # few give one
 
-    try:
-        AgentPackage(settings.agent_version, settings.agent_url)
-    except MisconfiguredError as error:
-        raise SettingsError(f"--agent-version, --agent-url: {error}") from error
+    agent_package(settings.agent_version, settings.agent_url)
 
 
 def chosen_pools(

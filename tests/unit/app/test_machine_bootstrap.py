@@ -3,15 +3,17 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from grange.api import bootstrap_tokens
 from grange.api.bootstrap_tokens import BootstrapToken
 from grange.api.kinds import MACHINE, SECRET
 from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import NodePoolSpec, PoolTimeouts
-from grange.app import local_machines
+from grange.app import controllers, local_machines
+from grange.app.agent_packages import agent_package
 from grange.app.machine_bootstrap import JoinBootstrap, token_ids
-from grange.app.machine_role import join_bootstrap, url_elsewhere
+from grange.app.machine_role import bootstrap_elsewhere, join_bootstrap, url_elsewhere
 from grange.app.settings import Settings
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -108,6 +110,25 @@ async def test_machines_install_the_package_of_the_settings(
         bootstrap = join_bootstrap(world.new_client(), settings, "https://h:1", PIN, clock)
         secrets = await bootstrap.prepare(await ordered(world), POOL)
         assert "grange @ https://h/v1.2.0/grange-1.2.0.whl" in secrets.user_data
+
+
+async def test_machines_elsewhere_install_the_package_of_the_flags(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    words = ["--agent-version", "v1.2.0"]
+    given = controllers.command.make_context("controllers", words).params
+    package = agent_package(given["agent_version"], given["agent_url"])
+    async with opened(ApiFixture(clock, rng, log)) as world:
+        made = bootstrap_elsewhere(world.new_client(), "https://h:1", b"", clock, package)
+        secrets = await made.prepare(await ordered(world), POOL)
+        assert "grange==1.2.0" in secrets.user_data
+
+
+def test_controllers_refuse_a_malformed_package() -> None:
+    for words in (["--agent-version", "1 2"], ["--agent-url", "https://h/{version}.whl"]):
+        done = CliRunner().invoke(controllers.command, words)
+        assert done.exit_code == 2
+        assert "--agent-version, --agent-url: agent" in done.output
 
 
 def test_other_machines_reach_the_server_by_its_name(tmp_path: Path) -> None:
