@@ -1,10 +1,11 @@
 """Specs of pods that were accepted, cached by the bytes in which they were sent.
 
-Theory of operation. Pods come from templates: thousands have the same spec and differ in metadata. The
-stored spec, the initial status and the warnings are a function of the bytes of the spec and of what
-admission changes in it. A create whose spec is cached therefore decodes, checks and encodes its metadata
-only. Every other create (another spec, another change by admission, invalid metadata, a duplicate field)
-takes the full path, which fills the cache and stays the reference: tests compare the answers of both.
+Theory of operation. Pods come from templates: thousands have the same spec and differ in metadata and,
+where they have an identity, in ``hostname``. The stored spec, the initial status and the warnings are a
+function of the bytes of the spec and of what admission changes in it; no rule depends on which host name a
+pod has, as long as it is valid. A create whose spec is cached therefore decodes, checks and encodes its
+metadata only. Every other create (another spec, another change by admission, invalid metadata, a duplicate
+field) takes the full path, which fills the cache and stays the reference: tests compare the answers of both.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import msgspec
 from grange.api import codec, schema
 from grange.api.kinds import POD
 from grange.api.meta import Document
+from grange.api.template_texts import HOSTNAME
 from grange.api.validation.causes import Faults
 from grange.api.validation.metadata import check_metadata
 from grange.apiserver.admission import Mutation
@@ -54,6 +56,18 @@ class AcceptedSpec(msgspec.Struct, frozen=True):
                 {**condition, "lastTransitionTime": time} for condition in status["conditions"]
             ]
         return status
+
+    def with_hostname(self, hostname: bytes) -> "AcceptedSpec":
+        """The same of a spec with another host name; ``encoded`` is without one."""
+        name = hostname.decode()
+        return AcceptedSpec(
+            {**self.sent, "hostname": name},
+            self.mutations,
+            {**self.spec, "hostname": name},
+            msgspec.Raw(HOSTNAME.fill(bytes(self.encoded), hostname)),
+            self.status,
+            self.warnings,
+        )
 
 
 class SentPod(msgspec.Struct, frozen=True):
@@ -111,7 +125,10 @@ class PodSpecCache:
         spec = bytes(pod.spec)
         if len(spec) > SPEC_MAX_BYTES or not spec.startswith(b"{"):
             return None
-        accepted = self._entries.get(spec)
+        key, hostname = HOSTNAME.cut(spec) or (spec, b"")
+        accepted = self._entries.get(key)
+        if accepted is not None and hostname:
+            accepted = accepted.with_hostname(hostname)
         rest = b"" if accepted is None else body.replace(spec, b"0", 1)
         if accepted is None or rest.count(b"{") + rest.count(b"[") > codec.DEPTH_MAX:
             return SentPod(spec, rest, {}, None)
@@ -165,13 +182,17 @@ class PodSpecCache:
         Returns:
             The bytes of the stored spec if an entry was made.
         """
-        key = sent.spec
+        key, hostname = HOSTNAME.cut(sent.spec) or (sent.spec, b"")
         if not self._entries.is_used_again(key):
             return None
-        encoded = msgspec.Raw(codec.encode(pod["spec"]))
-        given = codec.decode_trusted(key)
+        encoded = shared = codec.encode(pod["spec"])
+        if hostname:
+            shared, _ = HOSTNAME.cut(encoded) or (b"", b"")
+            if not (HOSTNAME.is_own(key) and HOSTNAME.is_own(shared)):
+                return None
+        given = codec.decode_trusted(sent.spec)
         accepted = AcceptedSpec(
-            given, mutations, pod["spec"], encoded, pod["status"], tuple(warnings)
+            given, mutations, pod["spec"], msgspec.Raw(shared), pod["status"], tuple(warnings)
         )
         self._entries.set(key, accepted)
-        return encoded
+        return msgspec.Raw(encoded)

@@ -65,8 +65,8 @@ class SecondUseCache(Generic[V]):
             self.size_bytes -= len(oldest)
         return False
 
-    def set(self, key: bytes, value: V | None) -> None:
-        """Keep the value of a key that was used before; None keeps no value."""
+    def set(self, key: bytes, value: V) -> None:
+        """Keep the value of a key that was used before."""
         self._entries[key] = value
 
 

@@ -5,19 +5,19 @@ and as an event of the watch of each informer. Views that were made lately are t
 bytes of the pod.
 
 Most of a pod is its spec. Thousands of pods come from one template, and all later versions of a pod keep
-its spec. So specs are decoded once per template: the cache is keyed by the bytes of the spec with an
-empty ``nodeName``, in which the pods of a template differ. Views are immutable, so pods share them. What
-no cache serves is decoded in full, which stays the reference: tests compare both.
+its spec. So specs are decoded once per template: the cache is keyed by the bytes of the spec without
+``nodeName`` and ``hostname``, in which the pods of a template differ. Views are immutable, so pods share
+them. What no cache serves is decoded in full, which stays the reference: tests compare both.
 """
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from grange.api.kinds.pod import Pod, PodSpec, PodStatus
 from grange.api.meta import ObjectMeta
+from grange.api.template_texts import HOSTNAME, NODE_NAME, TemplateText
 from grange.base.bounded import Recent, SecondUseCache
 
 SPEC_MAX_BYTES = 8_192
@@ -25,9 +25,7 @@ SPECS_MAX_BYTES = 1024 * 1024
 """All keys together. An entry takes up to ten times the size of its key."""
 _RECENT_PODS = 256  # as many as one group of bindings makes events of
 _RECENT_BYTES = 512 * 1024
-
-_NODE = b'"nodeName":"'  # the quotes of a text within a string are escaped: this is a member
-_NODE_NAME = re.compile(rb"[-.0-9A-Za-z]*")
+_TEXTS: Mapping[str, TemplateText] = {"node_name": NODE_NAME, "hostname": HOSTNAME}
 
 
 class RawPod(msgspec.Struct, rename="camel", gc=False):
@@ -43,13 +41,6 @@ class RawPod(msgspec.Struct, rename="camel", gc=False):
 _raw_pods = msgspec.json.Decoder(RawPod)
 _pods = msgspec.json.Decoder(Pod)
 _specs = msgspec.json.Decoder(PodSpec)
-
-
-class _Node(msgspec.Struct, rename="camel", gc=False):
-    node_name: str = ""
-
-
-_nodes = msgspec.json.Decoder(_Node)  # skips everything else, at a fraction of the time
 
 
 class PodViews:
@@ -115,52 +106,41 @@ class PodViews:
         )
 
     def _spec(self, body: bytes) -> PodSpec:
-        at = body.rfind(_NODE)
-        if at < 0:
-            found = self._entries.get(body)
-            return self._add(body, body, -1) if found is None else found
-        start = at + len(_NODE)
-        end = body.find(b'"', start)
-        key = body[:start] + body[end:]
-        name = body[start:end]
-        found = self._entries.get(key)
-        if found is None or not _NODE_NAME.fullmatch(name):
-            return self._add(body, key, start)
-        return msgspec.structs.replace(found, node_name=name.decode())
+        key, values = body, {}
+        for name, text in _TEXTS.items():
+            if (found := text.cut(key)) is not None:
+                key, value = found
+                values[name] = value.decode()
+        spec = self._entries.get(key)
+        if spec is None:
+            return self._add(body, key, [_TEXTS[name] for name in values])
+        if all(getattr(spec, name) == value for name, value in values.items()):
+            return spec
+        return msgspec.structs.replace(spec, **values)
 
-    def _add(self, body: bytes, key: bytes, node_at: int) -> PodSpec:
-        """Decode a spec, and record it under its key.
-
-        Args:
-            body: the spec.
-            key: the spec with an empty ``nodeName``.
-            node_at: where in the key the name of a node belongs; negative if nowhere.
-        """
+    def _add(self, body: bytes, key: bytes, texts: Sequence[TemplateText]) -> PodSpec:
+        """Decode a spec, and record it under its key, which is the spec without these texts."""
         if not body:
             return PodSpec()
         self.decodes += 1
         spec = _specs.decode(body)
         if len(key) > SPEC_MAX_BYTES:
             return spec
-        if self._entries.is_used_again(key):
-            self._entries.set(key, spec if node_at < 0 else _without_node(spec, key, node_at))
+        if self._entries.is_used_again(key) and _are_own(key, texts):
+            self._entries.set(key, spec)
         return spec
 
 
-def _without_node(spec: PodSpec, key: bytes, node_at: int) -> PodSpec | None:
-    """The spec of a key, which has an empty ``nodeName``.
-
-    Two keys that differ in that text alone give two names only if it is the node of the spec itself.
-
-    Returns:
-        None if that is a member of something else in the spec.
-    """
-    named = key[:node_at] + b"x" + key[node_at:]
-    try:
-        names = _nodes.decode(key).node_name, _nodes.decode(named).node_name
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    return msgspec.structs.replace(spec, node_name="") if names == ("", "x") else None
+def _are_own(key: bytes, texts: Sequence[TemplateText]) -> bool:
+    """Whether the texts that were cut from a spec are its own, and not of something within it."""
+    for text in texts:
+        rest = key
+        for other in texts:
+            if other is not text:
+                rest = other.fill(rest, b"a")
+        if not text.is_own(rest):
+            return False
+    return True
 
 
 PODS = PodViews()

@@ -9,6 +9,7 @@ from tests.unit.apiserver.server import NAMESPACES, PODS, Answer, Server, pod
 
 from grange.api import codec
 from grange.api.meta import Document
+from grange.api.template_texts import HOSTNAME
 from grange.api.validation.podspec import PROGRAMS
 from grange.apiserver import pod_spec_cache
 from grange.apiserver.pod_spec_cache import PodSpecCache
@@ -46,7 +47,7 @@ SPEC: dict[str, tuple[Any, ...]] = {
     "serviceAccountName": ("default", "builder", "none", 7),
     "automountServiceAccountToken": (True, False),
     "hostNetwork": (True,),
-    "hostname": ("a", "A"),
+    "hostname": ("a", "A", ""),
     "subdomain": ("x",),
     "resources": ({"limits": {"cpu": "1"}},),
     "unknown": (1,),
@@ -111,8 +112,10 @@ def assert_unchanged(cache: PodSpecCache) -> None:
     """No pod changed what pods with its spec share."""
     for key, accepted in cache._entries._entries.items():
         if accepted is not None:
-            assert accepted.sent == json.loads(key)
-            assert codec.encode(accepted.spec) == bytes(accepted.encoded)
+            name = accepted.sent.get("hostname", "").encode()
+            whole = accepted.with_hostname(name) if name else accepted
+            assert whole.sent == json.loads(HOSTNAME.fill(key, name) if name else key)
+            assert codec.encode(whole.spec) == bytes(whole.encoded)
 
 
 class Pair:
@@ -134,7 +137,7 @@ class Pair:
     ) -> bool:
         """Send both a pod and compare the answers; returns whether it was accepted."""
         self._sent += 1
-        compact = json.dumps(spec).encode()
+        compact = codec.encode(spec)
         spaced = compact[:-1] + b" " * self._sent + b"}"
         metadata = {**rest.get("metadata", {}), "name": f"web-{self._sent}"}
         others = {name: value for name, value in rest.items() if name != "metadata"}
@@ -218,6 +221,41 @@ async def test_pods_of_a_template_are_checked_twice(server: Server) -> None:
     assert len({item["metadata"]["uid"] for item in made}) == 10
     await server.made(PODS, pod("other", **spec, nodeName="node-1"))
     assert cache_of(server).reused == 8
+
+
+async def test_pods_of_a_template_may_differ_in_host_name(clock: Clock, log: Logger) -> None:
+    """Also where other members have that name, or the host name is in an unusual place or invalid."""
+    pair = await Pair.start(clock, log)
+    specs: list[Document] = [
+        {"hostname": "NAME", "containers": [CONTAINER], "subdomain": "x"},
+        {"containers": [CONTAINER], "hostname": "NAME"},
+        {"nodeSelector": {"hostname": "NAME"}, "containers": [CONTAINER], "hostname": "NAME"},
+        {"hostname": "NAME", "containers": [CONTAINER], "nodeSelector": {"hostname": "NAME"}},
+        {"hostname": "web", "containers": [CONTAINER], "nodeSelector": {"hostname": "NAME"}},
+        {"containers": [CONTAINER], "nodeSelector": {"hostname": "NAME"}},
+    ]
+    reused = []
+    for spec in specs:
+        before = cache_of(pair.fast).reused
+        for name in ("a", "b", "a-1", "", "A", "-a", "a" * 63, "a" * 64, 'a"b', "é", "a", "b"):
+            await pair.create(
+                json.loads(json.dumps(spec).replace("NAME", json.dumps(name)[1:-1])), {}
+            )
+        reused.append(cache_of(pair.fast).reused - before)
+    assert reused == [4, 4, 0, 0, 0, 0]
+    pair.check()
+
+
+async def test_members_of_a_job_are_checked_twice(server: Server) -> None:
+    spec = {"containers": [{**CONTAINER, "args": ["a member"]}], "subdomain": "x"}
+    looks, made = PROGRAMS.looks, []
+    for number in range(10):
+        name = f"web-{number}"
+        sent = body_of({}, {"name": name}, codec.encode({**spec, "hostname": name}))
+        made.append((await server.create(PODS, sent)).body["spec"])
+    assert (cache_of(server).reused, PROGRAMS.looks - looks) == (8, 1)
+    assert [item.pop("hostname") for item in made] == [f"web-{number}" for number in range(10)]
+    assert made == [made[0]] * 10
 
 
 async def test_condition_of_a_cached_spec_has_its_own_time(server: Server, clock: Clock) -> None:

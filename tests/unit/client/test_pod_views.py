@@ -31,10 +31,18 @@ NAMES = (
 # The choices of some fields; some do not fit the view.
 SPEC: dict[str, tuple[Any, ...]] = {
     "nodeName": NAMES,
-    "nodeSelector": ({"nodeName": "n1"}, {"nodeName": "n2"}, {"a": '"nodeName":"n1"'}, {}, 7),
+    "nodeSelector": (
+        {"nodeName": "n1"},
+        {"nodeName": "n2", "hostname": "h1"},
+        {"a": '"nodeName":"n1"'},
+        {"hostname": "h2"},
+        {},
+        7,
+    ),
     "securityContext": ({"nodeName": "n1"}, {"nodeName": "", "runAsUser": 1}, {}),
     "unknown": ({"nodeName": "n1"}, {"nodeName": "n2"}, [{"nodeName": ""}], '"nodeName":"n1"'),
     "tolerations": ([{"key": "a", "tolerationSeconds": 300}], [{"tolerationSeconds": "x"}]),
+    "hostname": ("h1", "h2", "H", "", 'a"b', 7),
     "hostNetwork": (True,),
     "containers": ([CONTAINER], [{**CONTAINER, "image": "web:2"}], [], [{}], None),
 }
@@ -117,6 +125,22 @@ def test_specs_of_a_template_are_decoded_twice() -> None:
     assert views.decodes == 4
     assert len({id(pod.spec.containers) for pod in bound[2:]}) == 1
     assert [pod.spec.node_name for pod in bound] == [f"node-{number}" for number in range(10)]
+
+
+def test_specs_of_a_jobs_members_are_decoded_twice() -> None:
+    views = PodViews()
+
+    def member(number: int, node: str) -> bytes:
+        return pod_of(spec_of(node).replace(b'"hostname":"h"', b'"hostname":"h-%d"' % number))
+
+    waiting = [views.decode(member(number, "")) for number in range(10)]
+    assert views.decodes == 2
+    bound = [views.decode(member(number, f"node-{number}")) for number in range(10)]
+    assert views.decodes == 4
+    assert len({id(pod.spec.containers) for pod in [*waiting[2:], *bound[2:]]}) == 2
+    assert [pod.spec.hostname for pod in waiting] == [f"h-{number}" for number in range(10)]
+    names = [(pod.spec.hostname, pod.spec.node_name) for pod in bound]
+    assert names == [(f"h-{number}", f"node-{number}") for number in range(10)]
 
 
 def test_one_version_of_a_pod_is_decoded_once() -> None:
@@ -219,9 +243,12 @@ def test_pods_that_do_not_fit_the_view_are_left_out_one_by_one() -> None:
         b'{"nodeName":"x","nodeSelector":{"nodeName":"%b"}}',
         b'{"nodeName":"x","unknown":{"nodeName":"%b"}}',
         b'{"nodeName":"x","nodeName":"%b"}',
+        b'{"nodeName":"x","hostname":"y","nodeSelector":{"hostname":"%b"}}',
+        b'{"nodeSelector":{"nodeName":"%b"},"hostname":"y"}',
+        b'{"hostname":"x","nodeName":"%b"}',
     ],
 )
-def test_only_the_last_node_name_of_the_spec_itself_counts(spec: bytes) -> None:
+def test_only_the_last_name_of_the_spec_itself_counts(spec: bytes) -> None:
     views = PodViews()
     for node in ("n1", "", "", "n1", "x", "n1"):
         body = pod_of(spec % node.encode())
