@@ -251,7 +251,12 @@ def test_generic_env_and_hosts_file() -> None:
     assert values == {
         "GRANGE_JOB_NAME": "train",
         "GRANGE_ROLE": "worker",
-        "GRANGE_INDEX": "1",
+        "GRANGE_INDEX": {
+            "fieldRef": {
+                "apiVersion": "v1",
+                "fieldPath": f"metadata.labels['{there.labels.index}']",
+            }
+        },
         "GRANGE_REPLICAS": "2",
         "GRANGE_ATTEMPT": "4",
         "GRANGE_HOSTS_FILE": "/etc/grange/hosts",
@@ -269,6 +274,7 @@ def test_generic_env_and_hosts_file() -> None:
         "GRANGE_WORKER_HOSTS": "train-worker-0.train,train-worker-1.train",
         "GRANGE_DATA_LOADER_HOSTS": "train-data-loader-0.train",
     }
+    assert document["metadata"]["labels"][there.labels.index] == "1"
     (mount,) = container["volumeMounts"]
     (volume,) = document["spec"]["volumes"]
     assert mount["name"] == volume["name"]

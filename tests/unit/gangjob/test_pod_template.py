@@ -244,8 +244,18 @@ def test_indexed_job_has_its_index_in_annotation_and_env() -> None:
     assert document["metadata"]["annotations"] == {labels.index: "2"}
     assert "" not in document["metadata"]["labels"]
     (container,) = document["spec"]["containers"]
-    assert container["env"] == [{"name": "JOB_COMPLETION_INDEX", "value": "2"}]
+    field = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{labels.index}']"}
+    assert container["env"] == [{"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": field}}]
+    assert document["metadata"]["labels"][labels.index] == "2"
     assert "subdomain" not in document["spec"]
+
+
+def test_pods_of_a_role_have_one_spec_but_for_host_names() -> None:
+    """So that the server checks it once, and clients decode it once."""
+    there = context(model(role("worker", 3), role("eval", 2)))
+    specs = [pod(there, "worker", index).document["spec"] for index in range(3)]
+    assert [spec.pop("hostname") for spec in specs] == [f"train-worker-{n}" for n in range(3)]
+    assert specs == [specs[0]] * 3
 
 
 def test_documents_are_accepted_as_they_are() -> None:

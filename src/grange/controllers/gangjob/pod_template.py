@@ -1,4 +1,8 @@
-"""The document of one pod of a job: its template, its identity, its wiring and its gang."""
+"""The document of one pod of a job: its template, its identity, its wiring and its gang.
+
+Unless the framework needs it otherwise, the pods of a role have one spec but for their host names: servers and
+clients then check and decode it once. So a pod reads its index from its label.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,6 +10,7 @@ from dataclasses import dataclass
 from grange.api.meta import Document
 from grange.api.names import DNS_LABEL_MAX
 from grange.controllers.gangjob import gang_backends
+from grange.controllers.gangjob.adapter import JobLabels
 from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.gangjob.frameworks import framework_of
 from grange.controllers.gangjob.frameworks.framework import (
@@ -14,7 +19,7 @@ from grange.controllers.gangjob.frameworks.framework import (
     PodAdditions,
     framework_container,
 )
-from grange.controllers.gangjob.frameworks.generic import identity
+from grange.controllers.gangjob.frameworks.generic import INDEX, identity
 from grange.controllers.gangjob.job_context import JobContext
 from grange.controllers.gangjob.job_names import gen_replica_labels
 from grange.controllers.gangjob.job_pods import TRACKING_FINALIZER
@@ -150,6 +155,12 @@ def _variables(values: Mapping[str, str]) -> list[Document]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
+def _index(variable: str, labels: JobLabels) -> Document:
+    """A variable with the member's index, as batch/v1 gives it to the pods of an Indexed Job."""
+    field = {"apiVersion": "v1", "fieldPath": f"metadata.labels['{labels.index}']"}
+    return {"name": variable, "valueFrom": {"fieldRef": field}}
+
+
 def _add(
     context: JobContext,
     member: JobMember,
@@ -158,8 +169,11 @@ def _add(
     container: str,
 ) -> Iterable[JobEvent]:
     """Put the framework's additions and the member's identity into the spec."""
-    indexed = {COMPLETION_INDEX: str(member.index)} if context.labels.index_annotation else {}
-    plain = _variables(identity(member) if member.model.framework else indexed)
+    if member.model.framework:
+        plain = [_index(INDEX, context.labels), *_variables(identity(member))]
+    else:
+        indexed = bool(context.labels.index_annotation)
+        plain = [_index(COMPLETION_INDEX, context.labels)] if indexed else []
     wired = [*plain, *_variables(additions.env)]
     for variable, key in additions.env_keys.items():
         reference = {"name": member.files, "key": key, "optional": True}

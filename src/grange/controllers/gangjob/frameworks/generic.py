@@ -11,6 +11,8 @@ from grange.controllers.gangjob.frameworks.framework import (
 from grange.controllers.gangjob.model import JobModel
 from grange.controllers.gangjob.peers import Peers, capacity
 
+INDEX = "GRANGE_INDEX"
+"""The variable with a member's index; its value is the label of the pod."""
 DIRECTORY = "/etc/grange"
 HOSTS_KEY = "hosts"
 VALUE_MAX = 100_000  # Linux starts no program that has a variable of 128 KiB
@@ -18,11 +20,10 @@ _VARIABLE = re.compile(r"[^A-Z0-9_]")
 
 
 def identity(member: JobMember) -> dict[str, str]:
-    """Variables that every member of every framework has."""
+    """Variables that every member of every framework has, besides ``INDEX``: the same for a role."""
     return {
         "GRANGE_JOB_NAME": member.model.name,
         "GRANGE_ROLE": member.role.name.lower(),
-        "GRANGE_INDEX": str(member.index),
         "GRANGE_REPLICAS": str(member.role.replicas),
         "GRANGE_ATTEMPT": str(member.attempt),
     }
