@@ -20,7 +20,7 @@ from grange.cli.command import Section
 from grange.cli.main import VERBS, group
 
 SOURCE = Path(grange.__file__).parent
-_METRICS = {"Counter", "Gauge", "Histogram", "QuickHistogram"}
+_METRICS = {"Counter", "Gauge", "Histogram", "QuickCounter", "QuickHistogram"}
 _NOTE = "Generated from the source by `make update`.\n"
 _SECTIONS = {"Args": "Arguments", "Attributes": "Attributes", "Raises": "Raises"}
 

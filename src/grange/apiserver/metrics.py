@@ -1,6 +1,6 @@
 """What the server counts; every label comes from a bounded set."""
 
-from grange.base.metrics import CollectorRegistry, Counter, Gauge, Histogram
+from grange.base.metrics import CollectorRegistry, Gauge, QuickCounter, QuickHistogram
 
 _LATENCY_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 _STREAMS = frozenset({"watch"})
@@ -15,13 +15,13 @@ class ServerMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        self._requests = Counter(
+        self._requests = QuickCounter(
             "grange_apiserver_requests",
             "Requests by verb, resource and code.",
             ("verb", "resource", "code"),
             registry=registry,
         )
-        self._latency = Histogram(
+        self._latency = QuickHistogram(
             "grange_apiserver_request_duration_seconds",
             "Seconds from a request's arrival to its answer, streams left out.",
             ("verb", "resource"),
@@ -29,27 +29,16 @@ class ServerMetrics:
             registry=registry,
         )
         self._watchers = Gauge("grange_apiserver_watchers", "Open watches.", registry=registry)
-        # Looking a child up by labels costs more than counting: remember them.
-        self._counters: dict[tuple[str, str, int], Counter] = {}
-        self._histograms: dict[tuple[str, str], Histogram] = {}
 
     def observe(self, verb: str, resource: str, code: int, seconds: float) -> None:
         """One request was answered."""
-        self.count(verb, resource, code)
-        if verb in _STREAMS:
-            return
-        histogram = self._histograms.get((verb, resource))
-        if histogram is None:
-            histogram = self._histograms[verb, resource] = self._latency.labels(verb, resource)
-        histogram.observe(seconds)
+        self._requests.inc(verb, resource, code)
+        if verb not in _STREAMS:
+            self._latency.series(verb, resource).observe(seconds)
 
     def count(self, verb: str, resource: str, code: int, number: int = 1) -> None:
         """So many requests, or parts of one that have their own responses, were answered."""
-        counter = self._counters.get((verb, resource, code))
-        if counter is None:
-            counter = self._requests.labels(verb, resource, str(code))
-            self._counters[verb, resource, code] = counter
-        counter.inc(number)
+        self._requests.inc(verb, resource, code, amount=number)
 
     def watchers(self, count: int) -> None:
         """So many watches are open."""

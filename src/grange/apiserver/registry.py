@@ -25,7 +25,7 @@ from grange.apiserver import deletion, metadata, storage
 from grange.apiserver.admission import AdmissionPlugin, Attributes, Mutation
 from grange.apiserver.conformance import conform, conforms_without_spec, refuse
 from grange.apiserver.node_capacity import Occupancy
-from grange.apiserver.object_parts import Part, main_part
+from grange.apiserver.object_parts import Part, main_part, status_part
 from grange.apiserver.pod_spec_cache import PodSpecCache, SentPod
 from grange.apiserver.service_allocation import DEFAULT_NETWORK, ServiceAllocator
 from grange.apiserver.storage import Work
@@ -416,7 +416,8 @@ class Registry:
             return self._revise(place, entry, change, options=options, part=part, verb=verb)
         warnings = () if without_spec else conform(info, candidate, options, old)
         info.prepare_for_update(old, candidate)
-        metadata.count_generation(info, old, candidate)
+        if part is not status_part:  # which leaves everything else as it is
+            metadata.count_generation(info, old, candidate)
         self._admit(self._attempt(verb, place, options, candidate, old))
         refuse(info, candidate, validate(candidate, old, info))
         warnings = (*warnings, *info.review(candidate, old, self.clock.now()))

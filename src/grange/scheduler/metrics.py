@@ -39,7 +39,7 @@ class SchedulerMetrics:
             "From being queued to being bound.",
             buckets=_BUCKETS,
             registry=registry,
-        )
+        ).series()
 
 
 instruments = once_per_registry(SchedulerMetrics)

@@ -230,7 +230,7 @@ class SchedulingLoop:
             if self._config.assume_ttl_s:
                 for assumed in group:
                     self._cache.finish_binding(assumed.info.pod, now)
-            self._seconds.observe([now - assumed.queued.first_queued for assumed in group])
+            self._seconds.observe(*(now - assumed.queued.first_queued for assumed in group))
             self._conditions.scheduled([assumed.info.pod for assumed in group])
         else:
             for assumed in group:
