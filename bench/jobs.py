@@ -1,17 +1,22 @@
-"""Jobs from submission to the end: the job controller on a server in memory, nodes that act at once.
+"""Jobs from submission to the end: the job controller on a server, and nodes that act at once.
 
-Everything runs in this process: the API server, the controller and the nodes, which report a pod as
-Running as soon as they see it, as Succeeded when they are to end, and as gone when it is deleted.
-Pods name their node, so that no scheduler takes part. Processor time is that of all of them.
+Everything runs in this process, as in ``grange up``: a SQLite store on a real directory, the API server, the
+controller and the nodes, which report a pod as Running as soon as they see it, as Succeeded when they are
+to end, and as gone when it is deleted. Pods name their node, so that no scheduler takes part. Processor time
+is that of all of them.
 
 Alone: ``python -m bench.jobs``.
 """
 
 import asyncio
 import json
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import uvloop
 
 from grange.api.kinds import GANGJOB, POD
 from grange.api.kinds.gangjob import GangJob
@@ -27,6 +32,7 @@ from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER
 from grange.controllers.gangjob.controller import JobService
 from grange.reconcile.informer import Informer
 from grange.sim.api_fixture import ApiFixture, opened
+from grange.store.sqlite import SQLiteStore
 
 JOBS, PODS = 1_000, 8
 LARGE, HUGE = 5_000, 15_000
@@ -150,6 +156,17 @@ class Bench:
         await until(lambda: all(map(reached, self.jobs.store.list())))
 
 
+@asynccontextmanager
+async def server() -> AsyncGenerator[ApiFixture, None]:
+    """A server with a store on a disk."""
+    log = Logger("bench")
+    with tempfile.TemporaryDirectory(prefix="grange-bench-") as directory:
+        store = await SQLiteStore.open(Path(directory), log=log)
+        async with opened(ApiFixture(LoopClock(), Stream(1), log, store=store)) as fixture:
+            yield fixture
+        await store.close()
+
+
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that the caches show."""
     async with asyncio.timeout(LIMIT_S):
@@ -167,7 +184,7 @@ async def quiet(fixture: ApiFixture) -> None:
 
 async def many() -> dict[str, float]:
     """1,000 jobs of eight pods."""
-    async with opened(ApiFixture(LoopClock(), Stream(1), Logger("bench"))) as fixture:
+    async with server() as fixture:
         bench = Bench(fixture)
         laps = Laps()
         await bench.submit(JOBS, PODS)
@@ -181,7 +198,7 @@ async def many() -> dict[str, float]:
 
 async def large() -> dict[str, float]:
     """One job of 5,000 pods."""
-    async with opened(ApiFixture(LoopClock(), Stream(1), Logger("bench"))) as fixture:
+    async with server() as fixture:
         bench = Bench(fixture)
         laps = Laps()
         await bench.submit(1, LARGE)
@@ -191,7 +208,7 @@ async def large() -> dict[str, float]:
 
 async def restart() -> dict[str, float]:
     """A pod of 15,000 fails, and all are replaced."""
-    async with opened(ApiFixture(LoopClock(), Stream(1), Logger("bench"))) as fixture:
+    async with server() as fixture:
         bench = Bench(fixture)
         await bench.submit(1, HUGE)
         await bench.until_all("Running", HUGE)
@@ -216,7 +233,7 @@ async def restart() -> dict[str, float]:
 
 async def at_rest() -> dict[str, float]:
     """10,000 jobs that are finished."""
-    async with opened(ApiFixture(LoopClock(), Stream(1), Logger("bench"))) as fixture:
+    async with server() as fixture:
         bench = Bench(fixture)
         bench.nodes.ends = True
         await bench.submit(FINISHED, 1)
@@ -238,4 +255,4 @@ async def measure() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(measure())))
+    print(json.dumps(uvloop.run(measure())))

@@ -26,6 +26,7 @@ from grange.client.transports.inprocess import InProcess
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.leader_election import ElectedService
 from grange.reconcile.informer import InformerFactory
+from grange.store.interface import Store
 from grange.store.memory import MemoryStore
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -40,6 +41,7 @@ class ApiFixture:
         rng: of the server; those under test get forks or the same.
         log: of the server and of everybody.
         user: who those under test are.
+        store: what the server has, closed by its owner; one in memory by default.
 
     Attributes:
         kinds: what the server knows.
@@ -57,9 +59,17 @@ class ApiFixture:
     kinds: tuple[AnyKind, ...] = BUILT_IN
     poll_s: float = 0.05
 
-    def __init__(self, clock: Clock, rng: Stream, log: Logger, *, user: User = ADMIN) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        rng: Stream,
+        log: Logger,
+        *,
+        user: User = ADMIN,
+        store: Store | None = None,
+    ) -> None:
         self.clock, self.rng, self.log = clock, rng, log
-        self.store = MemoryStore()
+        self.store = store or MemoryStore()
         self.application = Application(
             self.store, Scheme(self.kinds), clock=clock, rng=rng, log=log, authn=None
         )
