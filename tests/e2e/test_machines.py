@@ -1,5 +1,6 @@
 """Machines as processes of this computer: a waiting pod gets one, and gives it back."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ spec:
   timeouts:
     idleSeconds: 20
 """
+
+
+STANDBY = {"instanceType": "small", "count": 1}
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +183,34 @@ def _end_with_down(plane: Plane, *, killed: bool) -> None:
     assert phases(plane, "ended") == ["Claimed"]
     plane.grange("delete", "pod", "four")
     eventually(lambda: phases(plane, "ended") == ["Terminated"], "the pool shrinks")
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_down_names_the_machines_that_go_on(tmp_path: Path, killed: bool) -> None:
+    with started(tmp_path) as plane:
+        _name_what_goes_on(plane, killed=killed)
+
+
+def _name_what_goes_on(plane: Plane, *, killed: bool) -> None:
+    """Machines of a provider other than local do not end with the control plane."""
+    spec = {"provider": "simulated", "mode": "Dedicated", "standby": [STANDBY]}
+    meta = {"apiVersion": "grange.dev/v1alpha1", "kind": "NodePool", "metadata": {"name": "paid"}}
+    start(plane, "five", "near")
+    plane.grange("apply", "-f", "-", stdin=json.dumps({**meta, "spec": spec}))
+
+    def launched() -> list[dict[str, Any]]:
+        return [one for one in machines(plane, "paid") if one.get("status", {}).get("instanceID")]
+
+    eventually(lambda: bool(launched()) and runs(plane, "five"), "machines are there")
+    (machine,), (near,) = launched(), machines(plane, "near")
+    name, instance = machine["metadata"]["name"], machine["status"]["instanceID"]
+    if killed:
+        plane.kill()
+    text = down(plane)
+    assert f"per hour: {name} (simulated {instance})" in text
+    assert "grange delete nodepool paid" in text
+    assert f"{near['metadata']['name']} (" not in text
+    plane.stop()
 
 
 def test_the_pods_of_a_crashed_agent_end(plane: Plane, tmp_path: Path) -> None:

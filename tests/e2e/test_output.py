@@ -113,6 +113,7 @@ def test_up_and_down_print_where_it_serves(tmp_path: Path) -> None:
     finally:
         down = run("down", *words)
     assert (down["url"], down["pid"]) == (up["url"], up["pid"])
+    assert down["remainingMachines"] == []
 
 
 def test_applying_a_pod_again_leaves_it_as_it_is(plane: Plane) -> None:

@@ -12,6 +12,7 @@ from grange.api.meta import Document
 from grange.app import process
 from grange.app.datadir import MACHINES
 from grange.app.locations import default_data_dir
+from grange.base.log import Logger
 from grange.cli import options, terminal
 from grange.cli.command import Command
 from grange.cli.confirm import confirm
@@ -62,7 +63,7 @@ def command(env: Environment, data_dir: Path | None, timeout: str, output: str) 
     """Stop it cleanly: pods get 30 s at most to end, everything is on disk.
 
     Local machines end, too; the next `grange up` starts pods and machines again. Where the server was
-    killed, this ends what it has left running.
+    killed, this ends what it has left running. Machines of other providers go on, and are named.
     """
     timeout_s = parse_duration(timeout)
     directory = (data_dir or meant(env, os.environ)).absolute()
@@ -74,10 +75,11 @@ def command(env: Environment, data_dir: Path | None, timeout: str, output: str) 
             facts = await _end_leftovers(directory, timeout_s, env)
             if not (facts["machines"] or facts["pods"]):
                 raise error from None
+        facts["remainingMachines"], about = await _remaining(directory)
         if output:
             terminal.write(documents.report(output, {"dataDir": str(directory), **facts}))
         else:
-            click.echo(_text(facts))
+            click.echo("\n".join([*_text(facts), *about]))
 
     env.run(stop())
 
@@ -113,6 +115,30 @@ async def _end_leftovers(directory: Path, timeout_s: float, env: Environment) ->
     return {"url": "", "pid": 0, "machines": [*ended.machines], "pods": [*ended.pods]}
 
 
+async def _remaining(directory: Path) -> tuple[list[Document], list[str]]:
+    """The machines that go on, and the text about them."""
+    from grange.app import remaining_machines  # loads the store, which takes its time
+    from grange.store.errors import StoreBusy, StoreError
+
+    try:
+        found = await remaining_machines.remaining(directory / "store", Logger("down"))
+    except StoreBusy:  # it is served again
+        return [], []
+    except StoreError as error:
+        return [], [f"machines of other computers may go on, their records cannot be read: {error}"]
+    documents_of = [
+        {
+            "name": one.name,
+            "pool": one.pool,
+            "provider": one.provider,
+            "instanceID": one.instance,
+            "pricePerHour": "" if one.price is None else f"{one.price:f}",
+        }
+        for one in found
+    ]
+    return documents_of, remaining_machines.lines(found)
+
+
 def _too_slow(directory: Path, timeout_s: float) -> click.ClickException:
     return click.ClickException(f"still running after {timeout_s:g} s; see {directory / 'up.log'}")
 
@@ -125,11 +151,11 @@ def _local_machines(directory: Path) -> list[str]:
     return [*local_machines.running(directory)]
 
 
-def _text(facts: Document) -> str:
+def _text(facts: Document) -> list[str]:
     machines, pods = facts["machines"], facts["pods"]
     lines = [f"stopped {facts['url']} (pid {facts['pid']})"] if facts["pid"] else []
     if pods:
         lines.append(f"ended pods that a killed server had left: {', '.join(pods)}")
     if machines:
         lines.append(f"ended local machines until the next up: {', '.join(machines)}")
-    return "\n".join(lines)
+    return lines
