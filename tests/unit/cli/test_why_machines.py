@@ -1,5 +1,6 @@
 """``grange why`` of pods that wait for a machine."""
 
+import json
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -7,12 +8,14 @@ from tests.support.machine_world import machine_world
 from tests.unit.cli.sessions import opened
 
 from grange.api.explanation import Change, Explanation, ReasonCount, SchedulingState
-from grange.api.kinds import POD
+from grange.api.http import Request, Response
+from grange.api.kinds import NODE, POD
 from grange.api.meta import Document
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli.why import machine_attempts, pods
+from grange.sim.api_fixture import Handler
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -61,6 +64,59 @@ def test_boot_is_shown_with_its_last_error() -> None:
         "  machine m-2 (small): Created (Joining) for 12s",
         "    last error of its boot: no route",
     ]
+
+
+def test_machines_that_are_kept_for_others_are_shown() -> None:
+    ended = machine("m-9", "Available", boundPodName="default/z")
+    ended["spec"]["terminate"] = True
+    machines = [
+        machine("m-1", "Available", boundPodUID="u-a"),
+        machine("m-4", "Available"),
+        machine("m-3", "Claimed", boundPodName="default/b", boundPodUID="u-b"),
+        machine("m-2", "Available", boundPodName="default/c", boundPodUID="u-c"),
+        machine("m-5", "Claimed", holder="ReplicationController/default/web"),
+        machine("m-6", "Available"),
+        machine("m-7", "Terminated", boundPodName="default/y"),
+        ended,
+    ]
+    reasons = {"m-4": "its node is cordoned", "m-1": "bound to it"}
+    found = machine_attempts.render(waiting(), [pool()], machines, [], NOW, reasons)
+    assert found[3:] == [
+        "  machine m-1 (small): Available for 12s",
+        "  kept for something else:",
+        "    m-2 (small), Available: meant for pod default/c",
+        "    m-3 (small), Claimed: claimed by pod default/b",
+        "    m-4 (small), Available: its node is cordoned",
+        "    m-5 (small), Claimed: held by ReplicationController/default/web",
+    ]
+    many = [machine(f"m-{n}", "Claimed", boundPodName="default/b") for n in range(8)]
+    cut = machine_attempts.render(waiting(), [pool()], many, [], NOW)
+    assert len(cut) == 3 + 1 + 5 + 1
+    assert cut[-1] == "    and 3 more: grange machines plan --pool batch"
+
+
+async def test_why_asks_the_controller_what_is_kept(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+
+        async def answer(request: Request, server: Handler) -> Response:
+            if request.path.endswith("/nodepools/p/plan"):
+                report = await world.controller.report("plan", "p")
+                return Response(200, body=json.dumps(report).encode())
+            return await server(request)
+
+        await world.add_pool(standby=[{"instanceType": "small", "count": 1}])
+        await world.settle(30.0)
+        (name,) = [one.metadata.name for one in await world.machines()]
+        await world.client.patch(NODE, name, patch={"spec": {"unschedulable": True}})
+        world.joins = lambda name: False
+        await world.add_pod("a")
+        await world.settle(5.0)
+        for intercepted in (True, False):
+            world.intercept = answer if intercepted else None
+            there = opened(world.new_client(), clock=world.clock, rng=world.rng, log=world.log)
+            shown = (await pods.ask(there, POD, "a")).lines
+            line = f"    {name} (small), Available: its node is cordoned"
+            assert (line in shown) is intercepted
 
 
 def test_pool_that_cannot_be_served_is_shown() -> None:

@@ -3,6 +3,7 @@
 import msgspec
 from tests.support.machine_world import MachineWorld, machine_world
 
+from grange.api.kinds import NODE
 from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import PACKED
 from grange.api.machine_phases import MachinePhase
@@ -50,6 +51,22 @@ async def test_plan_names_each_decision(clock: Clock, rng: Stream, log: Logger) 
         assert (skip["action"], skip["pod"]) == ("skip", "default/huge")
         assert skip["reason"] == "no instance type of the pool holds cpu 4000"
         assert world.cloud.launches == launches
+
+
+async def test_plan_shows_why_free_machines_stay(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=[{"instanceType": "small", "count": 2}])
+        await world.settle(30.0)
+        first, second = sorted(one.metadata.name for one in await world.machines())
+        await world.client.patch(NODE, first, patch={"spec": {"unschedulable": True}})
+        await world.settle(0.2)
+        kept = {
+            one["machine"]: one["reason"]
+            for one in (await report(world, "plan"))["decisions"]
+            if one["action"] == "keep"
+        }
+        assert kept[first] == "its node is cordoned"
+        assert kept[second].startswith("standby, or free for less than ")
 
 
 async def test_plan_shows_the_start_that_is_due(clock: Clock, rng: Stream, log: Logger) -> None:

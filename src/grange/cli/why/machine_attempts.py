@@ -1,6 +1,7 @@
 """The machines that a waiting pod was meant to get: which, how far they are, and the last error of a boot."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,13 +9,14 @@ from msgspec.structs import replace
 
 from grange.api.explanation import Explanation, SchedulingState
 from grange.api.fields import lookup
+from grange.api.http import Request
 from grange.api.kinds import EVENT, MACHINE, NODEPOOL
-from grange.api.kinds.machine import NODE_POOL_LABEL, PLANNED_PODS_ANNOTATION
+from grange.api.kinds.machine import NODE_POOL_LABEL, PLANNED_PODS_ANNOTATION, Machine
 from grange.api.kinds.nodepool import DEDICATED
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
 from grange.api.printing import cells
-from grange.api.status import Forbidden, MethodNotAllowed, NotFound
+from grange.api.status import Forbidden, MethodNotAllowed, NotFound, ServiceUnavailable
 from grange.cli import machine_board
 from grange.cli.printers import events as printer
 from grange.cli.session import ApiSession
@@ -23,6 +25,8 @@ _NO_MACHINE, _FAILED = "NoMachine", "MachineLaunchFailed"
 _ENDED = MachinePhase.TERMINATED
 _WAITING = {SchedulingState.ACTIVE, SchedulingState.BACKOFF, SchedulingState.UNSCHEDULABLE}
 _NOT_SERVED = (NotFound, MethodNotAllowed, Forbidden)
+_ENDING = {MachinePhase.TERMINATING, MachinePhase.TERMINATED}
+_KEPT_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,21 @@ async def look(opened: ApiSession, pod: Document) -> MachineAttempts:
     meta = pod["metadata"]
     fields = f"involvedObject.uid={meta.get('uid', '')}"
     events = await opened.listed(EVENT, meta.get("namespace") or "default", fields=fields)
-    shown = render(pod, pools, machines, events, opened.env.clock.now())
+    reasons = await _kept(opened, _named(pod), pools)
+    shown = render(pod, pools, machines, events, opened.env.clock.now(), reasons)
     return MachineAttempts(dedicated_pool(pod, pools), shown)
+
+
+async def _kept(opened: ApiSession, pool: str, pools: Sequence[Document]) -> Mapping[str, str]:
+    """Why machines of a pool stay, by name, as the node controller has it; empty where none answers."""
+    if pool not in {item["metadata"]["name"] for item in pools}:
+        return {}
+    try:
+        response = await opened.fetch(Request("GET", NODEPOOL.path("", pool, "plan")))
+    except (*_NOT_SERVED, ServiceUnavailable):
+        return {}  # the records alone are shown
+    decisions = json.loads(response.body)["decisions"]
+    return {one["machine"]: one["reason"] for one in decisions if one["action"] == "keep"}
 
 
 def dedicated_pool(pod: Document, pools: Sequence[Document]) -> str:
@@ -89,8 +106,18 @@ def render(
     machines: Sequence[Document],
     events: Sequence[Document],
     now: datetime,
+    reasons: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """The pool that it names, each machine that is meant for it, and why it has none."""
+    """The pool that it names, each machine that is meant for it, and why it has none.
+
+    Args:
+        pod: that waits.
+        pools: all of the cluster.
+        machines: all of the cluster.
+        events: of the pod.
+        now: wall time.
+        reasons: why machines of the pool are kept, by name, as the node controller has it.
+    """
     attempts = [item for item in machines if is_meant_for(item, pod)]
     last = {str(item.get("reason")): item for item in printer.in_order(events)}
     named = _named(pod)
@@ -102,6 +129,7 @@ def render(
     under_way = any(machine_board.view(item).phase is not _ENDED for item in attempts)
     if _NO_MACHINE in last and not under_way:
         found.append(f"  no machine: {_text(last[_NO_MACHINE], now)}")
+    found += _others(named, pod, machines, reasons or {}) if named else []
     return ["", "Its machine:", *found] if found else []
 
 
@@ -142,6 +170,37 @@ def _attempt(document: Document, now: datetime) -> list[str]:
     if machine.phase in (MachinePhase.TERMINATING, _ENDED) and status.history:
         return [text, f"    {status.history[-1].reason}: {status.history[-1].message}"]
     return [text]
+
+
+def _others(
+    pool: str, pod: Document, machines: Sequence[Document], reasons: Mapping[str, str]
+) -> list[str]:
+    """The other machines of a pool, and what each is kept for."""
+    lines = []
+    for document in sorted(machines, key=lambda item: str(item["metadata"]["name"])):
+        machine = machine_board.view(document)
+        ends = machine.spec.terminate or machine.phase in _ENDING
+        if machine.spec.pool != pool or ends or is_meant_for(document, pod):
+            continue
+        why, name = _kept_for(machine, reasons), machine.metadata.name
+        if why:
+            kind = machine.status.instance_type or machine.spec.instance_type
+            lines.append(f"    {name} ({kind}), {machine.phase.value}: {why}")
+    if not lines:
+        return []
+    more = len(lines) - _KEPT_MAX
+    cut = [f"    and {more} more: grange machines plan --pool {pool}"] if more > 0 else []
+    return ["  kept for something else:", *lines[:_KEPT_MAX], *cut]
+
+
+def _kept_for(machine: Machine, reasons: Mapping[str, str]) -> str:
+    status = machine.status
+    if status.holder:
+        return f"held by {status.holder}"
+    if status.bound_pod_name:
+        verb = "claimed by" if machine.phase is MachinePhase.CLAIMED else "meant for"
+        return f"{verb} pod {status.bound_pod_name}"
+    return reasons.get(machine.metadata.name, "")
 
 
 def _text(event: Document, now: datetime) -> str:

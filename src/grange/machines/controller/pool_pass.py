@@ -106,12 +106,13 @@ class PoolPass:
             watch.memory,
             boot_image=image,
             template_hash=template_hash(pool),
-            cordoned={each.metadata.name for each in machines if self._is_cordoned(each)},
+            cordoned={each.metadata.name for each in machines if self.is_cordoned(each)},
             requested=open_needs(requests, self._listers.machines()) if requests else (),
         )
         return scaler.compute(machines, pods, now=now)
 
-    def _is_cordoned(self, machine: Machine) -> bool:
+    def is_cordoned(self, machine: Machine) -> bool:
+        """Whether no pod may come to a machine: its node is cordoned, or it is being replaced."""
         if is_disrupted(machine):
             return True
         node = self._listers.node(machine.metadata.name)

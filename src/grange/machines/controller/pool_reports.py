@@ -21,6 +21,7 @@ from grange.machines.scaling_plan import ScalingPlan
 
 _P = MachinePhase
 _UNLAUNCHED = frozenset({_P.CREATING, _P.TERMINATING, _P.TERMINATED})
+_FREE = frozenset({_P.AVAILABLE, _P.STOPPED})
 _AGAIN_S = 3.0  # lists lag: only what two of them show is a difference
 
 
@@ -121,8 +122,20 @@ class PoolReports:
             if one.name in own
         ]
         found += [_decision("skip", "", one.pod, one.reason) for one in plan.skip]
-        kept = self._kept()
+        kept = {**self._kept(), **self._free(pool, {one["machine"] for one in found})}
         return found + [_decision("keep", one, "", kept[one]) for one in sorted(own & {*kept})]
+
+    def _free(self, name: str, decided: Collection[str]) -> Mapping[str, str]:
+        """Why machines of a dedicated pool stay that no pod has and that nothing else is decided about."""
+        pool = self._listers.pool(name)
+        if pool is None or pool.spec.mode != DEDICATED:
+            return {}
+        idle = f"standby, or free for less than {pool.spec.timeouts.idle_seconds} s"
+        return {
+            one.metadata.name: "its node is cordoned" if self._dedicated.is_cordoned(one) else idle
+            for one in self._listers.machines_of(name)
+            if one.phase in _FREE and not one.spec.terminate and one.metadata.name not in decided
+        }
 
     # --- audits ----------------------------------------------------------------------------------
 
