@@ -16,12 +16,16 @@ class HoldingProxy:
         target: the port.
         reads: whether it reads what it holds, as a proxy does; otherwise the sender's kernel is left
             with what the small window does not take, as in a partition.
+
+    Attributes:
+        held_bytes: how much of what it has read came while it held.
     """
 
     def __init__(self, target: int, *, reads: bool) -> None:
         self._target, self._reads = target, reads
         self._passes = threading.Event()
         self._passes.set()
+        self.held_bytes = 0
         self._threads: list[threading.Thread] = []
         self._sockets: list[socket.socket] = []
         self._server = socket.socket()
@@ -72,6 +76,8 @@ class HoldingProxy:
                 data = near.recv(_CHUNK)
                 if not data:
                     break
+                if not self._passes.is_set():
+                    self.held_bytes += len(data)
                 held.put(data)
         held.put(b"")
 

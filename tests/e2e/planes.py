@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TextIO
 from tests.e2e.warm_cli import WarmCli, WarmProcess
 
 GRANGE = [sys.executable, "-m", "grange"]
-LIMIT_S = 120.0
+LIMIT_S = 240.0
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Plane:
 
     def grange(self, *words: str, code: int = 0, stdin: str = "") -> str:
         """Run a verb against it; checks the exit code and returns both outputs."""
-        done = self.cli.run(*words, "--kubeconfig", str(self.kubeconfig), stdin=stdin)
+        done = self.cli.run(*patient(*words), "--kubeconfig", str(self.kubeconfig), stdin=stdin)
         assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
@@ -82,6 +82,16 @@ class Plane:
         """``grange get … -o json`` as a document."""
         found: dict[str, Any] = json.loads(self.grange("get", *words, "-o", "json"))
         return found
+
+
+def patient(*words: str) -> tuple[str, ...]:
+    """The words of a verb, whose wait may take as long as a busy machine needs unless they limit it."""
+    waits = words[0] in {"delete", "wait"} or (
+        words[0] in {"apply", "rc", "scale"} and "--wait" in words
+    )
+    if not waits or any(word.startswith("--timeout") for word in words):
+        return words
+    return (*words, f"--timeout={LIMIT_S:.0f}s")
 
 
 def eventually(holds: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:

@@ -12,11 +12,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually
 
-HERE, THERE = "10.213.78.1", "10.213.78.2"
+# Tests of other processes have machines of their own at the same time.
+_NETWORK = IPv4Network((0x0AD50000 + os.getpid() % 0x4000 * 4, 30))  # of 10.213.0.0/16
+HERE, THERE = map(str, _NETWORK.hosts())
 
 CLIENT = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())"
 

@@ -16,7 +16,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client import kubeconfig_contexts
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.e2e
 BEARER = "an-admin-token"
 CI = "system:serviceaccount:default:ci"
 

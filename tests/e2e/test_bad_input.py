@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.kubectl import find
-from tests.e2e.planes import Plane, eventually, pod
+from tests.e2e.planes import LIMIT_S, Plane, eventually, pod
 
 pytestmark = pytest.mark.e2e
 
@@ -90,7 +90,12 @@ def test_a_missing_or_terminating_namespace_is_named(plane: Plane) -> None:
     assert "terminat" in reported
     held["metadata"]["finalizers"] = []
     plane.grange("apply", "-n", "ns", "-f", "-", stdin=json.dumps(held))
-    plane.grange("wait", "namespace/ns", "--for", "delete", "--timeout", "60s")
+    plane.grange(
+        "wait",
+        "namespace/ns",
+        "--for",
+        "delete",
+    )
 
 
 def test_a_program_that_is_not_there_says_so_in_the_pod(plane: Plane) -> None:
@@ -121,8 +126,10 @@ def test_a_probe_that_never_passes_says_so(plane: Plane) -> None:
 def test_a_pod_that_fits_nowhere_says_why(plane: Plane) -> None:
     huge = pod("huge", "true", container={"resources": {"requests": {"cpu": "1000"}}})
     plane.grange("apply", "-f", "-", stdin=huge)
+    message = "0/1 nodes are available: 1 Insufficient cpu"
+    eventually(lambda: message in plane.grange("describe", "pod", "huge"), "it is unschedulable")
     reported = plane.grange("wait", "pod/huge", "--timeout", "2s", code=1)
-    assert "0/1 nodes are available: 1 Insufficient cpu" in reported
+    assert message in reported
     plane.grange("delete", "pod", "huge")
 
 
@@ -137,7 +144,7 @@ def test_a_stale_write_and_a_duplicate_are_conflicts(plane: Plane, tmp_path: Pat
             capture_output=True,
             text=True,
             input=f"---\n{text}",  # some kubectl take what begins with a brace for JSON
-            timeout=120,
+            timeout=LIMIT_S,
         )
 
     manifest = CONFIGMAP % ("twice", "{a: '1'}")
@@ -168,7 +175,7 @@ def test_a_wrong_token_is_unauthorized_and_not_repeated(plane: Plane, tmp_path: 
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
     )
     assert done.returncode == 1
     assert "Unauthorized" in done.stderr

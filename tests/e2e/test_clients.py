@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.planes import LIMIT_S
 from tests.e2e.test_cluster import run_client, sleeper
 
 from grange.testing import cluster
@@ -55,10 +56,10 @@ def test_operator_of_kopf_comes_to_rest(running: Any) -> None:
         running.patch("configmaps", "settings", {"data": {"question": "why"}})
         wait_for_answer(running, "why?")
         running.delete("configmaps", "settings")
-        running.wait_gone("configmaps", "settings")
+        running.wait_gone("configmaps", "settings", timeout_s=LIMIT_S)
     finally:
         operator.send_signal(signal.SIGTERM)
-        output, _ = operator.communicate(timeout=120)
+        output, _ = operator.communicate(timeout=300)
     assert operator.returncode == 0, output
     for line in ("created settings", "updated settings", "deleted settings"):
         assert output.count(line) == 1, output
@@ -73,7 +74,7 @@ def wait_for_answer(running: Any, answer: str) -> None:
         noted = handled.get("kopf.zalando.org/last-handled-configuration", "")
         return document["data"].get("answer") == answer and json.dumps(answer) in noted
 
-    running.wait("configmaps", "settings", until=given)
+    running.wait("configmaps", "settings", until=given, timeout_s=LIMIT_S)
 
 
 @pytest.mark.parametrize(("helm", "more"), [("helm3", ()), ("helm4", ("--server-side=false",))])
@@ -92,7 +93,7 @@ def test_helm_installs_upgrades_and_uninstalls(
             check=False,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -100,7 +101,7 @@ def test_helm_installs_upgrades_and_uninstalls(
     def message() -> str:
         return str(running.get("configmaps", "web")["data"]["message"])
 
-    waiting = ("--wait", "--timeout=100s")
+    waiting = ("--wait", "--timeout=240s")
     assert re.match(rf"v{helm[-1]}\.", run("version", "--short"))
     assert "STATUS: deployed" in run("install", "web", chart, *waiting, *values, *more)
     assert running.get("pods", "web-lone")["status"]["phase"] == "Running"
@@ -112,6 +113,6 @@ def test_helm_installs_upgrades_and_uninstalls(
     assert "deployed" in run("list")
     run("uninstall", "web", *waiting)
     for pod in running.list("pods"):  # of the controller, which is gone already
-        running.wait_gone("pods", pod["metadata"]["name"])
+        running.wait_gone("pods", pod["metadata"]["name"], timeout_s=LIMIT_S)
     left = [*running.list("services"), *running.list("secrets")]
     assert not [item for item in left if item["metadata"]["name"].startswith("web")]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.planes import LIMIT_S
 
 from grange.api.status import BadRequest, NotFound, Timeout
 from grange.testing import WaitFailed, cluster
@@ -38,10 +39,10 @@ def running() -> Iterator[Any]:
 
 def test_a_pod_runs_and_goes(running: Any) -> None:
     running.create(sleeper("one"))
-    pod = running.wait("pod", "one")
+    pod = running.wait("pod", "one", timeout_s=LIMIT_S)
     assert pod["status"]["phase"] == "Running"
     running.delete("pod", "one")
-    running.wait_gone("pod", "one")
+    running.wait_gone("pod", "one", timeout_s=LIMIT_S)
 
 
 def test_errors_are_those_of_the_api(running: Any) -> None:
@@ -73,15 +74,15 @@ def test_a_replication_controller_keeps_one_pod_on_each_node(running: Any) -> No
             },
         }
     )
-    running.wait("grc", "web")
+    running.wait("grc", "web", timeout_s=LIMIT_S)
     pods = running.list("pods", labels="app=web")
     assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
     running.patch("grc", "web", {"spec": {"replicas": 0}})
-    running.wait("grc", "web")
+    running.wait("grc", "web", timeout_s=LIMIT_S)
     for pod in pods:
-        running.wait_gone("pod", pod["metadata"]["name"])
+        running.wait_gone("pod", pod["metadata"]["name"], timeout_s=LIMIT_S)
     running.delete("grc", "web")
-    running.wait_gone("grc", "web")
+    running.wait_gone("grc", "web", timeout_s=LIMIT_S)
 
 
 def test_update_that_crashes_fails_the_wait(running: Any) -> None:
@@ -93,13 +94,15 @@ def test_update_that_crashes_fails_the_wait(running: Any) -> None:
         "spec": {"replicas": 1, "template": template},
     }
     running.create(manifest)
-    running.wait("grc", "web")
+    running.wait("grc", "web", timeout_s=LIMIT_S)
     broken = {"containers": [{"name": "main", "image": "none", "command": ["no-such-program"]}]}
     running.patch("grc", "web", {"spec": {"template": {"spec": broken}}})
     with pytest.raises(WaitFailed, match="no-such-program"):
-        running.wait("grc", "web")
+        running.wait("grc", "web", timeout_s=LIMIT_S)
     running.patch("grc", "web", {"spec": {"replicas": 0}})
-    running.wait("grc", "web", until=lambda found: found["status"]["replicas"] == 0)
+    running.wait(
+        "grc", "web", until=lambda found: found["status"]["replicas"] == 0, timeout_s=LIMIT_S
+    )
     running.delete("grc", "web")
 
 
@@ -107,11 +110,14 @@ def test_two_clusters_live_side_by_side(running: Any) -> None:
     with cluster() as other:
         other.create(sleeper("twin"))
         running.create(sleeper("twin"))
-        theirs, ours = other.wait("pod", "twin"), running.wait("pod", "twin")
+        theirs, ours = (
+            other.wait("pod", "twin", timeout_s=LIMIT_S),
+            running.wait("pod", "twin", timeout_s=LIMIT_S),
+        )
         assert theirs["metadata"]["uid"] != ours["metadata"]["uid"]
         assert theirs["status"]["podIP"] != ours["status"]["podIP"]
     running.delete("pod", "twin")
-    running.wait_gone("pod", "twin")
+    running.wait_gone("pod", "twin", timeout_s=LIMIT_S)
 
 
 def run_client(name: str, *words: str) -> str:
@@ -121,7 +127,7 @@ def run_client(name: str, *words: str) -> str:
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -130,7 +136,7 @@ def run_client(name: str, *words: str) -> str:
 def test_the_official_python_client_works_against_it(running: Any) -> None:
     pod = json.dumps(sleeper("official", labels={"by": "official"}))
     assert run_client("official.py", str(running.kubeconfig), pod) == "ok\n"
-    running.wait_gone("pod", "official")
+    running.wait_gone("pod", "official", timeout_s=LIMIT_S)
 
 
 def test_kr8s_works_against_it(running: Any) -> None:

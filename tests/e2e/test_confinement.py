@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.e2e.planes import LIMIT_S
 
 from grange.agent.container_runtime import (
     Confinement,
@@ -89,7 +90,7 @@ async def test_command_has_the_rights_of_its_container(runtime: ProcessRuntime) 
     target = ContainerID(SETUP.uid, "main", 0)
     program = Program(("sleep", "600"), ENV, confinement=Confinement(capabilities=0))
     await runtime.start(target, program, MOUNTS)
-    done = await runtime.run(target, ("grep", "CapEff", "/proc/self/status"), 10.0)
+    done = await runtime.run(target, ("grep", "CapEff", "/proc/self/status"), LIMIT_S)
     assert int(done.output.split()[1], 16) == 0
 
 

@@ -17,7 +17,7 @@ from grange.base.message_socket import MessageSocket, Upgrade
 from grange.base.tasks import Nursery
 
 pytestmark = pytest.mark.e2e
-LIMIT_S = 20
+LIMIT_S = 240
 ENDS = tuple(
     Endpoint(f"127.9.0.{number}", 53, "far", PodIdentity("default", f"p{number}", f"u{number}"))
     for number in (1, 2)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.planes import Plane, eventually
+from tests.e2e.planes import LIMIT_S, Plane, eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GROUP = """
@@ -62,7 +62,7 @@ def test_a_gang_from_kubectl_starts_with_its_last_member(plane: Plane, binary: s
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=LIMIT_S,
             env={**os.environ, "HOME": str(plane.directory)},
         )
         assert (done.returncode == 0) is ok, done.stdout + done.stderr

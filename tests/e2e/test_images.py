@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.kubectl import find
-from tests.e2e.planes import Plane, eventually
+from tests.e2e.planes import LIMIT_S, Plane, eventually
 from tests.support import containerd
 from tests.support.containerd import BUSYBOX, Containerd
 from tests.support.own_port import own_port
@@ -67,7 +67,7 @@ def container_status(plane: Plane, name: str) -> dict[str, Any]:
 
 
 def page() -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/hosts", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/hosts", timeout=LIMIT_S) as answer:
         text: str = answer.read().decode()
     return text
 
@@ -76,7 +76,7 @@ def test_an_image_names_its_program(own_plane: Plane, daemon: Containerd) -> Non
     """And it goes on under a control plane's successor; in the end nothing of it is left."""
     plane = own_plane
     apply(plane, "web", {"containers": [{"name": "main", "image": WEB}]})
-    plane.grange("wait", "pod/web", "--for", "condition=Ready", "--timeout", "60s")
+    plane.grange("wait", "pod/web", "--for", "condition=Ready")
     assert "web" in page()
     before = container_status(plane, "web")
     assert before["containerID"].startswith("containerd://")
@@ -84,7 +84,7 @@ def test_an_image_names_its_program(own_plane: Plane, daemon: Containerd) -> Non
     plane.kill()
     assert "web" in page()
     plane.start()
-    plane.grange("wait", "pod/web", "--for", "condition=Ready", "--timeout", "60s")
+    plane.grange("wait", "pod/web", "--for", "condition=Ready")
     after = container_status(plane, "web")
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
     plane.grange("delete", "pod/web")
@@ -114,7 +114,7 @@ def test_a_command_runs_in_its_image(plane: Plane) -> None:
 def test_commands_run_in_a_container(plane: Plane) -> None:
     main = {"name": "main", "image": BUSYBOX, "command": ["sleep", "600"]}
     apply(plane, "inside", {"containers": [main]})
-    plane.grange("wait", "pod/inside", "--for", "condition=Ready", "--timeout", "60s")
+    plane.grange("wait", "pod/inside", "--for", "condition=Ready")
     script = "cat; echo $FROM_IMAGE; exit 7"
     words = ("exec", "-i", "inside", "--kubeconfig", str(plane.kubeconfig), "--", "sh", "-c")
     done = plane.cli.run(*words, script, stdin="given\n")
@@ -125,7 +125,7 @@ def test_commands_run_in_a_container(plane: Plane) -> None:
 def test_containers_can_be_looked_into(plane: Plane) -> None:
     main = {"name": "main", "image": WEB}
     apply(plane, "seen", {"containers": [main]})
-    plane.grange("wait", "pod/seen", "--for", "condition=Ready", "--timeout", "60s")
+    plane.grange("wait", "pod/seen", "--for", "condition=Ready")
     begin = [str(find()), "--kubeconfig", str(plane.kubeconfig), "exec", "seen"]
     ours, theirs = pty.openpty()
     on_terminal = 'test -t 0 && read line && echo "read $line" && exit 5'
@@ -133,7 +133,7 @@ def test_containers_can_be_looked_into(plane: Plane) -> None:
         [*begin, "-it", "--", "sh", "-c", on_terminal], stdin=theirs, stdout=theirs, stderr=theirs
     ) as process:
         os.write(ours, b"typed\n")
-        assert process.wait(30) == 5
+        assert process.wait(LIMIT_S) == 5
     assert b"read typed" in os.read(ours, 4096)
     os.close(ours)
     os.close(theirs)
@@ -146,7 +146,7 @@ def test_containers_can_be_looked_into(plane: Plane) -> None:
     assert forward.stdout is not None
     try:
         local = int(forward.stdout.readline().split("127.0.0.1:")[1].split()[0])
-        with urllib.request.urlopen(f"http://127.0.0.1:{local}/hosts", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{local}/hosts", timeout=LIMIT_S) as answer:
             assert b"localhost" in answer.read()
     finally:
         forward.terminate()
@@ -156,7 +156,7 @@ def test_containers_can_be_looked_into(plane: Plane) -> None:
 
 def test_processes_and_containers_share_a_node(plane: Plane) -> None:
     apply(plane, "process", {"containers": [{"name": "main", "command": ["sleep", "600"]}]})
-    plane.grange("wait", "pod/process", "--for", "condition=Ready", "--timeout", "60s")
+    plane.grange("wait", "pod/process", "--for", "condition=Ready")
     assert container_status(plane, "process")["containerID"].startswith("process://")
     plane.grange("delete", "pod/process")
 

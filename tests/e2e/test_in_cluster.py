@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.kubectl import find
+from tests.e2e.planes import LIMIT_S
 
 from grange.testing import cluster
 
@@ -27,6 +28,7 @@ def test_program_in_a_pod_uses_its_service_account() -> None:
             "pod",
             "inside",
             until=lambda pod: pod is not None and pod["status"]["phase"] in {"Succeeded", "Failed"},
+            timeout_s=LIMIT_S,
         )
         assert ended is not None
         assert ended["status"]["phase"] == "Succeeded", ended["status"]
@@ -42,7 +44,9 @@ def test_program_in_a_pod_uses_its_service_account() -> None:
             (("create", "token", "robot"), "ey"),
         ):
             command = [str(find()), f"--kubeconfig={running.kubeconfig}", *words]
-            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+            done = subprocess.run(
+                command, check=False, capture_output=True, text=True, timeout=LIMIT_S
+            )
             assert expected in done.stdout, done
         settings = running.get("configmaps", "kube-root-ca.crt", "kube-system")
         assert settings["data"]["ca.crt"].startswith("-----BEGIN CERTIFICATE-----")

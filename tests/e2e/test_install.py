@@ -10,7 +10,7 @@ from kubernetes import client
 from tests.e2e import kubectl
 from tests.e2e.planes import GRANGE, LIMIT_S, Plane
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 WORDS = ("install", "--image", "registry.example/grange:1")
 

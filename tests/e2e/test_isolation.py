@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.e2e.planes import Plane, eventually, processes_with
+from tests.e2e.planes import LIMIT_S, Plane, eventually, processes_with
 from tests.e2e.test_process_runtime import end_of, marked, run_of
 
 from grange.agent.container_runtime import (
@@ -198,7 +198,7 @@ async def test_command_joins_what_runs(isolated: ProcessRuntime) -> None:
     reached = "until grep -q sleep /proc/2/cmdline; do sleep 0.01; done"
     shown = "cat /tmp/up /etc/app/app.conf /proc/2/cmdline | tr '\\0' ' '; hostname"
     words = ("sh", "-c", f"{reached}; {shown}")
-    done = await isolated.run(target, words, 10.0)
+    done = await isolated.run(target, words, LIMIT_S)
     assert done.exit_code == 0, done
     assert done.output == "1\ncolor: red\nsleep 600 web\n"
 
@@ -270,7 +270,7 @@ async def test_nothing_is_left_when_the_supervisor_is_killed(
     os.kill(shim, signal.SIGKILL)
     run = await end_of(isolated, target, clock)
     assert run.reason == "ContainerStatusUnknown"
-    eventually(lambda: not processes_with(f"sleep {seconds}"), "all of the container ends", 10.0)
+    eventually(lambda: not processes_with(f"sleep {seconds}"), "all of the container ends", LIMIT_S)
 
 
 async def test_next_runtime_joins_a_container_it_did_not_start(
@@ -282,7 +282,7 @@ async def test_next_runtime_joins_a_container_it_did_not_start(
     offload = Threads("runtime", 2)
     config = ProcessConfig(tmp_path / "data", isolation="none")
     async with ProcessRuntime(config, clock=clock, log=log, offload=offload) as second:
-        done = await second.run(target, ("sh", "-c", "cat /tmp/up"), 10.0)
+        done = await second.run(target, ("sh", "-c", "cat /tmp/up"), LIMIT_S)
         assert done.output == "1\n", done
         await second.remove(UID)
     offload.close()
@@ -298,7 +298,7 @@ def test_user_namespace_is_used_where_there_are_no_rights(tmp_path: Path, words:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_S,
     )
     if done.returncode != 0:
         assert "--isolation none" in done.stderr, done

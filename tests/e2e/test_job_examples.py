@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.e2e.planes import Plane, eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "jobs"
 PACKAGES = EXAMPLES.parents[1] / ".cache" / "jobs" / "bin"  # made by make e2e

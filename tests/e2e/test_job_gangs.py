@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.e2e.planes import Plane, eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import grange
 from grange import NotFound
 from grange.jobs import JobDeleted, JobFailed, RoleOptions, attach, run, start
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
-LIMIT_S = 60
+LIMIT_S = 240
 
 
 @pytest.fixture(scope="module")

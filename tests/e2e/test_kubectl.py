@@ -24,7 +24,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client import kubeconfig_contexts
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 BEARER = "an-admin-token"
 
 POD = """
@@ -266,7 +266,7 @@ async def test_drain_evicts_and_cordons(kubectl: Kubectl, server: Server, clock:
     await server.made(NODES, {"metadata": {"name": "node-1"}})
     await ready(server)
     async with Nursery() as nursery:
-        nursery.start(kubectl.ok("drain", "node-1", "--force", "--timeout=100s"))
+        nursery.start(kubectl.ok("drain", "node-1", "--force", "--timeout=240s"))
         while "deletionTimestamp" not in (await server.get(f"{PODS}/web")).body["metadata"]:
             await clock.sleep(0.02)
         await server.delete(f"{PODS}/web", gracePeriodSeconds="0")
@@ -349,11 +349,11 @@ async def test_wait_sees_conditions_and_deletion(
     late = await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=0.2s")
     assert late.code == 1
     async with Nursery() as nursery:
-        nursery.start(kubectl.ok("wait", "--for=condition=Ready", "pod/web", "--timeout=100s"))
+        nursery.start(kubectl.ok("wait", "--for=condition=Ready", "pod/web", "--timeout=240s"))
         await clock.sleep(0.2)
         await ready(server)
     async with Nursery() as nursery:
-        nursery.start(kubectl.ok("wait", "--for=delete", "pod/web", "--timeout=100s"))
+        nursery.start(kubectl.ok("wait", "--for=delete", "pod/web", "--timeout=240s"))
         await clock.sleep(0.2)
         await server.delete(f"{PODS}/web", gracePeriodSeconds="0")
 

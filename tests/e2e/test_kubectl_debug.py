@@ -1,5 +1,6 @@
 """``kubectl debug``: a program in the namespaces of a pod that runs."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,12 +58,13 @@ async def test_added_program_is_attached_to(kubectl: Kubectl) -> None:
 async def test_added_program_ends_with_its_pod(plane: Plane, kubectl: Kubectl) -> None:
     plane.grange("apply", "-f", "-", "--wait", stdin=pod("short", "sleep", "600"))
     words = ("debug", "short", "-c", "stay", "--image", "none", "--target", "main", "-q", "--")
-    await kubectl.ok(*words, "sleep", "613.5")
+    seconds = f"{60_000 + os.getpid() % 10_000}.5"  # no other process of the run has it
+    await kubectl.ok(*words, "sleep", seconds)
     await kubectl.ok(
         "wait",
         "pod/short",
         "--for",
         "jsonpath={.status.ephemeralContainerStatuses[0].state.running}",
     )
-    await kubectl.ok("delete", "pod", "short", "--timeout", "60s")
-    assert not processes_with("sleep 613.5")
+    await kubectl.ok("delete", "pod", "short", "--timeout", "240s")
+    assert not processes_with(f"sleep {seconds}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.planes import Plane
+from tests.e2e.planes import LIMIT_S, Plane
 
 pytestmark = pytest.mark.e2e
 
@@ -66,7 +66,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             text=True,
             input=stdin if isinstance(stdin, str) else json.dumps(stdin),
             env=environment,
-            timeout=120,
+            timeout=LIMIT_S,
         )
         assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
         return done.stdout + done.stderr

@@ -11,7 +11,7 @@ from tests.e2e.kubectl import Kubectl
 from tests.e2e.planes import Plane, eventually
 from tests.unit.api.test_kubeflow_kinds import MANIFESTS
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 RUNS = """
 apiVersion: "kubeflow.org/v1"
@@ -109,7 +109,7 @@ def test_published_forms_become_wired_pods(plane: Plane, tmp_path: Path) -> None
 def test_published_forms_run_to_their_end(plane: Plane, tmp_path: Path) -> None:
     created(plane, tmp_path, RUNS)
     for kind, name in (("tfjob", "tf"), ("pytorchjob", "torch")):
-        plane.grange("wait", f"{kind}/{name}", "--for", "condition=Succeeded", "--timeout", "60s")
+        plane.grange("wait", f"{kind}/{name}", "--for", "condition=Succeeded")
     lines = plane.grange("job", "logs", "pytorchjob/torch").splitlines()
     assert sorted(lines) == ["[master-0] rank 0 of 2", "[worker-0] rank 1 of 2"]
     text = plane.grange("job", "logs", "tfjob/tf", "--index", "1")

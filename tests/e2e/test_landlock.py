@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.e2e.planes import LIMIT_S
 from tests.e2e.test_process_runtime import end_of
 
 from grange.agent.container_runtime import (
@@ -152,7 +153,7 @@ async def test_command_reaches_no_more_than_its_container(
     )
     [record] = restricted.pods()
     pid = str(record.runs[0].pid)
-    result = await restricted.run(TARGET, ("sh", "-c", script, "sh", pid), 10.0)
+    result = await restricted.run(TARGET, ("sh", "-c", script, "sh", pid), LIMIT_S)
     assert result.exit_code == 0
     assert "Permission denied" in result.output
     ended = await end_of(restricted, TARGET, clock)

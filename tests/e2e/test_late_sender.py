@@ -21,7 +21,8 @@ from typing import Protocol
 
 import pytest
 from tests.e2e.holding_proxy import HoldingProxy
-from tests.e2e.late_sender import SESSION_S
+from tests.e2e.late_sender import PADDING, SESSION_S
+from tests.e2e.planes import eventually
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
@@ -31,7 +32,7 @@ from grange.client.transports.http_transport import HTTP
 from grange.controllers.replication import pod_control
 from grange.sim import builders
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT, SERVER, PORT = "10.213.7.1", "10.213.7.2", 8443
@@ -78,6 +79,17 @@ def send_line(child: "subprocess.Popen[str]", text: str) -> None:
     child.stdin.flush()
 
 
+def unacknowledged_bytes(child: "subprocess.Popen[str]", port: int) -> int:
+    """What the kernel keeps of what a process's host sent to a port."""
+    rows = Path(f"/proc/{child.pid}/net/tcp").read_text().splitlines()[1:]
+    sockets = [(row.split()[2], row.split()[4]) for row in rows]
+    return sum(
+        int(queues.partition(":")[0], 16)
+        for remote, queues in sockets
+        if int(remote.partition(":")[2], 16) == port
+    )
+
+
 class Way(Protocol):
     """Between a sender and a server.
 
@@ -94,6 +106,9 @@ class Way(Protocol):
 
     def plug(self, *, pulled: bool) -> None:
         """Cut them off from each other, or join them again."""
+
+    def is_on_the_way(self, sender: "subprocess.Popen[str]") -> bool:
+        """Whether the sender has sent what is held now."""
 
     def end(self) -> None:
         """Take everything down."""
@@ -136,6 +151,9 @@ class Lan:
         """Pull the wire out at the server, or put it back."""
         assert ip("-n", self.hosts[SERVER], "link", "set", "wire", "down" if pulled else "up")
 
+    def is_on_the_way(self, sender: "subprocess.Popen[str]") -> bool:
+        return unacknowledged_bytes(sender, PORT) > 0
+
     def end(self) -> None:
         for child in self._children:
             child.kill()
@@ -151,7 +169,7 @@ class Loopback:
 
     def __init__(self, *, reads: bool, serve: str = "serve") -> None:
         self.port = free_port()
-        self._serve = serve
+        self._serve, self._reads = serve, reads
         self._proxy = HoldingProxy(self.port, reads=reads)
         self._children: list[subprocess.Popen[str]] = []
 
@@ -169,6 +187,11 @@ class Loopback:
             self._proxy.hold()
         else:
             self._proxy.deliver()
+
+    def is_on_the_way(self, sender: "subprocess.Popen[str]") -> bool:
+        if self._reads:
+            return self._proxy.held_bytes >= PADDING
+        return unacknowledged_bytes(sender, self._proxy.port) > 0
 
     def end(self) -> None:
         self._proxy.end()
@@ -217,7 +240,8 @@ def test_request_held_by_the_kernel_dies_with_the_session(
     server, sender = way.start(tmp_path, how)
     way.plug(pulled=True)
     send_line(sender, "web uid 1")
-    time.sleep(1.0)  # it is in the kernel
+    eventually(lambda: way.is_on_the_way(sender), "the request is in the kernel")
+    time.sleep(1.0)  # all of it
     if fate is not None:
         sender.send_signal(fate)
     time.sleep(OVER_S)
@@ -251,7 +275,8 @@ def test_request_held_by_a_proxy_is_refused_after_revocation(
     assert line(server) == "PATCH 200"
     proxy.plug(pulled=True)
     send_line(sender, order)
-    time.sleep(1.0)  # the proxy has it
+    eventually(lambda: proxy.is_on_the_way(sender), "the proxy has the request")
+    time.sleep(1.0)  # all of it
     if fate is not None:
         sender.send_signal(fate)
     time.sleep(OVER_S)

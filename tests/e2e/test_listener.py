@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
+from tests.e2e.planes import LIMIT_S
 
 from grange.api.http import ADMIN, ANONYMOUS, Request, Response
 from grange.api.kinds import BUILT_IN
@@ -352,7 +353,7 @@ async def test_client_that_goes_away_closes_its_stream(start: Start, clock: Cloc
             wire.ask("GET", "/stream")
             await wire.head()
             assert await wire.chunk() == b"one\n"
-        async with clock.timeout(5):
+        async with clock.timeout(LIMIT_S):
             await harness.handler.ended.wait()
 
 
@@ -391,7 +392,7 @@ async def test_client_that_leaves_during_a_write_is_no_failure(
             await wire.head()
             await wire.chunk()
             wire.writer.transport.abort()
-        async with clock.timeout(5):
+        async with clock.timeout(LIMIT_S):
             await harness.handler.ended.wait()
     assert "request failed" not in [event for event, _ in records]
 
@@ -426,7 +427,7 @@ async def test_closing_does_not_wait_for_ever(start: Start, clock: Clock) -> Non
         harness.listener._drain = None  # the handler is not asked to end
         wire.ask("GET", "/slow")
         await harness.handler.entered.wait()
-        async with clock.timeout(5):
+        async with clock.timeout(LIMIT_S):
             await harness.listener.close()
         assert await wire.ended()
 
@@ -478,7 +479,7 @@ async def test_each_request_is_audited_once_whatever_its_end(
         async with harness.wire() as wire:
             wire.ask("GET", "/slow")
             await harness.handler.entered.wait()
-        async with clock.timeout(5):
+        async with clock.timeout(LIMIT_S):
             while len(lines) < 4:
                 await clock.sleep(0.01)
     events = [json.loads(line) for line in lines]
@@ -544,7 +545,7 @@ async def test_bodies_of_all_connections_share_one_bound(start: Start, clock: Cl
         async with harness.wire() as first, harness.wire() as second, harness.wire() as third:
             first.ask("POST", "/", b"", "Content-Length: 90000")
             first.send(b"x" * 80_000)
-            async with clock.timeout(5):
+            async with clock.timeout(LIMIT_S):
                 while budget.held < 80_000:
                     await clock.sleep(0.01)
             second.ask("POST", "/", b"", "Content-Length: 30000")
@@ -608,7 +609,7 @@ async def test_body_that_cannot_be_decoded_is_a_bad_request(
 
 async def nobody_left(listener: Listener, clock: Clock) -> None:
     """Wait until the listener has no connection."""
-    async with clock.timeout(10):
+    async with clock.timeout(LIMIT_S):
         while len(listener.connections):
             await clock.sleep(0.01)
 

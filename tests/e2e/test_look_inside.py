@@ -21,7 +21,7 @@ from tests.e2e.test_cluster import run_client
 from tests.support.own_port import own_port
 
 pytestmark = pytest.mark.e2e
-LIMIT_S = 30.0
+LIMIT_S = 240.0
 PORT = own_port(0)
 PROBE = f"import socket; socket.create_connection(('127.0.0.1', {PORT})).close()"
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 AGENT = str(mpi_agent.__file__)
 JOB = f"test-{os.getpid()}"
 HOST = "127.5.64.1"
-LIMIT_S = 20
+LIMIT_S = 240
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

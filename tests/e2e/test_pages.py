@@ -1,9 +1,10 @@
 """Every command of README.md and the pages runs, in the order in which a reader types it.
 
 A page runs in a scratch directory that holds the repository's examples and the files that the page
-shows, with its own home. Only four things differ from what a reader does: ``grange`` runs in
-processes that have loaded it already, ``grange up`` listens on a free port, what ``NOT_RUN`` lists is
-left out for the reason that stands there, and what ``STAND_INS`` lists is replaced.
+shows, with its own home. Only five things differ from what a reader does: ``grange`` runs in
+processes that have loaded it already, ``grange up`` listens on a free port, verbs that wait have the
+time of a busy machine, what ``NOT_RUN`` lists is left out for the reason that stands there, and what
+``STAND_INS`` lists is replaced.
 """
 
 import os
@@ -18,9 +19,9 @@ from pathlib import Path
 
 import pytest
 from tests.e2e import kubectl
-from tests.e2e.planes import Plane
+from tests.e2e.planes import LIMIT_S, Plane
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parents[2]
 WARM_CLIENT = Path(__file__).with_name("warm_client.py")
@@ -146,7 +147,8 @@ def desk(tmp_path: Path) -> Iterator[Path]:
         (
             "grange",
             f"{sys.executable} -I -S {WARM_CLIENT} {Plane.cli.path}",
-            '[ "$1" = up ] && set -- "$@" --listen 127.0.0.1:0',
+            '[ "$1" = up ] && set -- "$@" --listen 127.0.0.1:0\n'
+            f'case " $* " in " wait "*|" delete "*|*" --wait "*) set -- "$@" --timeout {LIMIT_S:.0f}s; esac',
         ),
         ("kubectl", str(kubectl.find()), ""),
         ("python3", sys.executable, ""),
@@ -167,7 +169,7 @@ def desk(tmp_path: Path) -> Iterator[Path]:
             check=False,
             env=environment(tmp_path),
             capture_output=True,
-            timeout=120,
+            timeout=LIMIT_S,
         )
 
 
@@ -186,7 +188,9 @@ def test_commands_of_a_page_run_as_they_stand_there(page: str, desk: Path) -> No
     write_files(page, desk)
     if "grange up" not in text:
         text = f"{SERVED}\n{text}"
-    subprocess.run(["bash", "-c", text], check=False, cwd=desk, env=environment(desk), timeout=200)
+    subprocess.run(
+        ["bash", "-c", text], check=False, cwd=desk, env=environment(desk), timeout=2 * LIMIT_S
+    )
     for at, command in enumerate(commands(page)):
         if (page, command.text) in NOT_RUN:
             continue
@@ -225,6 +229,6 @@ def test_python_of_a_page_runs_as_it_stands_there(page: str, tmp_path: Path) -> 
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr

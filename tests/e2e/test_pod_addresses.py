@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from tests.e2e.planes import LIMIT_S
 from tests.e2e.test_process_runtime import end_of, marked, run_of
 
 from grange.agent.container_runtime import (
@@ -105,7 +106,7 @@ def free_port() -> int:
 
 
 async def until_answered(address: str, port: int, clock: Clock) -> bytes:
-    async with clock.timeout(30.0):
+    async with clock.timeout(LIMIT_S):
         while True:
             try:
                 reader, writer = await asyncio.open_connection(address, port)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.kubectl import find
-from tests.e2e.planes import Plane, eventually, pod
+from tests.e2e.planes import LIMIT_S, Plane, eventually, pod
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 
 class Rc(Plane):
@@ -83,11 +83,11 @@ def test_kubectl_is_held_to_the_protection(shared: Rc) -> None:
     shared.rc("create", "held", "--placement", "Packed", "--", "sleep", "1000")
     shared.grange("rc", "scale", "held", "--replicas", "1")
     words = [str(find()), "--kubeconfig", str(shared.kubeconfig), "delete", "grc", "held"]
-    refused = subprocess.run(words, check=False, capture_output=True, text=True, timeout=120)
+    refused = subprocess.run(words, check=False, capture_output=True, text=True, timeout=LIMIT_S)
     assert refused.returncode == 1
     assert "it is protected and asks for 1 replica:" in refused.stderr
     shared.grange("rc", "scale", "held", "--replicas", "0", "--yes")
-    assert subprocess.run(words, check=False, capture_output=True, timeout=120).returncode == 0
+    assert subprocess.run(words, check=False, capture_output=True, timeout=LIMIT_S).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
         made.stop()
         pytest.xfail("the kernel allows no namespaces here; pods have no files to themselves")
     made.grange("apply", "-f", "-", stdin=pod("client", "sleep", "600"), code=0)
-    made.grange("wait", "pod/client", "--timeout", "60s")
+    made.grange("wait", "pod/client")
     yield made
     made.stop()
 
@@ -75,7 +75,7 @@ def test_service_is_found_by_pods_older_than_it(plane: Plane) -> None:
 
 def test_headless_service_names_each_of_its_pods(plane: Plane) -> None:
     apply(plane, service("peers", clusterIP="None"), member("a", "peers"), member("b", "peers"))
-    plane.grange("wait", "pod/a", "pod/b", "--timeout", "60s")
+    plane.grange("wait", "pod/a", "pod/b")
     own = {name: plane.get("pod", name)["status"]["podIP"] for name in ("a", "b")}
     eventually(lambda: addresses(plane, "peers") == set(own.values()), "both are found")
     for name, address in own.items():

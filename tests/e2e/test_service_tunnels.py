@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.e2e.planes import LIMIT_S
 
 from grange.agent.service_proxy.routes import Endpoint, Frontend, PodIdentity, Route
 from grange.agent.service_proxy.tcp_listener import TcpListener
@@ -73,7 +74,7 @@ async def through(far: Far, *ends: Endpoint) -> AsyncGenerator[int, None]:
 async def connected(port: int) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             yield reader, writer
     finally:
         writer.transport.abort()
@@ -137,7 +138,7 @@ async def test_client_that_goes_away_ends_the_connection() -> None:
     async with Far(hold) as far, through(far) as port:
         async with connected(port) as (reader, _):
             assert await reader.read(5) == b"hello"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             await ended.wait()
 
 

@@ -10,7 +10,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from tests.e2e.planes import Plane, eventually
+from tests.e2e.planes import LIMIT_S, Plane, eventually
 
 from grange.agent.service_proxy.relay import RelaySide
 from grange.agent.service_proxy.routes import Endpoint, Frontend, Route
@@ -79,7 +79,7 @@ def service(**spec: object) -> dict[str, object]:
 
 def answer(address: str, port: int) -> str:
     try:
-        with urlopen(f"http://{address}:{port}/", timeout=10) as found:
+        with urlopen(f"http://{address}:{port}/", timeout=LIMIT_S) as found:
             return str(found.read().decode())
     except (URLError, ConnectionError, TimeoutError):
         return ""
@@ -87,7 +87,7 @@ def answer(address: str, port: int) -> str:
 
 def is_refused(address: str, port: int) -> bool:
     try:
-        socket.create_connection((address, port), 5).close()
+        socket.create_connection((address, port), LIMIT_S).close()
     except ConnectionRefusedError:
         return True
     return False
@@ -132,7 +132,7 @@ def test_address_leads_to_the_pods_in_turn_and_follows_them(plane: Plane) -> Non
 async def exchange(end: socket.socket, data: bytes) -> bytes:
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(end, data)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         return await loop.sock_recv(end, 1 << 16)
 
 

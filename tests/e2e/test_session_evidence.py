@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.e2e.planes import LIMIT_S
 
 from grange.api.kinds.testsession import FINAL_PHASES
 from grange.evidence import session_client
@@ -23,7 +24,7 @@ print("listening", flush=True)
 subprocess.run([sys.executable, {CLIENT!r}, "barrier", "warm", "2"], check=True)
 open(os.environ["GRANGE_ARTIFACTS"] + "/server.txt", "w").write("from the server")
 print("serving", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 DRIVER = f"""
 import json, os, subprocess, sys
@@ -70,7 +71,7 @@ def run(plane: Cluster, name: str, code: int = 0) -> dict[str, Any]:
         }
     )
 
-    until = time.monotonic() + 60
+    until = time.monotonic() + LIMIT_S
     while time.monotonic() < until:
         found = plane.get("testsession", name)
         if (found.get("status") or {}).get("phase") in FINAL_PHASES:
@@ -108,6 +109,6 @@ def read(plane: Cluster, url: str) -> bytes:
     token = (plane.data_dir / "pki" / "token").read_text().strip()
     context = ssl.create_default_context(cafile=str(plane.data_dir / "pki" / "ca.crt"))
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310  ours
-    with urllib.request.urlopen(request, context=context, timeout=10) as response:  # noqa: S310  ours
+    with urllib.request.urlopen(request, context=context, timeout=LIMIT_S) as response:  # noqa: S310  ours
         found: bytes = response.read()
         return found

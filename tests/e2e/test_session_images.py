@@ -83,7 +83,7 @@ def test_loadtest_runs_in_the_containers_of_its_images(plane: Plane, tmp_path: P
             },
             "servers": [server],
             "scenariosJSON": json.dumps({"scenarios": [{"name": "s", "server_config": {}}]}),
-            "timeoutSeconds": 60,
+            "timeoutSeconds": 600,
             "ttlSeconds": 600,
         },
     }
@@ -94,4 +94,4 @@ def test_loadtest_runs_in_the_containers_of_its_images(plane: Plane, tmp_path: P
     kept = tmp_path / "artifacts"
     plane.grange("test", "run", str(session), "--artifacts", str(kept))
     [log] = kept.rglob("*-driver/main.log")
-    assert log.read_text().splitlines() == ["built", "time 60"]
+    assert log.read_text().splitlines() == ["built", "time 600"]

@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 import pytest
 import yarl
+from tests.e2e.planes import LIMIT_S
 from tests.support.log_api import LogApi
 
 from grange.api.http import ADMIN, Request, Response
@@ -80,7 +81,7 @@ class ServerWorld:
         return SessionClient(
             *(found["GRANGE_SESSION_URL"], found["GRANGE_SESSION_TOKEN"]),
             *(found.get("GRANGE_SESSION_CA", ""), component),
-            patience_s=2,
+            patience_s=LIMIT_S,
         )
 
     async def request(

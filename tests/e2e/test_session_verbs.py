@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_interruption_cancels_and_frees_everything(plane: Plane, tmp_path: Path)
     )
     eventually(lambda: "long-" in str(running(plane)), "it runs")
     behind = manifest(tmp_path, "behind", "", driver=driver)
-    waited = plane.grange("test", "run", behind, "--timeout", "5s", code=2)
+    waited = plane.grange("test", "run", behind, "--timeout", "15s", code=2)
     assert "WAIT  position 1" in waited
     assert "held by TestSession default/long-" in waited
     process.send_signal(signal.SIGINT)

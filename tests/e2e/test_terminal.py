@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.e2e.planes import Plane, pod
+from tests.e2e.planes import LIMIT_S, Plane, pod
 
 pytestmark = pytest.mark.e2e
 
@@ -55,7 +55,7 @@ def on_terminal(
             stdout=theirs,
             stderr=theirs,
             env={**kept, "TERM": "xterm-256color", **(environment or {})},
-            timeout=120,
+            timeout=LIMIT_S,
         )
     finally:
         os.close(theirs)

@@ -75,7 +75,7 @@ def expose(plane: Plane, name: str, pod_text: str, ports: str) -> str:
     plane.grange("apply", "-f", "-", stdin=pod_text.replace(f'"name": "{name}"', labelled, 1))
     service = f"{{apiVersion: v1, kind: Service, metadata: {{name: {name}}}, spec: {{selector: {{app: {name}}}, ports: [{ports}]}}}}"
     plane.grange("apply", "-f", "-", stdin=service)
-    plane.grange("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+    plane.grange("wait", "--for=condition=Ready", f"pod/{name}")
     return str(plane.get("service", name)["spec"]["clusterIP"])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.planes import GRANGE, Plane, eventually, pod, processes_with
+from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually, pod, processes_with
 
 from grange.app.daemon import default_interrupt
 
@@ -38,7 +38,7 @@ def up(*words: str, env: dict[str, str] | None = None) -> "subprocess.CompletedP
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
         env=env,
     )
 
@@ -92,7 +92,7 @@ def test_interrupting_the_start_in_the_background_leaves_nothing(tmp_path: Path)
             starting = subprocess.Popen([*GRANGE, "up", *words])
         eventually((data / "up.log").exists, "the start of the server")
         starting.send_signal(signal.SIGINT)
-        code = starting.wait(timeout=120)
+        code = starting.wait(timeout=LIMIT_S)
         if code:
             break
         subprocess.run([*GRANGE, "down", "--data-dir", str(data)], check=True, capture_output=True)
@@ -138,7 +138,7 @@ def test_children_import_nothing_from_the_current_directory(tmp_path: Path) -> N
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
         cwd=tmp_path / "here",
     )
     subprocess.run([*GRANGE, "down", "--data-dir", data], check=False, capture_output=True)
@@ -246,7 +246,10 @@ def test_pods_survive_a_kill_of_the_server_and_are_never_doubled(plane: Plane) -
     plane.kill()
     assert programs(plane) == running
     plane.start()
-    plane.grange("wait", "pod/sleeper", "--timeout", "20s")
+    plane.grange(
+        "wait",
+        "pod/sleeper",
+    )
     assert programs(plane) == running
     status = plane.get("pod", "sleeper")["status"]["containerStatuses"][0]
     assert status["restartCount"] == 0
@@ -319,4 +322,7 @@ def test_down_leaves_no_process_behind(plane: Plane) -> None:
 
     # The pod is Ready at first by what was stored before: only the count shows the new start.
     eventually(lambda: restarts() == 1, "the program starts again")
-    plane.grange("wait", "pod/sleeper", "--timeout", "20s")
+    plane.grange(
+        "wait",
+        "pod/sleeper",
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.planes import Plane, eventually, pod
+from tests.e2e.planes import LIMIT_S, Plane, eventually, pod
 
 pytestmark = pytest.mark.e2e
 
@@ -161,7 +161,7 @@ def test_events_in_order_and_as_they_come(plane: Plane) -> None:
         assert "Pod/second" in watcher.stdout.readline()
     finally:
         watcher.terminate()
-        watcher.wait(10)
+        watcher.wait(LIMIT_S)
         if watcher.stdout is not None:
             watcher.stdout.close()
     assert "KIND/NAME" in plane.grange("events", "--for", "pod", code=64)
@@ -174,7 +174,12 @@ def test_wait_and_its_exit_codes(plane: Plane) -> None:
     assert "timed out after 0.3s: pod/none" in timed_out
     assert "next: grange describe pod/none" in timed_out
     plane.grange("delete", "pod", "done")
-    plane.grange("wait", "pod/done", "--for", "delete", "--timeout", "10s")
+    plane.grange(
+        "wait",
+        "pod/done",
+        "--for",
+        "delete",
+    )
 
 
 def test_output_formats(plane: Plane) -> None:
@@ -213,7 +218,7 @@ def test_get_watch_prints_changes_as_they_come(plane: Plane) -> None:
         assert lines[1].startswith("seen")
     finally:
         watcher.terminate()
-        watcher.wait(10)
+        watcher.wait(LIMIT_S)
         if watcher.stdout is not None:
             watcher.stdout.close()
 
@@ -225,7 +230,7 @@ def test_what_the_server_refuses_is_one_line(plane: Plane) -> None:
     pending = pod("pending", "true", nodeSelector={"no": "where"})
     plane.grange("apply", "-f", "-", stdin=pending)
     running = pod("running", "sh", "-c", "echo here; sleep 60")
-    plane.grange("apply", "-f", "-", "--wait", "--timeout", "20s", stdin=running)
+    plane.grange("apply", "-f", "-", "--wait", stdin=running)
     both = plane.grange("logs", "-l", "!app", code=1)
     assert "[running] here" in both
     assert "pod pending does not have a host assigned" in both
@@ -234,7 +239,9 @@ def test_what_the_server_refuses_is_one_line(plane: Plane) -> None:
 
 def test_a_service_whose_program_is_missing_says_which(plane: Plane) -> None:
     broken = QUICKSTART.read_text().replace("[python3, app/web.py]", "[pyhton3, app/web.py]")
-    reported = plane.grange("apply", "-f", "-", "--wait", "--timeout", "60s", code=1, stdin=broken)
+    reported = plane.grange(
+        "apply", "-f", "-", "--wait", f"--timeout={LIMIT_S:.0f}s", code=1, stdin=broken
+    )
     assert "pod/web-" in reported
     assert 'program "pyhton3" not found' in reported
     assert "timed out" not in reported
@@ -243,8 +250,10 @@ def test_a_service_whose_program_is_missing_says_which(plane: Plane) -> None:
 
 def test_a_wait_that_times_out_says_what_a_pod_waits_for(plane: Plane) -> None:
     slow = QUICKSTART.read_text().replace('"WARM_UP_S", "0.2"', '"WARM_UP_S", "99"')
-    reported = plane.grange("apply", "-f", "-", "--wait", "--timeout", "12s", code=1, stdin=slow)
-    assert "timed out after 12s: grc/web: 0/3 ready" in reported
+    plane.grange("apply", "-f", "-", stdin=slow)
+    eventually(lambda: "probe failed" in plane.grange("describe", "pods"), "a probe fails")
+    reported = plane.grange("apply", "-f", "-", "--wait", "--timeout", "3s", code=1, stdin=slow)
+    assert "timed out after 3s: grc/web: 0/3 ready" in reported
     assert "probe failed" in reported
     assert "next: grange describe pod/web-" in reported
 

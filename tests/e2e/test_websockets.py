@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 import pytest
+from tests.e2e.planes import LIMIT_S
 
 from grange.api.http import ADMIN, Request, Response
 from grange.apiserver.authn import StaticTokens
@@ -77,7 +78,7 @@ async def test_large_message_ends_the_connection(clock: Clock, log: Logger) -> N
             assert await socket.receive_bytes() == b"x" * 1000
             await socket.send_bytes(b"x" * 1001)
             assert (await socket.receive()).data == aiohttp.WSCloseCode.MESSAGE_TOO_BIG
-        async with clock.timeout(5):
+        async with clock.timeout(LIMIT_S):
             await echo.ended.wait()
 
 
@@ -88,7 +89,7 @@ async def test_garbage_ends_the_connection(clock: Clock, log: Logger) -> None:
         head = {**HANDSHAKE, "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "a" * 22 + "=="}
         lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
         writer.write(f"GET / HTTP/1.1\r\nHost: x\r\n{lines}\r\n".encode() + b"\xff" * 5000)
-        async with clock.timeout(5):
+        async with clock.timeout(LIMIT_S):
             assert b" 101 " in await reader.readline()
             await reader.read()
             await echo.ended.wait()
@@ -100,7 +101,7 @@ async def test_connections_above_the_limit_are_refused(clock: Clock, log: Logger
         async with session.ws_connect("/"):
             answer = await session.get("/", headers=HANDSHAKE)
             assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
-        async with clock.timeout(5):
+        async with clock.timeout(LIMIT_S):
             while len(listener.websockets):
                 await clock.sleep(0.01)
         async with session.ws_connect("/"):
@@ -116,9 +117,9 @@ async def test_malformed_handshake_is_a_bad_request(clock: Clock, log: Logger) -
 
 async def test_idle_connection_is_closed(clock: Clock, log: Logger) -> None:
     async with (
-        serving(clock, log, Echo(), WebSocketLimits(idle_s=0.2)) as (_, session),
+        serving(clock, log, Echo(), WebSocketLimits(idle_s=2)) as (_, session),
         session.ws_connect("/") as socket,
-        clock.timeout(5),
+        clock.timeout(LIMIT_S),
     ):
         await socket.send_bytes(b"x")
         await socket.receive_bytes()
@@ -130,12 +131,12 @@ async def test_sender_waits_for_a_client_that_does_not_read(clock: Clock, log: L
     async with serving(clock, log, echo) as (_, session):
         async with session.ws_connect("/flood"):
             before = -1
-            async with clock.timeout(10):
+            async with clock.timeout(LIMIT_S):
                 while echo.sent > before:
                     before = echo.sent
                     await clock.sleep(0.3)
             assert not echo.ended.is_set()
-        async with clock.timeout(5):
+        async with clock.timeout(LIMIT_S):
             await echo.ended.wait()
 
 
@@ -144,6 +145,6 @@ async def test_closing_the_listener_ends_connections(clock: Clock, log: Logger) 
     async with serving(clock, log, echo) as (listener, session), session.ws_connect("/") as socket:
         await socket.send_bytes(b"x")
         await socket.receive_bytes()
-        async with clock.timeout(5):
+        async with clock.timeout(LIMIT_S):
             await listener.close()
         assert echo.ended.is_set()

@@ -66,9 +66,11 @@ def test_why_pods_wait_and_why_they_are_where_they_are(plane: Plane) -> None:
     assert plane.grange("why", "pod/big", "-o", "jsonpath={.reasons[0].nodes}") == "2"
 
     plane.grange("apply", "-f", "-", stdin=pod("foreign", "true", schedulerName="other"))
-    foreign = plane.grange("why", "pod/foreign")
-    assert "no scheduler here has that name" in foreign
-    assert "schedulerName default-scheduler" in foreign
+    eventually(
+        lambda: "no scheduler here has that name" in plane.grange("why", "pod/foreign"),
+        "the scheduler has seen it",
+    )
+    assert "schedulerName default-scheduler" in plane.grange("why", "pod/foreign")
     gates = [{"name": "example.com/quota"}]
     plane.grange("apply", "-f", "-", stdin=pod("gated", "true", schedulingGates=gates))
     eventually(

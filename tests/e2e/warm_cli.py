@@ -97,7 +97,7 @@ class WarmCli:
             )
 
     def run(
-        self, *words: str, stdin: str = "", timeout_s: float = 120.0
+        self, *words: str, stdin: str = "", timeout_s: float = 300.0
     ) -> "subprocess.CompletedProcess[str]":
         """Run ``grange`` with these words to its end, like ``subprocess.run``."""
         with (

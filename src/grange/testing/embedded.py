@@ -30,7 +30,7 @@ from grange.client.client import Client
 
 T = TypeVar("T")
 
-START_LIMIT_S = 30.0
+START_LIMIT_S = 120.0
 STOP_LIMIT_S = 60.0
 _POLL_S = 0.01
 

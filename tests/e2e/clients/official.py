@@ -16,13 +16,13 @@ def main(kubeconfig: str, pod: dict[str, Any]) -> None:
         assert made.status.phase == "Pending", made.status
         events = kubernetes.watch.Watch()
         seen = []
-        for event in events.stream(core.list_namespaced_pod, "default", timeout_seconds=20):
+        for event in events.stream(core.list_namespaced_pod, "default", timeout_seconds=120):
             seen.append(event["object"].status.phase)
             if seen[-1] == "Running":
                 events.stop()
         assert seen[-1] == "Running", seen
         lines = core.read_namespaced_pod_log(
-            name, "default", follow=True, _preload_content=False, _request_timeout=20
+            name, "default", follow=True, _preload_content=False, _request_timeout=120
         )
         assert lines.readline() == b"hello\n"
         listed = core.list_namespaced_pod("default", label_selector="by=official")

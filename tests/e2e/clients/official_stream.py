@@ -26,9 +26,9 @@ def main(kubeconfig: str, pod: str, container: str, port: str) -> None:
             **where,
         )
         shell.write_stdin("echo line $((20 + 1))\n")
-        assert shell.readline_stdout(timeout=20) == "line 21"
+        assert shell.readline_stdout(timeout=120) == "line 21"
         shell.write_stdin("exit 9\n")
-        shell.run_forever(timeout=20)
+        shell.run_forever(timeout=120)
         assert shell.returncode == 9, shell.returncode
         try:
             stream(open_command, "missing", "default", command=["ls"], stdin=False, **where)

@@ -20,7 +20,7 @@ def main(kubeconfig: str, pod: dict[str, Any]) -> None:
     client = Client(config=KubeConfig.from_file(kubeconfig), namespace="default")
     name = pod["metadata"]["name"]
     client.create(Pod.from_dict(pod))
-    for _, seen in client.watch(Pod, fields={"metadata.name": name}, server_timeout=20):
+    for _, seen in client.watch(Pod, fields={"metadata.name": name}, server_timeout=120):
         if seen.status.phase == "Running":
             break
     assert next(iter(client.log(name, follow=True))) == "hello\n"
