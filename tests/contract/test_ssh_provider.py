@@ -30,6 +30,7 @@ from grange.machines.providers.ssh.ssh_config import read_config
 
 pytestmark = pytest.mark.e2e
 S = InstanceState
+LIMIT_S = 240.0
 
 
 @asynccontextmanager
@@ -51,7 +52,7 @@ def order(name: str, host: str = "h-1", user_data: str = "") -> LaunchRequest:
 async def until(
     clock: Clock, provider: Provider, condition: Callable[[Sequence[Instance]], bool]
 ) -> Sequence[Instance]:
-    async with clock.timeout(20.0):
+    async with clock.timeout(LIMIT_S):
         while not condition(found := await provider.instances()):
             await clock.sleep(0.05)
     return found
@@ -129,7 +130,9 @@ async def test_a_host_that_cannot_be_cleaned_is_kept(tmp_path: Path, clock: Cloc
         await until(clock, provider, are(S.RUNNING))
         await provider.terminate(made.id)
         lock = str(hosts.directory("h-1") / "lock")
-        await asyncio.to_thread(subprocess.run, ["flock", lock, "true"], check=True, timeout=20)
+        await asyncio.to_thread(
+            subprocess.run, ["flock", lock, "true"], check=True, timeout=LIMIT_S
+        )
         assert are(S.ENDING)(await provider.instances())
         clean.touch()
         await provider.terminate(made.id)
@@ -141,14 +144,14 @@ async def test_user_data_that_hang_are_ended(tmp_path: Path, clock: Clock) -> No
     script = f"#!/bin/sh\nsleep 300 & echo $! >{began}.new; mv {began}.new {began}\nwait\n"
     async with opened(tmp_path, clock) as (_, provider):
         made = await provider.launch(order("p-1", user_data=script))
-        async with clock.timeout(20.0):
+        async with clock.timeout(LIMIT_S):
             while not began.exists():
                 await clock.sleep(0.05)
         pid = int(began.read_text())
         assert are(S.PENDING)(await provider.instances())
         await provider.terminate(made.id)
         await until(clock, provider, are())
-        async with clock.timeout(10.0):
+        async with clock.timeout(LIMIT_S):
             while _state(pid) not in "ZX":
                 await clock.sleep(0.05)
 
@@ -164,7 +167,7 @@ async def test_failed_user_data_make_no_running_machine(tmp_path: Path, clock: C
     async with opened(tmp_path, clock) as (hosts, provider):
         await provider.launch(order("p-1", user_data="#!/bin/sh\nexit 3\n"))
         started = hosts.directory("h-1") / "started"
-        async with clock.timeout(20.0):
+        async with clock.timeout(LIMIT_S):
             while not started.exists():
                 await clock.sleep(0.05)
         assert started.read_text() == "3\n"
@@ -229,7 +232,7 @@ async def test_the_agent_is_stopped_before_its_files_go(tmp_path: Path) -> None:
         assert agent.stdout is not None
         assert await agent.stdout.readline() == b"up\n"
         (etc / "agent.pid").write_text(f"{agent.pid}\n")
-        await asyncio.to_thread(subprocess.run, ["sh", "-c", script], check=True, timeout=20)
+        await asyncio.to_thread(subprocess.run, ["sh", "-c", script], check=True, timeout=LIMIT_S)
         assert await agent.wait() == -15
         assert sorted(one.name for one in data.glob("*")) == left
     assert (tmp_path / "again").exists()
@@ -275,7 +278,7 @@ def test_the_scripts_have_no_errors_of_syntax() -> None:
     for name in ("LAUNCH", "LIST", "TERMINATE", "WIPE_HOST", "RELEASE", "WIPE"):
         script = getattr(host_scripts, name)
         done = subprocess.run(
-            ["sh", "-n", "-c", script], capture_output=True, timeout=10, check=False
+            ["sh", "-n", "-c", script], capture_output=True, timeout=LIMIT_S, check=False
         )
         assert (done.returncode, done.stderr) == (0, b""), shlex.quote(name)
 

@@ -15,7 +15,7 @@ def trace_of(seed: int, *, hash_seed: str, noise: int, program: str = "canary.py
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(HERE.parents[1])},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

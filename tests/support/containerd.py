@@ -15,7 +15,7 @@ from pathlib import Path
 
 PAUSE, BUSYBOX = "grange.test/pause:1", "grange.test/busybox:1"
 _PROGRAMS = ("containerd", "ctr", "runc", "busybox")
-_LIMIT_S = 20.0
+_LIMIT_S = 240.0
 _APPLETS = (
     *("sh", "sleep", "echo", "cat", "printf", "true", "false", "id", "nc", "ls", "test", "env"),
     *("head", "wc", "mkdir", "tail", "httpd", "wget", "dd", "hostname", "awk", "kill", "ps"),

@@ -160,7 +160,7 @@ def test_everything_left_behind_fails_its_test(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=300,
         check=False,
     )
     summary = done.stdout.rpartition("short test summary info")[2]
