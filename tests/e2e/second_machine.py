@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually
 
-# Tests of other processes have machines of their own at the same time.
+# One per process: other workers have second machines at the same time.
 _NETWORK = IPv4Network((0x0AD50000 + os.getpid() % 0x4000 * 4, 30))  # of 10.213.0.0/16
 HERE, THERE = map(str, _NETWORK.hosts())
 
