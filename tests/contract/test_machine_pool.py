@@ -7,15 +7,19 @@ import pytest
 from tests.support.machine_world import MachineWorld, machine_world
 from tests.unit.controllers import builders
 
+from grange.api.kinds import LEASEPOLICY
 from grange.api.kinds.machine import DEDICATED_TAINT
 from grange.api.machine_phases import MachinePhase
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.controllers.machinelease.controller import MachineLeaseController
 from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
 from grange.controllers.replication.node_eligibility import AllocationRefused, NodeSelectorScheduler
+from grange.machines.holders.lease_machines import LeaseMachines
 from grange.machines.holders.node_pool_machines import NodePoolMachines
 from grange.reconcile.machine_pool import MachinePool, PoolExhausted, StaleRequest, epoch_of
+from grange.sim import builders as sim_builders
 from grange.sim.simulated_pool import SimulatedPool
 
 MakePool = Callable[[list[str]], Awaitable[MachinePool]]
@@ -41,7 +45,24 @@ async def of_node_pools(names: list[str], world: MachineWorld) -> MachinePool:
     return pool
 
 
-@pytest.fixture(params=[simulated, of_node_pools], ids=["simulated", "node pools"])
+async def of_leases(names: list[str], world: MachineWorld) -> MachinePool:
+    """Nodes of a pool whose machines the lease controller grants."""
+    spec = {"replicationPools": ["spare"]}
+    await world.client.create(LEASEPOLICY, {"metadata": {"name": "default"}, "spec": spec})
+    for name in names:
+        await sim_builders.create_node(world.client, name, labels={"pool": "spare"})
+        await world.set_ready(name, ready=True)
+    deps, controllers = world.new_deps(), world.new_deps()
+    world.start(MachineLeaseController(controllers))
+    pool = LeaseMachines(deps)
+    for one in (deps, controllers):
+        world.nursery.start(one.informers.run())
+    return pool
+
+
+@pytest.fixture(
+    params=[simulated, of_node_pools, of_leases], ids=["simulated", "node pools", "leases"]
+)
 async def make(
     request: pytest.FixtureRequest, clock: Clock, rng: Stream, log: Logger
 ) -> AsyncIterator[MakePool]:

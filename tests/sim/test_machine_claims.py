@@ -27,7 +27,7 @@ from grange.client.client import Client
 from grange.machines.holders.node_pool_machines import NodePoolMachines
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import InformerFactory
-from grange.reconcile.machine_pool import PoolExhausted, StaleRequest
+from grange.reconcile.machine_pool import MachinePool, PoolExhausted, StaleRequest
 
 P = MachinePhase
 MACHINES = 3
@@ -92,17 +92,25 @@ class Owners:
         self.holder = Holder(uid)
         self._demand = builders.controller(uid, uid=uid, template=TEMPLATE)
         self._epoch = self._requests = 0
-        self._former: NodePoolMachines | None = None
+        self._former: MachinePool | None = None
 
-    def pool(self, share: float) -> NodePoolMachines:
+    def pool(self, share: float) -> MachinePool:
         world, rng = self._world, self._draw.fork("owner")
         client = Client(Deadly(world, self._draw, share=share), clock=world.clock)
         informers = InformerFactory(world.new_client(), clock=world.clock, rng=rng, log=world.log)
-        pool = NodePoolMachines(
-            Deps(client, informers, world.clock, rng, world.log, world.registry)
-        )
+        deps = Deps(client, informers, world.clock, rng, world.log, world.registry)
+        pool = self.new_pool(deps)
         world.nursery.start(informers.run())
         return pool
+
+    def new_pool(self, deps: Deps) -> MachinePool:
+        """The pool of one process."""
+        return NodePoolMachines(deps)
+
+    async def is_held(self, name: str) -> bool:
+        """Whether a machine is the holder's."""
+        machine = await self._world.machine(name)
+        return machine.phase is P.CLAIMED and machine.status.holder_uid == self.holder.uid
 
     async def run(self, share: float = 0.15) -> None:
         for _ in range(OWNERS):
@@ -117,17 +125,17 @@ class Owners:
             self._former = pool
             await self._world.clock.sleep(self._draw.uniform(0.0, 10.0))
 
-    async def claim(self, pool: NodePoolMachines) -> None:
+    async def claim(self, pool: MachinePool) -> None:
         self._requests += 1
         request = f"{self.holder.uid}-r{self._requests}"
         self.holder.asked[request] = self._draw.integer(1, 2)
         await self._ask(pool, request)
 
-    async def repeat(self, pool: NodePoolMachines) -> None:
+    async def repeat(self, pool: MachinePool) -> None:
         if self.holder.asked:
             await self._ask(pool, self._draw.choice(sorted(self.holder.asked)))
 
-    async def _ask(self, pool: NodePoolMachines, request: str) -> None:
+    async def _ask(self, pool: MachinePool, request: str) -> None:
         uid, count = self.holder.uid, self.holder.asked[request]
         for _ in range(self._tries):
             try:
@@ -146,8 +154,7 @@ class Owners:
         known = self.holder.given.setdefault(request, tuple(given))
         invariant(known == tuple(given), "a request has the same machines", request=request)
         for name in given:
-            machine = await self._world.machine(name)
-            held = machine.phase is P.CLAIMED and machine.status.holder_uid == uid
+            held = await self.is_held(name)
             invariant(held, "what was claimed is the holder's", machine=name, holder=uid)
         if self._former is not None:
             with pytest.raises((StaleRequest, Died)):
@@ -155,7 +162,7 @@ class Owners:
                     "late", holder=uid, demand=self._demand, count=1, epoch=self._epoch - 1
                 )
 
-    async def release(self, pool: NodePoolMachines) -> None:
+    async def release(self, pool: MachinePool) -> None:
         if self.holder.given:
             request = self._draw.choice(sorted(self.holder.given))
             names = self.holder.given.pop(request)

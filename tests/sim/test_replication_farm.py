@@ -19,7 +19,7 @@ from tests.sim.test_rollouts import (
     patched,
     template,
 )
-from tests.sim.test_transfers import FITS, LENT, OWN, Births, nothing_lost
+from tests.sim.test_transfers import FITS, LENT, OWN, Births, LentMachines, nothing_lost
 from tests.sim.users import Users
 
 from grange.agent.runtimes.fake import FakeMachine
@@ -244,13 +244,13 @@ async def test_members_move_and_roll_services_and_none_is_ever_short(
         await world.until(lambda: settled(world, 4), limit_s=600)
         if users.create_again in chaos.disturbances:
             # What was lent to a controller that is gone is looked for every five minutes.
-            await world.until(lambda: nothing_lost(world, pool), limit_s=700)
+            await world.until(lambda: nothing_lost(world, LentMachines(pool=pool)), limit_s=700)
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
         assert restless == []
         assert writer.writes
         writer.judge()
 
-        assert await nothing_lost(world, pool), "an allocation is lost"
+        assert await nothing_lost(world, LentMachines(pool=pool)), "an allocation is lost"
         audit = (await world.client.list(AUDITRECORD)).items
         # What a controller had begun when it was deleted, its successor of the same name finds and takes over.
         births.judge(audit, exact=users.create_again not in chaos.disturbances and not late.late_s)

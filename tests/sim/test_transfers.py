@@ -3,20 +3,32 @@
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from tests.sim.lateness import late_writes
 from tests.sim.test_replication import BAD_NETWORK, crashes, kept, service
 
 from grange.agent.runtimes.fake import FakeMachine
-from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER
+from grange.api.kinds import (
+    AUDITRECORD,
+    LEASEPOLICY,
+    MACHINELEASE,
+    NODE,
+    POD,
+    REPLICATIONCONTROLLER,
+)
 from grange.api.kinds.auditrecord import AuditRecord
-from grange.api.meta import controller_of
+from grange.api.kinds.machinelease import MACHINE_LEASE
+from grange.api.meta import Document, controller_of
 from grange.api.status import ApiError
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication.controller import ReplicationService
+from grange.machines.holders.combined_pool import CombinedMachinePool
+from grange.reconcile.deps import Deps
+from grange.reconcile.machine_pool import MachinePool
 from grange.sim import simulated_nodes
 from grange.sim.chaos import Chaos
 from grange.sim.invariants import ObservedWrite
@@ -58,34 +70,91 @@ class Births:
         assert set(self.names) <= found, "every pod that came is recorded"
 
 
-async def populate(world: World, pool: SimulatedPool) -> dict[str, FakeMachine]:
+@dataclass
+class LentMachines:
+    """Machines that are always there, from a pool that every process has.
+
+    Attributes:
+        labels: of their nodes.
+    """
+
+    labels: dict[str, str] = field(default_factory=lambda: FITS)
+    pool: SimulatedPool = field(default_factory=lambda: SimulatedPool(LENT))
+
+    def create(self, deps: Deps) -> MachinePool:
+        """The pool as one process has it."""
+        return self.pool
+
+    async def begin(self, world: World) -> None:
+        """Nothing: the pool is there."""
+
+    async def held(self, world: World) -> set[str]:
+        """The machines that have a holder."""
+        return {name for name, holder in (await self.pool.holders()).items() if holder}
+
+
+class LeasedMachines(LentMachines):
+    """Machines of a pool that the lease controller grants."""
+
+    def create(self, deps: Deps) -> MachinePool:
+        """The pool as one process has it."""
+        return CombinedMachinePool(deps)
+
+    async def begin(self, world: World) -> None:
+        """The pool serves ReplicationControllers."""
+        policy: Document = {
+            "metadata": {"name": "default"},
+            "spec": {"replicationPools": ["spare"]},
+        }
+        await world.client.create(LEASEPOLICY, policy)
+
+    async def held(self, world: World) -> set[str]:
+        """The nodes that bear marks of a lease, and those of leases."""
+        nodes_ = (await world.client.list(NODE)).items
+        marked = {one.metadata.name for one in nodes_ if MACHINE_LEASE in one.metadata.labels}
+        leases = (await world.client.list(MACHINELEASE)).items
+        return marked | {item.node for one in leases for item in one.status.machines}
+
+
+async def populate(world: World, lent: LentMachines) -> dict[str, FakeMachine]:
     capacity = {"cpu": "8", "memory": "64Gi", "pods": "110"}
+    labels = {**dict.fromkeys(OWN, FITS), **dict.fromkeys(LENT, lent.labels)}
     machines = {
-        name: simulated_nodes.add_node(world, name, capacity=capacity, labels=FITS)
+        name: simulated_nodes.add_node(world, name, capacity=capacity, labels=labels[name])
         for name in (*OWN, *LENT)
     }
+    await lent.begin(world)
     simulated_nodes.add_controllers(world, besides="replication")
-    world.add("replication", lambda deps: ReplicationService(deps, pool=pool))
+    world.add("replication", lambda deps: ReplicationService(deps, pool=lent.create(deps)))
     simulated_nodes.add_scheduler(world)
     await simulated_nodes.registered(world, len(machines))
     return machines
 
 
-async def nothing_lost(world: World, pool: SimulatedPool) -> bool:
+async def nothing_lost(world: World, lent: LentMachines) -> bool:
     """Whether every machine that is lent is used."""
     used = {pod.spec.node_name for pod in (await world.client.list(POD)).items}
-    return {name for name, holder in (await pool.holders()).items() if holder} <= used
+    return await lent.held(world) <= used
 
 
 async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
     seed: int, log: Logger, records: Records
 ) -> None:
+    await unlucky_week(seed, log, records, LentMachines())
+
+
+async def test_pods_move_to_leased_machines_in_an_unlucky_week(
+    seed: int, log: Logger, records: Records
+) -> None:
+    await unlucky_week(seed, log, records, LeasedMachines({**FITS, "pool": "spare"}))
+
+
+async def unlucky_week(seed: int, log: Logger, records: Records, lent: LentMachines) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)
     births = Births()
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
         world.history.add(births)
-        pool = SimulatedPool(LENT)
-        machines = await populate(world, pool)
+        machines = await populate(world, lent)
         draw = rng.fork("wishes")
         document = service(
             "web",
@@ -140,7 +209,7 @@ async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
         assert restless == []
 
-        assert await nothing_lost(world, pool), "an allocation is lost"
+        assert await nothing_lost(world, lent), "an allocation is lost"
 
         audit = (await world.client.list(AUDITRECORD)).items
         births.judge(audit, exact=not late.late_s)

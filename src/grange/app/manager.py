@@ -83,14 +83,14 @@ def plain_machines(deps: Deps) -> ElectedService:
 
 
 def _create(controller: ShardedController[R], deps: Deps) -> ShardedService:
-    """The controller; one that takes nodes from a pool gets them from NodePools."""
+    """The controller; one that takes nodes from a pool gets them from NodePools and by leases."""
     if controller.create_with_pool is None:
         return controller.create(deps)
-    from grange.machines.holders.node_pool_machines import (
-        NodePoolMachines,
+    from grange.machines.holders.combined_pool import (
+        CombinedMachinePool,
     )  # not every process has it
 
-    return controller.create_with_pool(deps, NodePoolMachines(deps))
+    return controller.create_with_pool(deps, CombinedMachinePool(deps))
 
 
 class Manager:

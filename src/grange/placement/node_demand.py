@@ -46,6 +46,13 @@ class Demand:
             tuple(spec.tolerations),
         )
 
+    def selects(self, node: Node) -> bool:
+        """Whether the node has the name and the labels that are asked for, whatever its state."""
+        meta = node.metadata
+        return self.labels.matches(meta.labels) and node_rules.matches(
+            self.affinity, meta.name, meta.labels
+        )
+
     def accepts(self, node: Node) -> bool:
         """Whether the node is ready, open for new pods, tolerated and selected."""
         return self.obstacle(node) is None

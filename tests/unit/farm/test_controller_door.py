@@ -12,7 +12,7 @@ from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.controllers.sharded import SHARDED, ShardedController
-from grange.machines.holders.node_pool_machines import NodePoolMachines
+from grange.machines.holders.combined_pool import CombinedMachinePool
 from grange.reconcile.controller import Controller, Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
@@ -129,9 +129,9 @@ class BorrowingProcess:
         )
 
 
-async def test_controller_with_a_pool_gets_node_pools(world: World, clock: Clock) -> None:
+async def test_controller_with_a_pool_gets_all_machines(world: World, clock: Clock) -> None:
     borrowers: list[Borrower] = []
     world.add("a", partial(BorrowingProcess, borrowers=borrowers))
     await clock.sleep(1.0)
-    assert [type(one.pool) for one in borrowers] == [NodePoolMachines]
+    assert [type(one.pool) for one in borrowers] == [CombinedMachinePool]
     assert SHARDED["replication"].create_with_pool is not None

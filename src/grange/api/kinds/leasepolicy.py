@@ -36,6 +36,7 @@ class LeasePolicySpec(View, frozen=True):
         namespace_weights: shares of the granted machines that namespaces get; 1 where not named.
         semaphores: named limits: how many leases that name one may be granted at a time.
         default_pools: pool of a component of a TestSession that names none, by role.
+        replication_pools: their machines are taken by leases for ReplicationControllers whose pods move.
     """
 
     order: str = BACKFILL
@@ -46,6 +47,7 @@ class LeasePolicySpec(View, frozen=True):
     namespace_weights: dict[str, int] = msgspec.field(default_factory=dict)
     semaphores: dict[str, int] = msgspec.field(default_factory=dict)
     default_pools: dict[str, str] = msgspec.field(default_factory=dict)
+    replication_pools: tuple[str, ...] = ()
 
 
 class LeasePolicy(Resource, frozen=True):
@@ -69,6 +71,9 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
                 faults.invalid(f"spec.{field}[{key}]", value, message)
     for role, pool in (spec.get("defaultPools") or {}).items():
         faults.named(f"spec.defaultPools[{role}]", pool, names.check_label_value(pool))
+    for index, pool in enumerate(spec.get("replicationPools") or []):
+        field = f"spec.replicationPools[{index}]"
+        faults.named(field, pool, names.check_label_value(pool) if pool else "must not be empty")
     return faults.causes
 
 
@@ -133,6 +138,12 @@ LEASEPOLICY = KindInfo(
                 f"a value of the node label {POOL_LABEL}.",
                 "additionalProperties": {"type": "string"},
             },
+            "replicationPools": schema_builder.several(
+                {"type": "string"},
+                "Pools whose machines ReplicationControllers take by leases when their pods move; "
+                "other pods of ReplicationControllers are not placed there.",
+                **{"x-kubernetes-list-type": "set"},
+            ),
         },
     ),
     namespaced=False,

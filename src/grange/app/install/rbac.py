@@ -96,6 +96,7 @@ def _for_jobs(kind: AnyKind) -> tuple[Permission, ...]:
 
 
 _CLAIMS = "no story moves pods of a controller to a machine of a dedicated pool"
+_LEASES = "no story moves pods of a controller to a leased machine"
 _FOR_CLAIMS = (
     Permission(MACHINE, _FOLLOW),
     Permission(MACHINE, ("patch",), "status", unseen=_CLAIMS),
@@ -105,6 +106,9 @@ _FOR_CLAIMS = (
         CONFIGMAP, ("get", "patch"), namespace=CLAIMS, name=EPOCHS_CONFIGMAP, unseen=_CLAIMS
     ),
     Permission(CONFIGMAP, ("create",), namespace=CLAIMS, unseen=_CLAIMS),
+    Permission(MACHINELEASE, _FOLLOW),
+    Permission(MACHINELEASE, ("get", "create", "patch", "delete"), unseen=_LEASES),
+    Permission(LEASEPOLICY, _FOLLOW),
 )
 
 _FOR_PODS_OF_JOBS = (

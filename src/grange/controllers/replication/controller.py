@@ -11,6 +11,7 @@ from grange.base.tasks import Nursery
 from grange.controllers.replication import node_eligibility
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.event_handlers import ReplicationEventHandlers
+from grange.controllers.replication.lease_tolerations import LeaseTolerations
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.machine_pool_scheduler import (
     MachineCollector,
@@ -20,6 +21,7 @@ from grange.controllers.replication.reconciler import Reconciler
 from grange.controllers.replication.state import ReplicationState
 from grange.reconcile.controller import Controller
 from grange.reconcile.deps import Deps
+from grange.reconcile.held_leases import HeldLeases
 from grange.reconcile.machine_pool import MachinePool
 from grange.reconcile.recorder import Recorder
 from grange.reconcile.workqueue import rate_limited_queue
@@ -62,8 +64,10 @@ class ReplicationService:
         selector = node_eligibility.NodeSelectorScheduler(lambda: self._listers.nodes.store)
         self._scheduler: node_eligibility.NodeScheduler = selector
         self._collector: MachineCollector | None = None
+        leased = LeaseTolerations()
         if pool is not None:
-            self._scheduler = pooled = MachinePoolScheduler(selector, pool, deps.clock)
+            leased = LeaseTolerations(HeldLeases(deps.informers))
+            self._scheduler = pooled = MachinePoolScheduler(selector, pool, deps.clock, leased)
             self._collector = MachineCollector(pooled, deps.client, clock=deps.clock, log=self._log)
         state = ReplicationState(config, clock=deps.clock)
         self._reconciler = Reconciler(
@@ -71,6 +75,7 @@ class ReplicationService:
             self._listers,
             state,
             scheduler=self._scheduler,
+            leased=leased,
             recorder=self._recorder,
             burst=config.burst,
         )

@@ -16,6 +16,7 @@ from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.client import Client
+from grange.controllers.replication.lease_tolerations import LeaseTolerations
 from grange.controllers.replication.node_eligibility import (
     AllocationRefused,
     EligibleNodes,
@@ -42,9 +43,17 @@ class MachinePoolScheduler:
         base: names eligible nodes by their labels.
         pool: provides more.
         clock: of the timeout of the pool.
+        leased: tolerates the leases of a controller; none by default.
     """
 
-    def __init__(self, base: NodeScheduler, pool: MachinePool, clock: Clock) -> None:
+    def __init__(
+        self,
+        base: NodeScheduler,
+        pool: MachinePool,
+        clock: Clock,
+        leased: LeaseTolerations | None = None,
+    ) -> None:
+        self._leased = leased or LeaseTolerations()
         self._base = base
         self._pool = pool
         self._clock = clock
@@ -69,7 +78,8 @@ class MachinePoolScheduler:
 
         def eligible(controller: ReplicationController) -> Sequence[str]:
             uid = controller.metadata.uid
-            return [name for name in base(controller) if holders.get(name, uid) == uid]
+            names = base(self._leased.tolerating(controller))
+            return [name for name in names if holders.get(name, uid) == uid]
 
         return eligible
 

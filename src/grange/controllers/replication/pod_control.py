@@ -32,6 +32,7 @@ from grange.base.errors import GrangeError
 from grange.client.client import Client
 from grange.controllers.replication import deletion_budgets, podtemplate
 from grange.controllers.replication.inputs import PodClaims
+from grange.controllers.replication.lease_tolerations import LeaseTolerations
 from grange.controllers.replication.plan import Addition, Plan, Removal, Repair
 from grange.controllers.shared import pod_identity
 from grange.controllers.shared.event_reasons import Reason
@@ -54,6 +55,7 @@ class PodControl:
         recorder: records events for users.
         clock: for timestamps.
         zoned: whether every node has the label of its zone.
+        leased: lets new pods onto leased machines.
     """
 
     def __init__(
@@ -64,7 +66,9 @@ class PodControl:
         *,
         clock: Clock,
         zoned: Callable[[], bool] = lambda: False,
+        leased: LeaseTolerations | None = None,
     ) -> None:
+        self._leased = leased or LeaseTolerations()
         self._clock = clock
         self._zoned = zoned
         self._client = client
@@ -138,6 +142,7 @@ class PodControl:
         document = podtemplate.pod_document(
             source, name=item.name, node=item.node, zoned=self._zoned()
         )
+        self._leased.admit(controller, document, item.node)
         try:
             with writes.sending(item.name):
                 await self._client.create(POD, document, namespace)

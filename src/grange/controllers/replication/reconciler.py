@@ -27,6 +27,7 @@ from grange.controllers.replication import (
 )
 from grange.controllers.replication.controller_status import FINALIZER, ControllerStatusWriter
 from grange.controllers.replication.inputs import Inputs, InvalidController, sort_by_owner
+from grange.controllers.replication.lease_tolerations import LeaseTolerations
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.logic import constrain
 from grange.controllers.replication.node_transfer_service import TransferResult, Transfers
@@ -84,6 +85,7 @@ class Reconciler:
         listers: controllers, pods and nodes.
         state: what earlier reconciles left.
         scheduler: names eligible nodes.
+        leased: lets pods onto leased machines.
         recorder: records events for users.
         burst: the most pods that are created, and deleted, in one reconcile.
     """
@@ -95,6 +97,7 @@ class Reconciler:
         state: ReplicationState,
         *,
         scheduler: node_eligibility.NodeScheduler,
+        leased: LeaseTolerations,
         recorder: Recorder,
         burst: int,
     ) -> None:
@@ -110,6 +113,7 @@ class Reconciler:
             recorder,
             clock=clock,
             zoned=listers.every_node_has_zone,
+            leased=leased,
         )
         self._audit = audit_trail.AuditTrail(client, recorder, state.audit_retries, clock=clock)
         self._status = ControllerStatusWriter(
