@@ -145,6 +145,35 @@ async def test_clean_up_where_deletes_remove_no_finalizer(small: JobWorld) -> No
     assert (writes["DELETE pods"], writes["PATCH pods"]) == (8, 8)
 
 
+async def test_restart_writes_twice_for_each_pod(world: JobWorld) -> None:
+    """A pod is deleted and let go of in one write, its node confirms, and the next one is created."""
+    world.nursery.start(world.deps.informers.run())
+    world.start(JobService(world.deps, GANGJOB_ADAPTER))
+    rule = {"action": "RestartJob", "onExitCodes": {"operator": "In", "values": [42]}}
+    await world.add_job(
+        roles={"worker": {"replicas": 8, "restartPolicy": "Never"}},
+        runPolicy={"schedulingPolicy": {"backend": "None"}},
+        failurePolicy={"maxRestarts": 3, "rules": [rule]},
+    )
+    await world.reaches("Running")
+    await world.settle()
+    old = {pod.metadata.uid for pod in (await world.pods()).values()}
+    world.requests.clear()
+    await world.finish("train-worker-3", 42)
+
+    async def restarted() -> bool:
+        pods = (await world.pods()).values()
+        return len(pods) == 8 and not old & {pod.metadata.uid for pod in pods}
+
+    await world.until(restarted)
+    await world.reaches("Running")
+    writes = Counter(
+        (method, path.partition("/pods")[2]) for method, path in world.requests if "/pods" in path
+    )
+    pods = [f"/train-worker-{index}" for index in range(8)]
+    assert writes == {("POST", ""): 8, **{("DELETE", name): 1 for name in pods}}
+
+
 async def test_pods_that_are_kept_are_released_at_once(world: JobWorld, costs: Costs) -> None:
     await world.finish("train-worker-7")
     await world.settle()

@@ -251,12 +251,10 @@ def test_check_69_names_are_free_before_a_replacement() -> None:
     world = JobSimulator(gang_job(workers(2), default_action=FailureAction.RESTART_JOB)).started()
     world.fail("train-worker-0")
     world.step()
-    world.step()
     assert creations(world) == [("worker", 0)]
     world.model = replace(world.model, blocking_restart=True)
     assert creations(world) == []
     world.stop_deleted()
-    world.step()
     assert creations(world) == [("worker", 0), ("worker", 1)]
 
 

@@ -430,7 +430,7 @@ class JobPlan:
     Attributes:
         status: to be written before anything that depends on it; equal to the old one: no write.
         delete: pods, with UID and resourceVersion preconditions.
-        release: finished and counted pods whose finalizer is removed.
+        release: pods of which nothing remains to be counted; their finalizer is removed.
         gang: whether the gang's object should exist; None: it is left as it is.
         create: pods.
         create_services: names of Services.

@@ -1,10 +1,9 @@
 """A plan while the parts of the core work on it."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from grange.controllers.gangjob.job_counts import JobCounts
-from grange.controllers.gangjob.job_members import JobMembers
+from grange.controllers.gangjob.job_counts import RESTARTS_IN_PLACE, JobCounts
+from grange.controllers.gangjob.job_members import NOT_WANTED, JobMembers
 from grange.controllers.gangjob.model import (
     Creation,
     Deletion,
@@ -89,7 +88,17 @@ class PlanDraft:
         earliest = after_s if self.requeue_s is None else min(self.requeue_s, after_s)
         self.requeue_s = max(0.0, earliest)
 
-    def delete_surplus(self, surplus: Iterable[tuple[JobPod, str]]) -> None:
-        """Delete pods that stand for no index."""
-        for pod, reason in surplus:
-            self.delete(pod, reason)
+    def delete_surplus(self) -> None:
+        """Delete the pods that stand for no index.
+
+        Where the node restarts nothing inside of them, nothing of their ends is counted: they are let go of
+        at once, in the write that deletes them.
+        """
+        for members in self.members.roles.values():
+            released = members.counts.role.restart_policy not in RESTARTS_IN_PLACE
+            for pod, reason in members.surplus:
+                self.delete(pod, reason)
+                if released:
+                    self.release(pod)
+        for pod in self.members.strays:
+            self.delete(pod, NOT_WANTED)

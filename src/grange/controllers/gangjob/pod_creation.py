@@ -15,7 +15,7 @@ def plan_pods(draft: PlanDraft) -> None:
     """Delete the pods that are too many, and create those that are missing."""
     for members in draft.members.roles.values():
         _remove_too_many(draft, members)
-    draft.delete_surplus(draft.members.surplus())
+    draft.delete_surplus()
     if not _is_admitted(draft) or success_policy.is_draining(draft) or _is_blocked(draft):
         return
     for members in draft.members.roles.values():
