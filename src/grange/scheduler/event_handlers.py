@@ -6,7 +6,7 @@ claims, because events can be missed, merged or repeated.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
@@ -47,6 +47,7 @@ from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.waiting_pods import WaitingPods
 
 T = TypeVar("T", bound=Resource)
+P = ParamSpec("P")
 
 
 class EventHandlers:
@@ -308,23 +309,29 @@ class InformerEventHandlers(EventHandlers):
         self._follow(replica_sets, self.workload_updated, self.workload_deleted)
         self._follow(stateful_sets, self.workload_updated, self.workload_deleted)
         self._follow(controllers, self.workload_updated, self.workload_deleted)
-        informers.nodes.add_handler(self.node_added, self.node_updated, self.node_deleted)
-        informers.pods.add_handler(self.pod_added, self.pod_updated, self.pod_deleted)
+        woken = self._waking
+        informers.nodes.add_handler(
+            woken(self.node_added), woken(self.node_updated), woken(self.node_deleted)
+        )
+        informers.pods.add_handler(
+            woken(self.pod_added), woken(self.pod_updated), woken(self.pod_deleted)
+        )
 
     def _follow(
         self, informer: Informer[T], update: Callable[[T], None], delete: Callable[[T], None]
     ) -> None:
-        """Handle events of which only the newest object matters; each wakes the loop."""
+        """Handle events of which only the newest object matters."""
+        woken = self._waking
+        informer.add_handler(woken(update), woken(lambda _, new: update(new)), woken(delete))
 
-        def updated(old: T | None, new: T) -> None:
-            update(new)
+    def _waking(self, handle: Callable[P, None]) -> Callable[P, None]:
+        """The handler, after which there may be something to decide."""
+
+        def handler(*args: P.args, **kwargs: P.kwargs) -> None:
+            handle(*args, **kwargs)
             self._wake.set()
 
-        def deleted(last: T) -> None:
-            delete(last)
-            self._wake.set()
-
-        informer.add_handler(lambda new: updated(None, new), updated, deleted)
+        return handler
 
     def pod_updated(self, old: Pod | None, new: Pod) -> None:
         """A pod changed: its gang, its place in cache or queue, and what waits for it."""
@@ -333,7 +340,6 @@ class InformerEventHandlers(EventHandlers):
             super().pod_updated(old, new)
         except (CacheCorrupted, CacheError) as error:
             self._contradicted(new, error)
-        self._wake.set()
         uid = new.metadata.uid
         if new.spec.node_name:
             self._conditions.forget(uid)
@@ -352,7 +358,6 @@ class InformerEventHandlers(EventHandlers):
             super().pod_deleted(pod)
         except (CacheCorrupted, CacheError) as error:
             self._contradicted(pod, error)
-        self._wake.set()
         self._gangs.delete_pod(pod, self._now())
         self._waiting_pods.reject(uid, "", "the pod was deleted")
 
@@ -366,16 +371,6 @@ class InformerEventHandlers(EventHandlers):
             message = f"Scheduling is blocked by gates: {gates}"
             self._conditions.unschedulable(pod, message, reason=SCHEDULING_GATED)
 
-    def node_added(self, node: Node) -> None:
-        """A node appeared."""
-        super().node_added(node)
-        self._wake.set()
-
-    def node_updated(self, old: Node, new: Node) -> None:
-        """A node changed."""
-        super().node_updated(old, new)
-        self._wake.set()
-
     def _transform_node(self, node: Node) -> Node:
         return self._gangs.transform_node(node)
 
@@ -386,7 +381,6 @@ class InformerEventHandlers(EventHandlers):
         for assumed in self._waiting_pods.held():
             if assumed.node_name == name:
                 self._waiting_pods.reject(assumed.uid, "", f"node {name} is gone")
-        self._wake.set()
 
     def queue_updated(self, queue: Queue) -> None:
         """A queue with its quotas appeared or changed."""
@@ -422,7 +416,7 @@ class InformerEventHandlers(EventHandlers):
         for pod in pods:
             self._gangs.update_pod(pod, self._now())
         for node in self._informers.nodes.store.list():
-            super().node_added(node)
+            self.node_added(node)
         for pod in pods:
             if pod.spec.node_name:
                 super().pod_updated(None, pod)

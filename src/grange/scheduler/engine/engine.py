@@ -82,7 +82,6 @@ class Engine:
         self._classes: OrderedDict[_Key, EquivalenceClass] = OrderedDict()
         self._keys: BoundedDict[tuple[int, LabelSet], _Key] = BoundedDict(_KEYS_MAX)
         self._known = 0
-        self._latest: EquivalenceClass | None = None
         self._unconcerned: _Concerns = tuple([()] * len(profile.topology))
         self.statistics = EngineStatistics()
         self._nominated_filter = NominatedFilter(profile, snapshot, self.statistics)
@@ -120,9 +119,8 @@ class Engine:
                 )
         if one is None:
             one = self._make(pod, key)
-        elif one is not self._latest:
+        else:
             self._classes.move_to_end(key)
-        self._latest = one
         if nominated is not None:
             return self._nominated_filter.decide(one, key, pod, nominated, state or CycleState())
         if self._sampler is not None:
@@ -138,7 +136,6 @@ class Engine:
         """Drop all results: a decision was interrupted, and some may be inconsistent."""
         self._classes.clear()
         self._keys.clear()
-        self._latest = None
         self._nominated_filter.forget()
 
     @property
