@@ -14,6 +14,7 @@ from grange.scheduler.plugin_explanation import Refusals
 from grange.scheduler.podindex import Counter
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
+_FEW = 32  # up to so many, a loop is quicker than the array
 _UNKNOWN = -1
 
 
@@ -40,6 +41,7 @@ class Domains:
         self.present: Integers = np.zeros(0, np.int64)
         self.total = 0
         self._least = _UNKNOWN
+        self._few: list[int] = []
         self._snapshot = snapshot
         self._index = snapshot.index
         self._counter = counter
@@ -87,7 +89,11 @@ class Domains:
     def least(self) -> int:
         """The smallest sum of a domain that has a node that counts; there is one."""
         if self._least == _UNKNOWN:
-            self._least = int(self.counts[self.present].min())
+            if len(self._few) == len(self.present):
+                count = self.count
+                self._least = min([count[domain] for domain in self._few])
+            else:
+                self._least = int(self.counts[self.present].min())
         return self._least
 
     def changes(self) -> list[int] | None:
@@ -116,6 +122,7 @@ class Domains:
         self.counts = sums.astype(np.int64)
         self.count = self.counts.data
         self.present = np.flatnonzero(np.bincount(ids, minlength=length))
+        self._few = self.present[:_FEW].tolist()
         self.total = int(self.counts.sum())
         self._least = _UNKNOWN
         self._changed = None
