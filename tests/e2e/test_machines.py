@@ -63,17 +63,22 @@ def phases(plane: Plane, pool: str) -> list[str]:
     return [one.get("status", {}).get("phase", "") for one in machines(plane, pool)]
 
 
+def phase_of(plane: Plane, name: str) -> str:
+    return str(plane.get("pod", name)["status"].get("phase"))
+
+
 def runs(plane: Plane, name: str) -> bool:
-    return bool(plane.get("pod", name)["status"].get("phase") == "Running")
+    return phase_of(plane, name) == "Running"
 
 
-def start(plane: Plane, name: str, pool: str, *command: str) -> None:
+def start(plane: Plane, name: str, pool: str, *command: str, restart: str = "Always") -> None:
     """A pool, and a pod that waits for a machine of it."""
     plane.grange("apply", "-f", "-", stdin=POOL.format(name=pool))
     container = {"resources": {"requests": {"cpu": "200m", "memory": "64Mi"}}}
     manifest = pod(
         name,
         *(command or ("sleep", "1000")),
+        restartPolicy=restart,
         nodeSelector={"grange.dev/node-pool": pool},
         container=container,
     )
@@ -122,6 +127,23 @@ def test_a_wiped_machine_runs_the_next_pod(plane: Plane) -> None:
             eventually(lambda: phases(plane, "wiped") == ["Available"], "the machine is clean")
     assert len(machines(plane, "wiped")) == 1
     plane.grange("delete", "pod", "second")
+
+
+def test_a_finished_pod_outlives_its_machine(plane: Plane) -> None:
+    """Its result stays, its log goes with the machine."""
+    start(plane, "brief", "short", "sh", "-c", "echo done", restart="Never")
+    eventually(lambda: phase_of(plane, "brief") == "Succeeded", "the pod ends")
+    node = plane.get("pod", "brief")["spec"]["nodeName"]
+    eventually(lambda: node not in names(plane, "nodes"), "its node is gone")
+    text = plane.grange("logs", "brief", code=1)
+    assert f'logs of pod "brief" are gone: its node {node} does not exist any more; ' in text
+    assert phase_of(plane, "brief") == "Succeeded"
+    plane.grange("delete", "pod", "brief")
+    assert "brief" not in names(plane, "pods")
+
+
+def names(plane: Plane, kind: str) -> list[str]:
+    return [str(one["metadata"]["name"]) for one in plane.get(kind)["items"]]
 
 
 def test_machines_outlive_the_control_plane(tmp_path: Path) -> None:

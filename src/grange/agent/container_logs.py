@@ -11,8 +11,9 @@ from typing import NamedTuple, Protocol
 
 from grange.agent.container_runtime import ContainerID, LogQuery, PodRuntime
 from grange.api import timestamps
+from grange.api.kinds.pod import FINISHED
 from grange.api.meta import Document
-from grange.api.status import BadRequest
+from grange.api.status import BadRequest, NotFound
 from grange.base.clock import Clock
 
 
@@ -132,6 +133,17 @@ class LogRequest(Protocol):
         """Stop after so many bytes."""
 
 
+def logs_gone(pod: Document, why: str) -> NotFound:
+    """The error about the logs of a finished pod that nothing has any more."""
+    name = str(pod["metadata"]["name"])
+    return NotFound(
+        f'logs of pod "{name}" are gone: {why}; logs are on the node only: follow them with '
+        "grange logs -f while the pod runs, or have the program write them elsewhere",
+        kind="pods",
+        name=name,
+    )
+
+
 class AgentLogs:
     """Answers ``pods/log`` from a runtime; has the shape of the API server's log source.
 
@@ -150,6 +162,7 @@ class AgentLogs:
         Raises:
             BadRequest: no such container, or none is named, or it has not started yet, or
                 there is no earlier attempt.
+            NotFound: the pod has finished, and its log is not here any more.
         """
         target = self._target(pod, options)
         since = timestamps.parse(options.since_time) if options.since_time else None
@@ -180,6 +193,9 @@ class AgentLogs:
             for run in record.runs
             if run.id.container == container
         ]
+        if not attempts and (pod.get("status") or {}).get("phase") in FINISHED:
+            node = (pod.get("spec") or {}).get("nodeName", "")
+            raise logs_gone(pod, f"node {node} has removed what was left of the pod")
         if not attempts:
             state = waiting_reason(pod, container)
             raise BadRequest(

@@ -26,6 +26,10 @@ _NEW_S = 5.0
 _RETRY_S = 0.1
 
 
+class NoSuchNode(ServiceUnavailable):
+    """The node of a pod does not exist, for the moment or any more."""
+
+
 class NodeConnections:
     """Connects to agents as their Nodes publish them.
 
@@ -47,12 +51,13 @@ class NodeConnections:
         """Connect to the agent of a node; its certificate must be that of the node.
 
         Raises:
-            ServiceUnavailable: there is no such node, or its agent serves nothing.
+            NoSuchNode: there is none of that name.
+            ServiceUnavailable: its agent serves nothing.
         """
         try:
             found = await self._client().get(NODE, node)
         except NotFound as error:
-            raise ServiceUnavailable(f"there is no node {node} to ask") from error
+            raise NoSuchNode(f"there is no node {node} to ask") from error
         host, port = _address(found)
         base = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
         transport = HTTP(

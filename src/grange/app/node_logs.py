@@ -1,11 +1,14 @@
 """Logs of pods on all nodes: those of this machine in the process, those of others from their agents."""
 
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 
+from grange.agent.container_logs import logs_gone
+from grange.api.kinds.pod import FINISHED
 from grange.api.meta import Document
 from grange.apiserver.pod_logs import LogSource, PodLogOptions
 from grange.app.agent_endpoints import pod_request
-from grange.app.node_connections import NodeConnections
+from grange.app.node_connections import AgentConnection, NodeConnections, NoSuchNode
 
 
 class NodeLogs:
@@ -47,7 +50,7 @@ class NodeLogs:
     async def _remote(
         self, node: str, pod: Document, options: PodLogOptions
     ) -> AsyncGenerator[bytes, None]:
-        async with self._connections.open(node) as agent:
+        async with self._connected(node, pod) as agent:
             answer = await agent.send(pod_request(pod, "log", log_query(options)))
             yield b""
             if answer.chunks is None:
@@ -60,6 +63,22 @@ class NodeLogs:
                 close = getattr(answer.chunks, "aclose", None)
                 if close is not None:
                     await close()
+
+    @asynccontextmanager
+    async def _connected(self, node: str, pod: Document) -> AsyncIterator[AgentConnection]:
+        """Connect to the agent that has the log.
+
+        Raises:
+            NotFound: the pod has finished, and its node is gone.
+            ServiceUnavailable: there is no such node, or its agent serves nothing.
+        """
+        try:
+            async with self._connections.open(node) as agent:
+                yield agent
+        except NoSuchNode as error:
+            if (pod.get("status") or {}).get("phase") not in FINISHED:
+                raise
+            raise logs_gone(pod, f"its node {node} does not exist any more") from error
 
 
 def log_query(options: PodLogOptions) -> dict[str, str]:

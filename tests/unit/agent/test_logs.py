@@ -12,7 +12,7 @@ from grange.agent.container_logs import AgentLogs, Renderer
 from grange.agent.container_runtime import ContainerID, LogQuery, PodSetup, Program
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.api.meta import Document
-from grange.api.status import BadRequest
+from grange.api.status import BadRequest, NotFound
 from grange.base.clock import Clock
 
 
@@ -151,6 +151,14 @@ async def test_what_cannot_be_read_is_explained(
     source = AgentLogs(FakeRuntime(FakeMachine(), clock), clock)
     with pytest.raises(BadRequest, match=expected):
         await read(source, pod_document(**status), options)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_log_of_a_finished_pod_that_was_removed_is_gone(clock: Clock, phase: str) -> None:
+    """As after its machine was wiped for the next pod."""
+    source = AgentLogs(FakeRuntime(FakeMachine(), clock), clock)
+    with pytest.raises(NotFound, match=r'^logs of pod "web" are gone: node .* has removed .*; '):
+        await read(source, pod_document(phase=phase), Options())
 
 
 async def test_a_pod_that_was_never_restarted_has_no_previous_log(clock: Clock) -> None:

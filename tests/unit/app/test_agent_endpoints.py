@@ -37,7 +37,7 @@ from grange.api.stream_requests import (
 from grange.apiserver.pod_logs import PodLogOptions
 from grange.apiserver.subresources.log import log_options
 from grange.app.agent_endpoints import STREAM, USAGE_PATH, AgentEndpoints
-from grange.app.node_connections import AgentConnection
+from grange.app.node_connections import AgentConnection, NoSuchNode
 from grange.app.node_logs import NodeLogs, log_query
 from grange.app.node_streams import NodeStreams
 from grange.base.clock import Clock
@@ -77,6 +77,7 @@ class Node:
         )
         self.endpoints.pod = self.find
         self.opened: list[str] = []
+        self.is_there = True
         self.answer: Response | None = None
         self.clock, self.patience_s = clock, 0.0
         self.tries, self.unreachable = 0, 0
@@ -91,6 +92,8 @@ class Node:
     @asynccontextmanager
     async def open(self, node: str) -> AsyncIterator[AgentConnection]:
         self.opened.append(node)
+        if not self.is_there:
+            raise NoSuchNode(f"there is no node {node} to ask")
         yield AgentConnection(node, self, self.clock, self.patience_s)
 
     async def send(self, request: Request) -> Response:
@@ -231,6 +234,20 @@ async def test_log_comes_from_the_agent_of_the_node(node: Node) -> None:
     assert await text(logs(node)) == b"one\ntwo\n"
     assert await text(logs(node), replace(MAIN, tail_lines=1)) == b"two\n"
     assert node.opened == ["far", "far"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"), [("Running", NoSuchNode), ("Succeeded", NotFound), ("Failed", NotFound)]
+)
+async def test_log_of_a_finished_pod_ends_with_its_node(
+    node: Node, phase: str, expected: type[ApiError]
+) -> None:
+    node.is_there = False
+    document = {**POD_DOCUMENT, "status": {"phase": phase}}
+    with pytest.raises(expected) as raised:
+        [piece async for piece in logs(node).read(document, MAIN)]
+    if expected is NotFound:
+        assert "are gone: its node far does not exist any more; " in str(raised.value)
 
 
 async def test_log_of_a_local_node_needs_no_connection(node: Node) -> None:

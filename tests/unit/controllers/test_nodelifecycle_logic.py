@@ -1,11 +1,14 @@
 """Which nodes are alive, which taints show it, which pods go."""
 
+from typing import Any
+
 import msgspec
 import pytest
+from msgspec import structs
 from tests.unit.controllers import builders
 
 from grange.api.kinds.node import Taint
-from grange.api.kinds.pod import Toleration
+from grange.api.kinds.pod import Pod, Toleration
 from grange.api.meta import Condition
 from grange.controllers.nodelifecycle import eviction, node_taints, podgc
 from grange.controllers.nodelifecycle.node_health import Monitor, NodeHealth
@@ -143,6 +146,33 @@ def test_pods_without_a_node_are_orphans_after_the_grace_period() -> None:
     assert orphans.due([lost], {"a", "gone"}, 11.0) == []
     assert orphans.wait_s(11.0) is None
     assert orphans.due([lost], {"a"}, 12.0) == []
+
+
+def on_a_machine(name: str, phase: str, restart: str = "Never", **facts: Any) -> Pod:
+    """A pod that asked for a machine of a pool, which is gone."""
+    made = builders.pod(builders.controller(), node="gone", name=name, phase=phase, **facts)
+    selector = {"grange.dev/node-pool": "p"}
+    spec = structs.replace(made.spec, node_selector=selector, restart_policy=restart)
+    return structs.replace(made, spec=spec)
+
+
+def test_results_outlive_the_machines_made_for_them() -> None:
+    ended = [on_a_machine(phase.lower(), phase) for phase in ("Succeeded", "Failed")]
+    mark = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
+    others = [
+        on_a_machine("running", "Running"),
+        on_a_machine("evicted", "Failed", "Always"),
+        on_a_machine("deleted", "Succeeded", deleted=True),
+        on_a_machine("lost", "Failed", conditions=[mark]),
+        builders.pod(builders.controller(), node="gone", name="shared", phase="Succeeded"),
+    ]
+    orphans = podgc.Orphans(10.0)
+    assert orphans.due([*ended, *others], {"a"}, 0.0) == []
+    assert orphans.due([*ended, *others], {"a"}, 10.0) == others
+    assert {pod.metadata.name for pod in podgc.surplus([*ended, *others], 0)} >= {
+        "succeeded",
+        "failed",
+    }
 
 
 def test_finished_pods_beyond_the_bound_go_oldest_first() -> None:

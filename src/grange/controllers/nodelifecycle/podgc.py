@@ -1,6 +1,7 @@
 """Which pods no other component deletes: pure.
 
-- Pods bound to a node that does not exist: no agent will run or end them.
+- Pods bound to a node that does not exist: no agent will run or end them. Finished pods that asked for a
+  machine of a pool stay: the machine ends with the pod, and the pod has the result.
 - Pods on a node that an operator has tainted out-of-service, once they are on their way out.
 - Finished pods beyond a bound, oldest first.
 """
@@ -8,6 +9,7 @@
 from collections.abc import Container, Sequence
 
 from grange.api.kinds import pod as pods
+from grange.api.kinds.machine import NODE_POOL_LABEL
 from grange.api.kinds.pod import Pod
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -32,7 +34,11 @@ class Orphans:
             nodes: names of the nodes that exist.
             now: monotonic seconds.
         """
-        lost = [pod for pod in pods_ if pod.spec.node_name and pod.spec.node_name not in nodes]
+        lost = [
+            pod
+            for pod in pods_
+            if pod.spec.node_name and pod.spec.node_name not in nodes and not outlives_node(pod)
+        ]
         self._since = {pod.metadata.uid: self._since.get(pod.metadata.uid, now) for pod in lost}
         return [pod for pod in lost if now >= self._since[pod.metadata.uid] + self._grace_s]
 
@@ -40,6 +46,20 @@ class Orphans:
         """Seconds until the next pod seen without a node is due; None when there is none."""
         dues = [since + self._grace_s - now for since in self._since.values()]
         return min((due for due in dues if due > 0), default=None)
+
+
+def outlives_node(pod: Pod) -> bool:
+    """Whether a pod is kept without its node: it has finished on a machine that was made for it.
+
+    One that always restarts, or that was failed for the loss of its node, has no result.
+    """
+    return (
+        NODE_POOL_LABEL in pod.spec.node_selector
+        and pod.spec.restart_policy != "Always"
+        and pods.is_finished(pod)
+        and not pod.metadata.deletion_timestamp
+        and not pods.is_disruption_target(pod)
+    )
 
 
 def out_of_service(pods_: Sequence[Pod], nodes: Container[str]) -> list[Pod]:
