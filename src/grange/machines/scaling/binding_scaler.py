@@ -40,8 +40,10 @@ from grange.machines.scaling_plan import (
 )
 
 _P = MachinePhase
-_READINESS = {_P.CLAIMED: 0, _P.AVAILABLE: 0, _P.CREATED: 1, _P.STOPPED: 2, _P.CREATING: 3}
-_FREE = frozenset({_P.CREATING, _P.CREATED, _P.AVAILABLE, _P.STOPPED})
+_RANKS = {_P.CLAIMED: 0, _P.AVAILABLE: 0, _P.CREATED: 1, _P.STOPPED: 2, _P.CREATING: 3}
+# By the text of the status, which is looked up for each machine: members of an enum hash slowly.
+_READINESS = {"": _RANKS[_P.CREATING], **{phase.value: rank for phase, rank in _RANKS.items()}}
+_NOT_CONSIDERED = max(_RANKS.values()) + 1
 
 
 class BindingNodeScaler:
@@ -149,13 +151,13 @@ class BindingNodeScaler:
         unbind: list[str] = []
         free: dict[str, Machine] = {}
         for machine in sorted(nodes, key=_readiest_first):
-            claimed = machine.phase is _P.CLAIMED
-            ends = machine.spec.terminate or machine.metadata.deletion_timestamp is not None
-            if ends or not (claimed or machine.phase in _FREE):
+            if _readiness(machine) == _NOT_CONSIDERED:
+                break  # as what follows
+            if machine.spec.terminate or machine.metadata.deletion_timestamp is not None:
                 continue
             uid = machine.status.bound_pod_uid
             need = needs.get(uid)
-            if claimed:
+            if machine.phase is _P.CLAIMED:
                 # By a pod that is bound to its node, or is about to be.
                 if need is not None:
                     kept[uid] = self._keep(machine, need, "claimed by it")
@@ -210,7 +212,7 @@ class BindingNodeScaler:
         price = self._selector.price(type_of(machine), zone_of(machine), spot=is_spot(machine))
         wanted_type = not need.instance_type or need.instance_type == name
         created = machine.metadata.creation_timestamp or ""
-        readiness = _READINESS[machine.phase]
+        readiness = _readiness(machine)
         return (not wanted_type, readiness, price or 0, created, machine.metadata.name)
 
     def _matches(self, need: PodNeed, machine: Machine) -> bool:
@@ -242,6 +244,8 @@ class BindingNodeScaler:
         self, free: Mapping[str, Machine], orders: MachineOrders
     ) -> tuple[list[MachineStart], list[PodSkip], list[str]]:
         """Machines to order for requests, refusals, and free machines that are kept for them."""
+        if not self._asked:
+            return [], [], []
         # Holders look at labels and taints as well, which one of another template may not have.
         current = {name: machine for name, machine in free.items() if self._is_current(machine)}
         kept, unserved = self._match(self._asked, current)
@@ -327,13 +331,18 @@ def _shape(machine: Machine) -> tuple[object, ...]:
         resources.private_ip_only,
         resources.dedicated_cpu,
         resources.volume_size,
-        _READINESS[machine.phase],
+        _readiness(machine),
     )
+
+
+def _readiness(machine: Machine) -> int:
+    """The lower, the sooner a pod can be on it."""
+    return _READINESS.get(machine.status.phase, _NOT_CONSIDERED)
 
 
 def _readiest_first(machine: Machine) -> tuple[int, str, str]:
     created = machine.metadata.creation_timestamp or ""
-    return (_READINESS.get(machine.phase, 9), created, machine.metadata.name)
+    return (_readiness(machine), created, machine.metadata.name)
 
 
 def _standby_order(shape: StandbyShape) -> Callable[[Machine], tuple[bool, int, str, str]]:

@@ -86,6 +86,9 @@ class InstanceSelector:
             ((kind, each) for name, kind in self._types.items() for each in self._offerings[name]),
             key=lambda way: way[1].price,
         )
+        self._cheapest_of: dict[str, list[tuple[InstanceType, Offering]]] = {}
+        for way in self._cheapest_first:
+            self._cheapest_of.setdefault(way[0].name, []).append(way)
 
     def find(self, name: str) -> InstanceType | None:
         """The type of this name, if the pool may use it."""
@@ -126,13 +129,12 @@ class InstanceSelector:
         """
         held: dict[str, bool] = {}
         found: list[MachineChoice] = []
-        for kind, offering in self._cheapest_first:
+        ways = self._cheapest_of.get(named, ()) if named else self._cheapest_first
+        for kind, offering in ways:
             if len(found) >= most and offering.price >= found[-1].cost:
                 break  # what follows costs no less, with or without a surcharge
             name = kind.name
             if named:
-                if name != named:
-                    continue
                 extra = _above_baseline(kind, request) if sustained_cpu else 0
             else:
                 if name not in held:

@@ -1,6 +1,8 @@
 """What a pod asks of the machine that it gets alone."""
 
+from collections.abc import Mapping
 from math import ceil
+from typing import NamedTuple
 
 import msgspec
 
@@ -76,7 +78,7 @@ class PodNeed(msgspec.Struct, frozen=True):
         return (
             request.cpu_milli,
             request.memory_bytes,
-            *sorted(request.scalars.items()),
+            *(sorted(request.scalars.items()) if request.scalars else ()),
             self.instance_type,
             self.spot,
             self.zone,
@@ -108,8 +110,9 @@ def need_of(pod: Pod, spec: NodePoolSpec) -> PodNeed:
         UnusableNeed: an annotation has a value that is not known.
     """
     annotations, selector = pod.metadata.annotations, pod.spec.node_selector
+    wishes = _wishes(annotations) if annotations else _NO_WISHES
     request = pod_request(pod.spec).resources
-    spot = annotations.get(SPOT_ANNOTATION) or spec.spot
+    spot = wishes.spot or spec.spot
     if spot not in SPOT_POLICIES:
         raise UnusableNeed(
             f"metadata.annotations[{SPOT_ANNOTATION}]: {spot!r} is none of "
@@ -127,10 +130,33 @@ def need_of(pod: Pod, spec: NodePoolSpec) -> PodNeed:
         instance_type=named,
         spot=spot,
         zone=selector.get(ZONE_LABEL, ""),
-        private_ip_only=_flag(pod, PRIVATE_IP_ANNOTATION) or False,
-        dedicated_cpu=_flag(pod, DEDICATED_CPU_ANNOTATION) or False,
-        sustained_cpu=_flag(pod, SUSTAINED_CPU_ANNOTATION),
-        volume_gib=_gib(
+        private_ip_only=wishes.private_ip_only or False,
+        dedicated_cpu=wishes.dedicated_cpu or False,
+        sustained_cpu=wishes.sustained_cpu,
+        volume_gib=wishes.volume_gib,
+    )
+
+
+class _Wishes(NamedTuple):
+    """What the annotations of a pod ask of its machine; see ``PodNeed``."""
+
+    spot: str = ""
+    private_ip_only: bool | None = None
+    dedicated_cpu: bool | None = None
+    sustained_cpu: bool | None = None
+    volume_gib: int = 0
+
+
+_NO_WISHES = _Wishes()
+
+
+def _wishes(annotations: Mapping[str, str]) -> _Wishes:
+    return _Wishes(
+        annotations.get(SPOT_ANNOTATION, ""),
+        _flag(annotations, PRIVATE_IP_ANNOTATION),
+        _flag(annotations, DEDICATED_CPU_ANNOTATION),
+        _flag(annotations, SUSTAINED_CPU_ANNOTATION),
+        _gib(
             annotations.get(VOLUME_SIZE_ANNOTATION, ""),
             f"metadata.annotations[{VOLUME_SIZE_ANNOTATION}]",
         ),
@@ -157,8 +183,8 @@ def _gib(size: str, path: str) -> int:
     return found
 
 
-def _flag(pod: Pod, annotation: str) -> bool | None:
-    given = pod.metadata.annotations.get(annotation)
+def _flag(annotations: Mapping[str, str], annotation: str) -> bool | None:
+    given = annotations.get(annotation)
     if given is None:
         return None
     if given not in ("true", "false"):

@@ -23,10 +23,13 @@ class PoolBudget:
         self, limits: PoolLimits, selector: InstanceSelector, machines: Iterable[Machine]
     ) -> None:
         self._limits = limits
+        self._has_limits = (
+            limits.machines is not None or bool(limits.price_per_hour) or bool(limits.resources)
+        )
         self._count = 0
         self._price = Decimal(0)
         self._resources: dict[str, int] = {}
-        for machine in machines:
+        for machine in machines if self._has_limits else ():
             if machine.phase is MachinePhase.TERMINATED:
                 continue
             self._count += 1
@@ -37,8 +40,7 @@ class PoolBudget:
 
     def within(self, choices: list[MachineChoice]) -> list[MachineChoice] | str:
         """The ways to get one more machine that no limit forbids, or what forbids the first."""
-        limits = self._limits
-        if limits.machines is None and not limits.price_per_hour and not limits.resources:
+        if not self._has_limits:
             return choices
         refusals = [self._refusal(choice) for choice in choices]
         allowed = [c for c, refused in zip(choices, refusals, strict=True) if refused is None]
