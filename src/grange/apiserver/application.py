@@ -40,6 +40,7 @@ from grange.apiserver.authorization.rbac_authorizer import RBACAuthorizer
 from grange.apiserver.authorization.stored_roles import StoredRoles
 from grange.apiserver.bootstrap_policy import write_default_roles
 from grange.apiserver.cluster_objects import ClusterObjects
+from grange.apiserver.error_response import failure
 from grange.apiserver.event_ttl import Expiry
 from grange.apiserver.explain import Explainer
 from grange.apiserver.handlers import deletes, reads, writes
@@ -53,7 +54,7 @@ from grange.apiserver.pod_logs import LogSource
 from grange.apiserver.pod_streams import PodStreams
 from grange.apiserver.registry import Place, Registry
 from grange.apiserver.rendering import render
-from grange.apiserver.request_context import Call, add_warnings, failure
+from grange.apiserver.request_context import Call, add_warnings
 from grange.apiserver.request_info import Target
 from grange.apiserver.reviews import Reviews
 from grange.apiserver.service_allocation import DEFAULT_NETWORK

@@ -28,9 +28,9 @@ from grange.apiserver.acceptor import Acceptor, Address
 from grange.apiserver.authn import Authenticator
 from grange.apiserver.bodies import Body, BodyBudget
 from grange.apiserver.connections import ConnectionLimits, Connections
+from grange.apiserver.error_response import failure
 from grange.apiserver.protocol import Protocol, Server
 from grange.apiserver.request_audit import CLIENT_GONE, RequestAudit
-from grange.apiserver.request_context import failure
 from grange.apiserver.websockets import WebSocketLimits, WebSockets
 from grange.base.clock import Clock
 from grange.base.log import Logger

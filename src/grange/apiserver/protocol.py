@@ -11,7 +11,7 @@ from aiohttp.web_protocol import RequestHandler
 from grange.api.status import ApiError, BadRequest, InternalError
 from grange.apiserver.client_certificates import PeerIdentity, identify
 from grange.apiserver.connections import Connection
-from grange.apiserver.request_context import failure
+from grange.apiserver.error_response import failure
 from grange.base.ratelimited import RateLimitedLogger
 
 _HEAD_LINE_MAX_BYTES = 16 * 1024

@@ -27,11 +27,11 @@ from grange.api.status import (
 from grange.api.stream_requests import OPERATIONS, PORT_FORWARD, TUNNEL, StreamRequest
 from grange.apiserver.client_certificates import node_of
 from grange.apiserver.container_choice import choose_container
+from grange.apiserver.error_response import failure
+from grange.apiserver.log_response import log_options, open_log
 from grange.apiserver.pod_logs import LogSource
 from grange.apiserver.pod_streams import PodStreams
-from grange.apiserver.request_context import failure
-from grange.apiserver.subresources.log import log_options, open_log
-from grange.apiserver.subresources.streams import tunnel_request
+from grange.apiserver.tunnel_requests import tunnel_request
 from grange.base.metrics import CollectorRegistry, exposition
 from grange.base.ratelimited import RateLimitedLogger
 

@@ -8,8 +8,8 @@ from tests.unit.apiserver.server import CONFIGMAPS, NODES, PODS, Server, configm
 from grange.api.explanation import Explanation, SchedulingState
 from grange.api.meta import Document, Resource
 from grange.api.status import ApiError, BadRequest
+from grange.apiserver.log_response import LogStream
 from grange.apiserver.pod_logs import PodLogOptions
-from grange.apiserver.subresources.log import LogStream
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

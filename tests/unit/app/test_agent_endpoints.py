@@ -34,8 +34,8 @@ from grange.api.stream_requests import (
     TUNNEL_PROTOCOL,
     StreamRequest,
 )
+from grange.apiserver.log_response import log_options
 from grange.apiserver.pod_logs import PodLogOptions
-from grange.apiserver.subresources.log import log_options
 from grange.app.agent_endpoints import STREAM, USAGE_PATH, AgentEndpoints
 from grange.app.node_connections import AgentConnection, NoSuchNode
 from grange.app.node_logs import NodeLogs, log_query

@@ -1,16 +1,10 @@
 """``log``: a container's output, from wherever the node's agent keeps it."""
 
-from collections.abc import AsyncGenerator, Mapping
-
-from grange.api import timestamps
 from grange.api.http import Response
-from grange.api.meta import Document
 from grange.api.status import BadRequest, ServiceUnavailable
-from grange.apiserver import storage, write_options
-from grange.apiserver.container_choice import choose_container
-from grange.apiserver.pod_logs import LogSource, PodLogOptions
+from grange.apiserver import storage
+from grange.apiserver.log_response import log_options, open_log
 from grange.apiserver.request_context import Call
-from grange.apiserver.request_info import is_true
 from grange.apiserver.subresources.subresource import Subresource
 
 
@@ -22,80 +16,6 @@ async def _get(call: Call) -> Response:
     if call.logs is None:
         raise ServiceUnavailable("no node agent is connected to read output from")
     return await open_log(call.logs, pod, asked)
-
-
-async def open_log(source: LogSource, pod: Document, asked: PodLogOptions) -> Response:
-    """The output of a container as it is answered.
-
-    Raises:
-        ApiError: the output cannot be had.
-    """
-    # The first piece is awaited, so that what cannot be read is an error and not an empty log.
-    pieces = source.read(pod, asked)
-    try:
-        first = await anext(pieces)
-    except StopAsyncIteration:
-        return Response(200, b"", "text/plain")
-    except BaseException:
-        await pieces.aclose()
-        raise
-    return Response(200, content_type="text/plain", chunks=LogStream(first, pieces))
-
-
-class LogStream:
-    """The rest of a log after its first piece; to be closed with ``aclose``, read or not.
-
-    Args:
-        first: the piece that was read to open the log.
-        rest: the source.
-    """
-
-    def __init__(self, first: bytes, rest: AsyncGenerator[bytes, None]) -> None:
-        self._first: bytes = first
-        self._rest = rest
-
-    def __aiter__(self) -> "LogStream":
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._first:
-            first, self._first = self._first, b""
-            return first
-        return await anext(self._rest)
-
-    async def aclose(self) -> None:
-        """Close the source."""
-        await self._rest.aclose()
-
-
-def log_options(pod: Document, query: Mapping[str, str]) -> PodLogOptions:
-    """The options in a query; the container is found where the pod has but one.
-
-    Raises:
-        BadRequest: a parameter is malformed, or does not name one of the pod's containers.
-    """
-    since_time = query.get("sinceTime") or ""
-    if since_time:
-        if query.get("sinceSeconds"):
-            raise BadRequest("only one of sinceTime and sinceSeconds may be given")
-        try:
-            timestamps.parse(since_time)
-        except timestamps.TimestampError as error:
-            raise BadRequest(f"sinceTime: {error}") from error
-    return PodLogOptions(
-        container=choose_container(pod, query.get("container") or ""),
-        follow=is_true(query.get("follow")),
-        previous=is_true(query.get("previous")),
-        since_seconds=_optional(query, "sinceSeconds"),
-        since_time=since_time,
-        tail_lines=_optional(query, "tailLines"),
-        timestamps=is_true(query.get("timestamps")),
-        limit_bytes=_optional(query, "limitBytes"),
-    )
-
-
-def _optional(query: Mapping[str, str], name: str) -> int | None:
-    return write_options.integer(query, name) if query.get(name) else None
 
 
 LOG = Subresource("log", {"get": _get})

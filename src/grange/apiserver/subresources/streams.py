@@ -13,6 +13,7 @@ from grange.apiserver.container_choice import choose_container
 from grange.apiserver.request_context import Call
 from grange.apiserver.request_info import is_true
 from grange.apiserver.subresources.subresource import Handler, Subresource
+from grange.apiserver.tunnel_requests import stream_protocols, tunnel_request
 
 _COMMAND_MAX_BYTES = 64 * 1024
 
@@ -42,24 +43,12 @@ async def _forward(call: Call) -> Response:
     if faulty := [word for word in words if not port_forward.is_port(word)]:
         raise BadRequest(f"ports: {faulty[0][:20]!r} is no port: must be from 1 to 65535")
     ports = tuple(map(int, words))
-    asked = StreamRequest(PORT_FORWARD, ports=ports, protocols=_protocols(request))
+    asked = StreamRequest(PORT_FORWARD, ports=ports, protocols=stream_protocols(request))
     return await _open(call, pod, asked)
 
 
 async def _tunnel(call: Call) -> Response:
     return await _open(call, _pod(call), tunnel_request(call.request))
-
-
-def tunnel_request(request: Request) -> StreamRequest:
-    """What a request for a tunnel asks for.
-
-    Raises:
-        BadRequest: it names no port.
-    """
-    port = request.query.get("port") or ""
-    if not port_forward.is_port(port):
-        raise BadRequest("port: must be a number from 1 to 65535")
-    return StreamRequest(TUNNEL, ports=(int(port),), protocols=_protocols(request))
 
 
 def _pod(call: Call) -> Document:
@@ -90,12 +79,8 @@ def _options(
         stdout=stdout,
         stderr=stderr and not tty,  # a terminal has one output
         tty=tty,
-        protocols=_protocols(request),
+        protocols=stream_protocols(request),
     )
-
-
-def _protocols(request: Request) -> tuple[str, ...]:
-    return tuple(request.subprotocols) if request.wants_websocket else ()
 
 
 def _connection(name: str, handler: Handler, kind: str) -> Subresource:
