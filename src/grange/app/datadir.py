@@ -42,6 +42,11 @@ def make_directory(path: Path) -> None:
         )
 
 
+def node_certificate(directory: Path) -> Path:
+    """Certificate and key with which the agent of a data directory calls the API server."""
+    return directory / "pki" / "node.pem"
+
+
 def _check_owner(path: Path) -> None:
     """Refuse what another user made or could change: keys, the store and programs are read here."""
     mine = {os.geteuid()}

@@ -39,8 +39,9 @@ from grange.api.status import AlreadyExists, ApiError, Forbidden, Unauthorized
 from grange.app.certificate_commands import MadeRequest, MakeRequest
 from grange.app.certificate_process import CertificateProcess
 from grange.app.clock_skew import clock_fault
-from grange.app.datadir import make_directory, write
+from grange.app.datadir import make_directory, node_certificate, write
 from grange.app.version_skew import check_version
+from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.client.client import Client
@@ -48,7 +49,7 @@ from grange.client.transports.http_transport import HTTP, tls_context
 
 _CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 _ANSWER_S = 60.0
-_POLL_S = 0.1
+_POLLS = Exponential(initial_s=0.02, cap_s=0.1)
 
 
 class JoinFailed(GrangeError):
@@ -104,9 +105,9 @@ class NodeCredentials:
     """
 
     def __init__(self, data_dir: Path, process: CertificateProcess, clock: Clock) -> None:
-        self._directory = data_dir / "pki"
+        self.file = node_certificate(data_dir)
+        self._directory = self.file.parent
         self._ca = self._directory / "ca.crt"
-        self.file = self._directory / "node.pem"
         self.serving_file = self._directory / "serving.pem"
         self._client = _Wanted(
             NODE_CLIENT, CLIENT_USAGE, self.file, self._directory / "request.json"
@@ -306,6 +307,7 @@ class NodeCredentials:
         return made
 
     async def _certificate(self, client: Client, name: str, wanted: _Wanted) -> bytes:
+        polls = 0
         while True:
             found = await client.get(CERTIFICATESIGNINGREQUEST, name)
             if found.status.certificate:
@@ -313,7 +315,8 @@ class NodeCredentials:
             if why := _refusal(found):
                 wanted.pending.unlink(missing_ok=True)  # the next try is another request
                 raise JoinFailed(f"cannot join: {why}")
-            await self._clock.sleep(_POLL_S)
+            polls += 1
+            await self._clock.sleep(_POLLS.delay(polls))
 
 
 def _refusal(request: CertificateSigningRequest) -> str:

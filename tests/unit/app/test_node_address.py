@@ -2,7 +2,7 @@
 
 import asyncio
 
-from grange.app.node_agent import address_towards
+from grange.app.joined_node import address_towards
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.tasks import Nursery
