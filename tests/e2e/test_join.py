@@ -120,6 +120,7 @@ def test_machine_joins_runs_pods_and_returns_without_doubles(plane: Plane, tmp_p
 def test_machine_is_refused_with_a_remedy(
     plane: Plane, tmp_path: Path, words: tuple[str, ...], why: str
 ) -> None:
+    eventually(lambda: bool(plane.get("nodes")["items"]), "the plane has its own node")
     local = plane.get("nodes")["items"][0]["metadata"]["name"]
     words = words or ("--node-name", local)
     code, errors = ended(agent(plane, tmp_path / "agent", *words), tmp_path / "agent")
