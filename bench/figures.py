@@ -307,6 +307,7 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
         Figure("claim_p50_ms", "a waiting pod gets a machine that stands by, p50", "ms"),
         Figure("claim_p99_ms", "the same, p99", "ms", 20),
         Figure("machine_running_s", "machine from pending pod to Running, provider local", "s", 2),
+        Figure("machine_running_cpu_s", "the same, processor time of control plane and agent", "s"),
     ),
     "packing": (
         Figure(

@@ -2,20 +2,23 @@
 
 Claims: API server, controller and a simulated provider in one process, over 50 machines that stand by; from the
 answer to the create of a pod to the event that shows it bound. Machines: ``grange up`` on this computer with the
-provider ``local``, from the apply to the pod in phase Running. Alone: ``python -m bench.machine_claims``.
+provider ``local``, from the create of the pod to its phase Running. Alone: ``python -m bench.machine_claims``.
 """
 
 import asyncio
+import contextlib
 import json
+import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.agents import Api
+from bench.startup import free_port, grange, until_ready
 from grange.api.kinds import MACHINE, NODEPOOL, POD
 from grange.api.kinds.machine import NODE_POOL_LABEL
 from grange.api.kinds.nodepool import DEDICATED
@@ -33,22 +36,30 @@ from grange.sim.api_fixture import ApiFixture, opened
 STANDBY, CLAIMS = 50, 200
 _LIMIT_S = 120.0
 
-POOL = """
-apiVersion: grange.dev/v1alpha1
-kind: NodePool
-metadata: {name: batch}
-spec: {provider: local, mode: Dedicated, timeouts: {idleSeconds: 1}}
-"""
-WAITING = """
-apiVersion: v1
-kind: Pod
-metadata: {name: one}
-spec:
-  nodeSelector: {grange.dev/node-pool: batch}
-  terminationGracePeriodSeconds: 1
-  containers:
-    - {name: main, command: [sleep, "1000"], resources: {requests: {cpu: 500m}}}
-"""
+_POOLS = "/apis/grange.dev/v1alpha1/nodepools"
+_PODS = "/api/v1/namespaces/default/pods"
+POOL: dict[str, Any] = {
+    "apiVersion": "grange.dev/v1alpha1",
+    "kind": "NodePool",
+    "metadata": {"name": "batch"},
+    "spec": {"provider": "local", "mode": DEDICATED, "timeouts": {"idleSeconds": 1}},
+}
+WAITING: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "one"},
+    "spec": {
+        "nodeSelector": {NODE_POOL_LABEL: "batch"},
+        "terminationGracePeriodSeconds": 1,
+        "containers": [
+            {
+                "name": "main",
+                "command": ["sleep", "1000"],
+                "resources": {"requests": {"cpu": "500m"}},
+            }
+        ],
+    },
+}
 
 
 async def claims() -> list[float]:
@@ -114,47 +125,71 @@ async def _watch(world: ApiFixture, bound: dict[str, float], changed: asyncio.Ev
             changed.set()
 
 
-def running_s() -> float:
-    """Seconds from the apply of a pod to Running on a machine that is made for it."""
-    grange = str(Path(sys.executable).with_name("grange"))
+def running() -> tuple[float, float]:
+    """Seconds from a pod's creation to Running on a machine that is made for it.
+
+    And the processor time of all that takes part: control plane, machine and their helpers.
+    """
     home = Path(tempfile.mkdtemp(prefix="grange-bench-"))
-    data, reach = home / "data", ["--kubeconfig", str(home / "data" / "kubeconfig")]
-    words = ["up", "--data-dir", str(data), "--listen", "127.0.0.1:0", "--no-switch"]
-    plane = subprocess.Popen([grange, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-
-    def run(*verb: str, given: str = "") -> str:
-        done = subprocess.run(
-            [grange, *verb, *reach], input=given, capture_output=True, text=True, check=False
-        )
-        return done.stdout
-
+    data, url = home / "data", f"https://127.0.0.1:{free_port()}"
+    words = ["--data-dir", str(data), "--listen", url.removeprefix("https://"), "--no-switch"]
+    plane = subprocess.Popen(grange("up", *words), stdout=subprocess.DEVNULL)
     try:
-        if plane.stdout is None or b"ready" not in plane.stdout.readline():
-            raise RuntimeError("the control plane does not start")
-        run("apply", "-f", "-", given=POOL)
+        until_ready(url)
+        while not (data / "kubeconfig").exists():
+            time.sleep(0.01)
+        api = Api(url, data)
+        api.ask(_POOLS, POOL)
+        api.until_condition(f"{_POOLS}/batch")  # its provider is known
         time.sleep(2.0)
+        before = _processor_s(str(home))
         began = time.perf_counter()
-        run("apply", "-f", "-", "--wait", given=WAITING)
-        took_s = time.perf_counter() - began
-        run("delete", "pod", "one")
-        run("delete", "nodepool", "batch", "--no-wait")
-        deadline = time.perf_counter() + _LIMIT_S
-        while "batch" in run("get", "nodepools") and time.perf_counter() < deadline:
-            time.sleep(0.5)
-        return took_s
+        api.ask(_PODS, WAITING)
+        deadline = began + _LIMIT_S
+        while api.ask(f"{_PODS}/one")["status"]["phase"] != "Running":
+            if time.perf_counter() > deadline:
+                raise TimeoutError(f"the pod does not run after {_LIMIT_S:g} s")
+            time.sleep(0.02)
+        took_s, used_s = time.perf_counter() - began, _processor_s(str(home)) - before
+        api.ask(f"{_PODS}/one", method="DELETE")
+        api.ask(f"{_POOLS}/batch", method="DELETE")
+        with contextlib.suppress(LookupError):
+            while time.perf_counter() < deadline:
+                api.ask(f"{_POOLS}/batch")
+                time.sleep(0.5)
+        return took_s, used_s
     finally:
         plane.terminate()
         plane.wait(_LIMIT_S)
         shutil.rmtree(home, ignore_errors=True)
 
 
+def _processor_s(word: str) -> float:
+    """Processor time of the processes whose command has a word, of their children, and of those that ended."""
+    ticks, parents, found = {}, {}, set()
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+            command = (path / "cmdline").read_text()
+        except OSError:
+            continue  # it has ended
+        pid = int(path.name)
+        ticks[pid], parents[pid] = sum(map(int, fields[11:15])), int(fields[1])
+        if word in command:
+            found.add(pid)
+    found |= {pid for pid, parent in parents.items() if parent in found}
+    return sum(ticks[pid] for pid in found) / os.sysconf("SC_CLK_TCK")
+
+
 def measure() -> dict[str, float]:
     """Claims in milliseconds, and seconds to a running pod."""
     took = asyncio.run(claims())
+    running_s, running_cpu_s = running()
     return {
         "claim_p50_ms": took[len(took) // 2],
         "claim_p99_ms": took[len(took) * 99 // 100],
-        "machine_running_s": running_s(),
+        "machine_running_s": running_s,
+        "machine_running_cpu_s": running_cpu_s,
     }
 
 
