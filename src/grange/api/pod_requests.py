@@ -42,6 +42,11 @@ REQUEST_MAX = 2**54
 Exact = int | Fraction
 """An amount before it is rounded: thousandths of a CPU, units of all else."""
 
+RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+"""Conditions of a pod whose resources are not what its spec asks for, as Kubernetes names them."""
+INFEASIBLE, DEFERRED = "Infeasible", "Deferred"
+"""Reasons of a resize that is pending: the node is too small, or has too little left now."""
+
 NO_SCALARS: Mapping[str, int] = MappingProxyType({})
 _NONE: Document = {}
 _PLAIN = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
@@ -248,7 +253,10 @@ def _largest(
     largest: dict[str, Scalar] = {} if infeasible else dict(asked)
     for requests in reported:
         for name, amount in requests.items():
-            if name not in largest or quantity.parse(amount) > quantity.parse(largest[name]):
+            known = largest.get(name)
+            if known is None or (
+                amount != known and quantity.parse(amount) > quantity.parse(known)
+            ):
                 largest[name] = amount
     return asked if largest == asked else largest
 
@@ -269,8 +277,8 @@ def effective_spec(pod: Pod) -> PodSpec:
         for item in (*status.container_statuses, *status.init_container_statuses)
     ):
         return spec  # nothing is reported, as of most pods
-    pending = condition(pod, "PodResizePending")
-    infeasible = pending is not None and pending.reason == "Infeasible"
+    pending = condition(pod, RESIZE_PENDING)
+    infeasible = pending is not None and pending.reason == INFEASIBLE
     statuses = {
         item.name: item for item in (*status.container_statuses, *status.init_container_statuses)
     }
@@ -346,3 +354,70 @@ def spec_request(spec: Document) -> PodRequest:
         ) or _NONE
         return _of_one_container(tuple(given.items()))
     return pod_request(msgspec.convert(spec, PodSpec))
+
+
+_STATUSES = ("containerStatuses", "initContainerStatuses")
+_Amounts = tuple[tuple[str, Scalar], ...]
+_Reported = tuple[tuple[str, _Amounts, _Amounts], ...]
+
+
+def charged_request(spec: Document, status: Document | None) -> PodRequest:
+    """``pod_request`` of the ``effective_spec`` of a pod as it is stored.
+
+    Args:
+        spec: its members may be raw JSON (``msgspec.Raw``).
+        status: decoded; None for none.
+
+    Raises:
+        quantity.QuantityError: an amount is no quantity.
+    """
+    reported = _reported_in(status) if status else ()
+    if not reported or status is None:
+        return spec_request(spec)
+    infeasible = any(
+        item.get("type") == RESIZE_PENDING and item.get("reason") == INFEASIBLE
+        for item in status.get("conditions") or ()
+    )
+    if isinstance(spec.get("containers"), msgspec.Raw):
+        asking = tuple([bytes(spec.get(name, b"")) for name in _ASKING])
+        return _charged_raw(asking, reported, infeasible)
+    return _charged({name: spec[name] for name in _ASKING if name in spec}, reported, infeasible)
+
+
+def _reported_in(status: Document) -> _Reported:
+    return tuple(
+        (
+            item.get("name", ""),
+            tuple((item.get("allocatedResources") or _NONE).items()),
+            tuple(((item.get("resources") or _NONE).get("requests") or _NONE).items()),
+        )
+        for field in _STATUSES
+        for item in status.get(field) or ()
+        if item.get("allocatedResources") or item.get("resources")
+    )
+
+
+@lru_cache(maxsize=1024)
+def _charged_raw(
+    asking: tuple[bytes, ...],
+    reported: _Reported,
+    infeasible: bool,  # noqa: FBT001  a key of the cache
+) -> PodRequest:
+    spec = {
+        name: msgspec.json.decode(body) for name, body in zip(_ASKING, asking, strict=True) if body
+    }
+    return _charged(spec, reported, infeasible)
+
+
+def _charged(spec: Document, reported: _Reported, infeasible: bool) -> PodRequest:  # noqa: FBT001  as above
+    statuses = [
+        {
+            "name": name,
+            "allocatedResources": dict(allocated),
+            "resources": {"requests": dict(actual)},
+        }
+        for name, allocated, actual in reported
+    ]
+    pending = [{"type": RESIZE_PENDING, "status": "True", "reason": INFEASIBLE}]
+    status = {"containerStatuses": statuses, "conditions": pending if infeasible else []}
+    return pod_request(effective_spec(msgspec.convert({"spec": spec, "status": status}, Pod)))

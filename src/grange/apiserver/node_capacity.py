@@ -9,7 +9,8 @@ pod or a node as part of the write's value, which the store asks for at acceptan
 A binding that does not fit is declined in the same place.
 
 What counts is what a scheduler's cache counts: every pod that has a node and has not ended, also one
-that is on its way out, with the requests that kube-scheduler's rules give it. So what fits for a
+that is on its way out, with the requests that kube-scheduler's rules give it: while it is resized, with the
+largest of those that it asks for and that its node has allocated. So what fits for a
 scheduler that knows the newest state fits here. A node that is not there or has no
 allocatable sets no limit, and neither does an extended resource that it does not name. Of CPU, memory,
 ephemeral storage and places for pods a node that names any of them has the named amounts, and none of what it
@@ -142,8 +143,22 @@ class _Node:
         return None
 
 
+class _ContainerStatus(msgspec.Struct, omit_defaults=True):
+    name: str = ""
+    allocatedResources: dict[str, Any] | None = None  # noqa: N815  as in the document
+    resources: dict[str, Any] | None = None
+
+
+class _PodCondition(msgspec.Struct):
+    type: str = ""
+    reason: str = ""
+
+
 class _PodStatus(msgspec.Struct):
     phase: str = ""
+    containerStatuses: list[_ContainerStatus] = msgspec.field(default_factory=list)  # noqa: N815  as in the document
+    initContainerStatuses: list[_ContainerStatus] = msgspec.field(default_factory=list)  # noqa: N815  as in the document
+    conditions: list[_PodCondition] = msgspec.field(default_factory=list)
 
 
 class _StoredPod(msgspec.Struct):
@@ -396,7 +411,8 @@ class Occupancy:
             return
         pod = _pods.decode(value)
         if pod.spec.get("nodeName") and pod.status.phase not in FINISHED:
-            node, need = _placed({"metadata": pod.metadata, "spec": pod.spec})
+            status = msgspec.to_builtins(pod.status) if pod.status.containerStatuses else {}
+            node, need = _placed({"metadata": pod.metadata, "spec": pod.spec, "status": status})
             self._put_pod(key, node, need)
 
 
@@ -415,7 +431,7 @@ def _placed(pod: Document) -> tuple[str, Resources | None]:
     if status and status.get("phase") in FINISHED:
         return node, None
     try:
-        need = pod_requests.spec_request(spec).resources
+        need = pod_requests.charged_request(spec, status).resources
     except QuantityError:
         return node, None  # schedulers leave it out as well
     if gpus.GPU_MILLI in need.scalars:

@@ -1,6 +1,7 @@
 """The parts of an object that are written apart: status, and everything else."""
 
 from collections.abc import Callable
+from typing import Any
 
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
@@ -12,14 +13,20 @@ Part = Callable[[AnyKind, Document, Document], Document]
 
 EPHEMERAL_CONTAINERS = "ephemeralcontainers"
 """The subresource that alone writes a pod's ``spec.ephemeralContainers``."""
+RESIZE = "resize"
+"""The subresource that alone writes the resources of a pod's containers."""
+CONTAINER_LISTS = ("containers", "initContainers")
+"""Where these containers are."""
 
 
 def main_part(info: AnyKind, old: Document, new: Document) -> Document:
     """Everything but the status, where the status is a subresource.
 
     Raises:
-        Invalid: ephemeral containers change, which have a subresource as well.
+        Invalid: ephemeral containers or resources change, which have a subresource as well.
     """
+    if RESIZE in info.parts:
+        _check_same_resources(info, old, new)
     if EPHEMERAL_CONTAINERS in info.parts:
         _check_same_ephemeral_containers(info, old, new)
     if not info.has_status:
@@ -48,3 +55,36 @@ def _check_same_ephemeral_containers(info: AnyKind, old: Document, new: Document
         message = f"may change through the subresource {EPHEMERAL_CONTAINERS} only"
         cause = Cause("FieldValueForbidden", f"Forbidden: {message}", "spec.ephemeralContainers")
         raise invalid(info, str(old["metadata"]["name"]), [cause])
+
+
+def _check_same_resources(info: AnyKind, old: Document, new: Document) -> None:
+    spec = new.get("spec")
+    if not isinstance(spec, dict):
+        return
+    for field in CONTAINER_LISTS:
+        before, now = old["spec"].get(field), spec.get(field)
+        if before == now or not (isinstance(before, list) and isinstance(now, list)):
+            continue
+        if len(before) != len(now):
+            continue  # refused for that
+        for index, (was, container) in enumerate(zip(before, now, strict=True)):
+            if _resources(was) != _resources(container):
+                message = f"may change through the subresource {RESIZE} only"
+                path = f"spec.{field}[{index}].resources"
+                cause = Cause("FieldValueForbidden", f"Forbidden: {message}", path)
+                raise invalid(info, str(old["metadata"]["name"]), [cause])
+
+
+def _resources(container: Any) -> dict[str, Any]:
+    """Requests, which limits stand for where there are none, and limits."""
+    found = container.get("resources") if isinstance(container, dict) else None
+    if not isinstance(found, dict):
+        return {}
+    requests, limits = found.get("requests") or {}, found.get("limits") or {}
+    if not (isinstance(requests, dict) and isinstance(limits, dict)):
+        return {}  # of the wrong type: refused for that
+    return {
+        name: value
+        for name, value in (*found.items(), ("requests", {**limits, **requests}))
+        if value
+    }

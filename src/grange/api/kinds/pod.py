@@ -18,6 +18,7 @@ from grange.api.status import Cause
 from grange.api.validation.causes import Faults
 from grange.api.validation.ephemeral_containers import check_ephemeral_containers
 from grange.api.validation.podspec import check_pod_spec, check_pod_update
+from grange.api.validation.resize_rules import check_resize
 
 Scalar = str | int | float  # a quantity on the wire
 FINISHED = frozenset({"Succeeded", "Failed"})  # phases that a pod never leaves
@@ -175,6 +176,7 @@ class Container(View, frozen=True):
     tty: bool = False
     restart_policy: str = ""
     restart_policy_rules: tuple[dict[str, Any], ...] = ()
+    resize_policy: tuple[dict[str, str], ...] = ()
 
 
 class EphemeralContainer(Container, frozen=True):
@@ -450,7 +452,9 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
         known = {field: value for field, value in spec.items() if field != "ephemeralContainers"}
         check_pod_spec(known, "spec", faults)
         check_ephemeral_containers(spec, before, "spec.ephemeralContainers", faults)
-        check_pod_update(_completed(spec), _completed(before), "spec", faults)
+        now, earlier = _completed(spec), _completed(before)
+        check_pod_update(now, earlier, "spec", faults)
+        check_resize(now, earlier, old.get("status") or {}, "spec", faults)
     if old is not None and spec.get("nodeName"):
         _check_same_quota(document, old, faults)
     return faults.causes
@@ -510,6 +514,7 @@ POD = KindInfo(
         "exec",
         "log",
         "portforward",
+        "resize",
         "tunnel",
         "why",
     ),

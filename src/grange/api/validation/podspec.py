@@ -17,6 +17,7 @@ from grange.api.validation import scheduling
 from grange.api.validation.causes import Faults
 from grange.api.validation.faultless import Faultless
 from grange.api.validation.pod_dns import DNS_POLICIES, check_pod_dns
+from grange.api.validation.resize_rules import check_resize_policy, check_restart_by_resize
 from grange.api.validation.resources import check_amount, check_resources
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -77,6 +78,7 @@ def check_pod_spec(spec: dict[str, Any], path: str, faults: Faults) -> None:
         if len(faults.causes) == before:
             PROGRAMS.add(unknown)
     _check_choices(spec, path, faults)
+    check_restart_by_resize(spec, path, faults)
     _check_numbers(spec, path, faults)
     check_pod_dns(spec, path, faults)
     for field in ("nodeName", "serviceAccountName", "priorityClassName", "schedulerName"):
@@ -181,6 +183,7 @@ def check_container(
         _check_mounts(mounts, f"{path}.volumeMounts", volumes, faults)
     if resources := container.get("resources"):
         check_resources(resources, f"{path}.resources", faults)
+    check_resize_policy(container, path, faults)
     _check_actions(container, path, faults)
 
 
@@ -395,7 +398,7 @@ def check_pod_update(spec: dict[str, Any], old: dict[str, Any], path: str, fault
     """What of a pod's spec may change once it is created.
 
     Images, a shorter or first active deadline, further tolerations, fewer scheduling gates, and a
-    negative grace period corrected; a node only through the binding.
+    negative grace period corrected; a node only through the binding. Resources are checked by ``resize_rules``.
     """
     _check_deadline(spec, old, path, faults)
     if not _contains(spec.get("tolerations") or (), old.get("tolerations") or ()):
@@ -438,6 +441,7 @@ def _check_same_containers(
     for index, (container, was) in enumerate(zip(now, before, strict=True)):
         fixed = {**was, **container}
         fixed.pop("image", None)
+        fixed.pop("resources", None)
         if not was.get("image"):
             fixed.pop("imagePullPolicy", None)  # a first image brings one along
         for name in fixed:

@@ -76,6 +76,7 @@ _EDIT = (
         "pods/exec",
         "pods/portforward",
         "pods/proxy",
+        "pods/resize",
         "secrets",
         "serviceaccounts",
         "services",
