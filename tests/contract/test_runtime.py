@@ -15,8 +15,10 @@ from tests.support.containerd import BUSYBOX, Containerd
 from tests.support.own_port import own_port
 
 from grange.agent.container_runtime import (
+    UNLIMITED,
     CommandResult,
     ContainerID,
+    ContainerLimits,
     ImageProgram,
     LogQuery,
     Mount,
@@ -132,6 +134,7 @@ class Harness:
         *,
         stdin: bool = False,
         joins: str = "",
+        limits: ContainerLimits = UNLIMITED,
         **env: str,
     ) -> Run:
         target = ContainerID(POD.uid, container, attempt)
@@ -142,6 +145,7 @@ class Harness:
             message_path="/dev/termination-log",
             stdin=stdin,
             joins=joins,
+            limits=limits,
         )
         return await self.runtime.start(target, program, (Mount(PYTHON.name, sys.prefix),))
 
@@ -696,3 +700,18 @@ async def test_connect_names_what_the_pod_listens_on(harness: Harness) -> None:
     (found,) = await harness.runtime.listeners()
     with pytest.raises(RuntimeFailedError, match=f"port 1: nothing.* listens on {found.port}$"):
         await harness.runtime.connect(POD.uid, 1)
+
+
+async def test_limits_of_a_running_container_change(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever", limits=ContainerLimits(1000, 256 << 20))
+    await harness.until_up(run.id)
+    for limits in (ContainerLimits(500, 512 << 20), ContainerLimits(2000, 128 << 20)):
+        await harness.runtime.resize(run.id, limits, 100)
+    assert harness.run_of(run.id).running
+    answer = await harness.runtime.run(run.id, harness.program("yes").command, LIMIT_S)
+    assert answer.exit_code == 0
+    await harness.runtime.signal(run.id, signal.SIGKILL)
+    await harness.end_of(run.id)
+    with pytest.raises(RuntimeFailedError, match="not running"):
+        await harness.runtime.resize(run.id, ContainerLimits(500, 128 << 20), 100)

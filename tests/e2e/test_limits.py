@@ -16,6 +16,7 @@ from grange.agent.container_runtime import (
     Mount,
     PodSetup,
     Program,
+    RuntimeFailedError,
     VolumePlan,
 )
 from grange.agent.runtimes.process import cgroups
@@ -102,3 +103,38 @@ async def test_groups_of_a_lost_shim_are_removed(
     os.kill(shim, 9)
     assert (await end_of(runtime, TARGET, clock)).reason == "ContainerStatusUnknown"
     assert left(groups) == []
+
+
+async def test_limits_change_while_the_program_runs(
+    runtime: ProcessRuntime, clock: Clock, tmp_path: Path
+) -> None:
+    script = "kept = b'x' * (48 << 20); print('up', flush=True); import time; time.sleep(600)"
+    await start(runtime, script, ContainerLimits(1000, 96 * MIB))
+    async with clock.timeout(60):
+        while (await runtime.usage())[0].memory_bytes < 48 * MIB:
+            await clock.sleep(0.05)
+    for wanted in (ContainerLimits(250, 512 * MIB), ContainerLimits(1500, 80 * MIB)):
+        await runtime.resize(TARGET, wanted, 100)
+        assert in_force(tmp_path) == wanted
+    with pytest.raises(RuntimeFailedError, match="memory limit cannot be 16777216"):
+        await runtime.resize(TARGET, ContainerLimits(1500, 16 * MIB), 100)
+    assert in_force(tmp_path) == ContainerLimits(1500, 80 * MIB)
+    assert run_of(runtime, TARGET).running
+
+
+async def test_limits_come_at_the_next_start_where_there_were_none(runtime: ProcessRuntime) -> None:
+    await start(runtime, "import time; time.sleep(600)", ContainerLimits())
+    await runtime.resize(TARGET, ContainerLimits(), 100)
+    with pytest.raises(RuntimeFailedError, match="from its next start"):
+        await runtime.resize(TARGET, ContainerLimits(cpu_milli=500), 100)
+
+
+def in_force(data_dir: Path) -> ContainerLimits:
+    groups = cgroups.of_data_dir(data_dir)
+    assert groups is not None
+    files = {}
+    for directory in groups.directories(TARGET):
+        for name in ("cpu.max", "cpu.cfs_quota_us", "memory.max", "memory.limit_in_bytes"):
+            if (path := Path(directory, name)).exists():
+                files[name.partition(".")[0]] = int(path.read_text().split()[0])
+    return ContainerLimits(files["cpu"] // 100, files["memory"])

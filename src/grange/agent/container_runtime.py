@@ -426,6 +426,18 @@ class PodRuntime(Protocol):
     async def signal(self, target: ContainerID, number: int) -> None:
         """Send a signal to the attempt's process group; SIGKILL ends everything it started."""
 
+    async def resize(self, target: ContainerID, limits: ContainerLimits, cpu_milli: int) -> None:
+        """Let a running container have other limits; nothing happens where limits are not enforced.
+
+        Args:
+            target: the attempt.
+            limits: what it may use at most from now on.
+            cpu_milli: requested, in thousandths of a CPU; its weight among others.
+
+        Raises:
+            RuntimeFailedError: the container does not run, or cannot have these limits now.
+        """
+
     async def run(
         self, target: ContainerID, command: tuple[str, ...], timeout_s: float
     ) -> CommandResult:

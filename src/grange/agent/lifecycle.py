@@ -18,7 +18,7 @@ from grange.agent.container_runtime import ContainerID, Run
 from grange.agent.probe_thresholds import Record
 from grange.agent.transitions import ContainerEvent, ContainerPhase
 from grange.api import stop_signals
-from grange.api.kinds.pod import Container, Pod
+from grange.api.kinds.pod import Container, Pod, ResourceRequirements
 from grange.api.restart_policies import restarts
 from grange.base import statemachine
 
@@ -51,7 +51,7 @@ class ManagedContainer:
     """What is known of one container.
 
     Attributes:
-        spec: as the pod has it.
+        spec: as the pod has it, with the resources that the node has allocated.
         role: what it is in the pod.
         policy: the restart policy that applies to it, by its role in the pod.
         phase: where it is in its life.
@@ -70,6 +70,8 @@ class ManagedContainer:
         started: its startup probe has passed, or there is none and it runs.
         ready: its readiness probe passes, or there is none and it is started.
         probes: what its probes found, by kind.
+        applied: the resources with which it runs, or was started last.
+        is_resizing: it is stopped to be started again with other resources.
     """
 
     spec: Container
@@ -92,6 +94,8 @@ class ManagedContainer:
     started: bool = False
     ready: bool = False
     probes: dict[str, Record] = field(default_factory=dict)
+    applied: ResourceRequirements | None = None
+    is_resizing: bool = False
 
     @property
     def name(self) -> str:
@@ -134,6 +138,13 @@ class ManagedContainer:
         self.stopped_at = None
         self.started = self.ready = False
         self.probes.clear()
+        self.applied = self.spec.resources
+        self.is_resizing = False
+
+    def on_resize(self, why: str) -> None:
+        """It is to be stopped and started again with the resources that are allocated now."""
+        self.is_resizing = True
+        self.unhealthy = why
 
     def on_awaited(self, reason: str, message: str, due: datetime) -> None:
         """It cannot be created yet, and it is known when to look again."""
@@ -191,7 +202,8 @@ class ManagedContainer:
         self.post_starting = self.pre_stopping = False
         self.probes.clear()
         self.stopped_at = None
-        if pod_ends or not restarts(self.policy, run.id.attempt, run.exit_code or 0):
+        restarted = self.is_resizing or restarts(self.policy, run.id.attempt, run.exit_code or 0)
+        if pod_ends or not restarted:
             self.phase = statemachine.advance(
                 transitions.CONTAINER, self.phase, ContainerEvent.ENDED
             )
@@ -199,6 +211,10 @@ class ManagedContainer:
         self.phase = statemachine.advance(
             transitions.CONTAINER, self.phase, ContainerEvent.ENDED_AGAIN
         )
+        if self.is_resizing:
+            self.due, self.reason, self.message = None, "", ""
+            self.attempt = run.id.attempt + 1
+            return
         self._back_off(run, now, timing)
         self.message = "; ".join(filter(None, (self.message, cause)))
 

@@ -9,6 +9,7 @@ from typing import Self
 from grange.agent.container_runtime import (
     CommandResult,
     ContainerID,
+    ContainerLimits,
     ContainerUsage,
     ListeningSocket,
     LogQuery,
@@ -160,6 +161,10 @@ class PairedRuntimes:
     async def signal(self, target: ContainerID, number: int) -> None:
         """Send a signal."""
         await self._of(target.pod_uid).signal(target, number)
+
+    async def resize(self, target: ContainerID, limits: ContainerLimits, cpu_milli: int) -> None:
+        """Let a running container have other limits."""
+        await self._of(target.pod_uid).resize(target, limits, cpu_milli)
 
     async def run(
         self, target: ContainerID, command: tuple[str, ...], timeout_s: float

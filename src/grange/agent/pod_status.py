@@ -10,15 +10,22 @@ import msgspec
 from grange.agent import transitions
 from grange.agent.container_runtime import EXIT_KILLED, STATUS_UNKNOWN, ContainerID, Run
 from grange.agent.lifecycle import ManagedContainer, PodTermination, Role
+from grange.agent.resource_allocation import RESIZABLE
 from grange.agent.transitions import ContainerPhase, PodPhase, PodPhaseEvent
 from grange.api import conditions, quantity, timestamps, unsupported
 from grange.api.kinds.pod import DISRUPTION_TARGET, Container, ContainerStatus, Pod
 from grange.api.meta import Condition, Document
+from grange.api.pod_requests import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from grange.base import statemachine
 
-OWN_CONDITIONS = frozenset(
-    {"PodScheduled", "Initialized", "ContainersReady", "Ready", unsupported.CONDITION}
-)
+_OF_RESIZE = frozenset({RESIZE_PENDING, RESIZE_IN_PROGRESS})
+OWN_CONDITIONS = _OF_RESIZE | {
+    "PodScheduled",
+    "Initialized",
+    "ContainersReady",
+    "Ready",
+    unsupported.CONDITION,
+}
 """The conditions of a pod that its agent writes."""
 
 _FAILURES = frozenset({PodTermination.DEADLINE, PodTermination.EVICTED})
@@ -35,6 +42,7 @@ class PodPlace:
         runtime: name of what runs the containers.
         fields_here: the fields of the pod that have no effect on this node, as a message.
         eviction: why the node evicts it; empty while it does not.
+        resize: conditions of a resize that is not complete.
     """
 
     host_ip: str
@@ -42,6 +50,7 @@ class PodPlace:
     runtime: str = "process"
     fields_here: str = ""
     eviction: str = ""
+    resize: tuple[Condition, ...] = ()
 
 
 _BY_AGENT = "TerminationByKubelet"
@@ -115,7 +124,7 @@ def build(
         "startTime": pod.status.start_time or stamp,
         "qosClass": qos_class(pod),
         "conditions": [
-            *_conditions(pod, containers, troubles, phase, stamp, place.fields_here),
+            *_conditions(pod, containers, troubles, phase, stamp, place),
             *_disruption_target(pod, place.eviction, stamp),
         ],
         "containerStatuses": [
@@ -173,11 +182,18 @@ def _conditions(
     troubles: Mapping[str, str],
     phase: PodPhase,
     stamp: str,
-    fields_here: str,
+    place: PodPlace,
 ) -> list[Document]:
     serving = [item for item in containers if item.role in {Role.SIDECAR, Role.MAIN}]
     inits = [container for container in containers if container.role is Role.INIT]
-    result = pod.status.conditions
+    resized = {item.type for item in place.resize}
+    result = tuple(
+        item
+        for item in pod.status.conditions
+        if item.type not in _OF_RESIZE or item.type in resized
+    )
+    for item in place.resize:
+        result = conditions.set_condition(result, item, stamp)
     if conditions.find(result, "PodScheduled") is None:
         result = conditions.set_condition(result, Condition("PodScheduled", "True"), stamp)
     incomplete = [container.name for container in inits if not container.succeeded]
@@ -188,7 +204,7 @@ def _conditions(
             result = tuple(item for item in result if item.type != wanted.type)
         result = conditions.set_condition(result, wanted, stamp)
     known = conditions.find(result, unsupported.CONDITION)
-    message = unsupported.message_on_node(known.message if known else "", fields_here)
+    message = unsupported.message_on_node(known.message if known else "", place.fields_here)
     if message:
         unheeded = Condition(unsupported.CONDITION, "True", unsupported.REASON, message)
         result = conditions.set_condition(result, unheeded, stamp)
@@ -279,6 +295,8 @@ def _container_status(container: ManagedContainer, pod: Pod, runtime: str) -> Do
     lifecycle = container.spec.lifecycle
     if lifecycle is not None and lifecycle.stop_signal:
         status["stopSignal"] = lifecycle.stop_signal
+    if container.role in RESIZABLE:
+        status |= _resources(container)
     if latest is not None:
         status["containerID"] = container_id(latest, runtime)
     if container.phase in transitions.ALIVE and latest is not None:
@@ -291,6 +309,18 @@ def _container_status(container: ManagedContainer, pod: Pod, runtime: str) -> Do
     if previous is not None and not previous.running:
         status["lastState"] = {"terminated": _terminated(previous, runtime)}
     return status
+
+
+def _resources(container: ManagedContainer) -> Document:
+    """What the node has allocated, and what a container that runs has."""
+    allocated = container.spec.resources
+    runs = container.phase in transitions.ALIVE
+    actual = container.applied if runs and container.applied is not None else allocated
+    parts = {"requests": actual.requests, "limits": actual.limits}
+    found: Document = {"resources": {name: part for name, part in parts.items() if part}}
+    if allocated.requests:
+        found["allocatedResources"] = allocated.requests
+    return found
 
 
 def _waiting(container: ManagedContainer, pod: Pod) -> Document:

@@ -24,6 +24,7 @@ from grange.api.kinds import POD, SERVICE
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.service import Service
 from grange.api.meta import ObjectKey
+from grange.api.pod_requests import Resources
 from grange.base.log import Logger
 from grange.base.tasks import Nursery, supervise
 from grange.reconcile.deps import Deps
@@ -102,6 +103,7 @@ class NodeAgent:
             config=config,
             metrics=instruments(deps.metrics),
             admit=self._admit,
+            refuse_resize=self._refuse_resize,
         )
         self._room = pod_requests.allocatable(config.capacity)
         self._workers: dict[str, PodWorker] = {}
@@ -229,12 +231,21 @@ class NodeAgent:
     def _admit(self, pod: Pod) -> tuple[str, str] | None:
         if self._disk.pressure.is_pressure and not is_critical(pod):
             return EVICTED, "The node had condition: [DiskPressure]. "
-        held = [
+        wanted = pod_requests.pod_request(pod.spec).resources
+        return admission.refusal(wanted, self._held_by_others(pod), self._room)
+
+    def _refuse_resize(self, pod: Pod, wanted: Resources) -> tuple[str, str] | None:
+        if never := admission.refusal(wanted, (), self._room):
+            return pod_requests.INFEASIBLE, never[1]
+        now = admission.refusal(wanted, self._held_by_others(pod), self._room)
+        return (pod_requests.DEFERRED, now[1]) if now else None
+
+    def _held_by_others(self, pod: Pod) -> list[Resources]:
+        return [
             worker.requested
             for uid, worker in self._workers.items()
             if uid != pod.metadata.uid and worker.holds_resources
         ]
-        return admission.refusal(pod_requests.pod_request(pod.spec).resources, held, self._room)
 
     def _strangers(self) -> list[PodRecord]:
         """Pods that the runtime has for this node and the API does not."""

@@ -118,7 +118,15 @@ class PodStatusWriter:
     def _status_patch(self, document: Document) -> Document:
         patch = dict(document)
         if self._conditions:
-            patch["conditions"] = [conditions.patch_item(item) for item in self._conditions]
+            there = {item.type for item in self._conditions}
+            patch["conditions"] = [
+                *(conditions.patch_item(item) for item in self._conditions),
+                *(
+                    {"$patch": "delete", "type": item.type}
+                    for item in self.status.conditions
+                    if item.type in OWN_CONDITIONS and item.type not in there
+                ),
+            ]
         for field in ("podIPs", "hostIPs"):
             if field in patch:  # these merge by address: an earlier one would stay
                 patch[field] = [{"$patch": "replace"}, *patch[field]]

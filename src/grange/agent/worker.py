@@ -19,6 +19,7 @@ from grange.agent import (
     pod_status,
     postmortem,
     probe_workers,
+    resource_allocation,
     take_over,
     transitions,
 )
@@ -46,16 +47,18 @@ from grange.agent.lifecycle import (
     Signal,
     Start,
 )
+from grange.agent.pod_resizer import PodResizer
 from grange.agent.pod_status import PodPlace
 from grange.agent.probe_answer import ProbeTarget
 from grange.agent.probe_workers import Probing
 from grange.agent.status_writer import PodStatusWriter, WriteOutcome
 from grange.agent.transitions import ContainerPhase
 from grange.agent.worker_tools import Tools
-from grange.api import pod_requests, timestamps, unsupported
+from grange.api import timestamps, unsupported
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.meta import Document
+from grange.api.pod_requests import Resources
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.tasks import Nursery
 from grange.reconcile.recorder import NORMAL, WARNING
@@ -80,13 +83,11 @@ class PodWorker:
 
     Attributes:
         pod: the newest object.
-        requested: what it asks of the node.
     """
 
     def __init__(self, pod: Pod, tools: Tools) -> None:
         self.pod = pod
         self._tools = tools
-        self.requested = pod_requests.pod_request(pod.spec).resources
         self._uid = pod.metadata.uid
         self._log = tools.log.bind(pod=str(pod.key), uid=self._uid)
         self._timing = tools.config.timing
@@ -95,6 +96,10 @@ class PodWorker:
         self._gone = False  # from an answer of the API; the informer follows
         self._containers = lifecycle.managed_containers(pod)
         self._by_name = {container.name: container for container in self._containers}
+        for container in self._containers:
+            resource_allocation.restore(container, pod)
+        allocated = resource_allocation.request_of(pod, self._containers)
+        self._resizer = PodResizer(tools, self._event, allocated)
         self._sandbox: Sandbox | None = None
         self._unwatch: Callable[[], None] | None = None
         self._termination = PodTermination.NONE
@@ -109,9 +114,7 @@ class PodWorker:
         self._wall_origin = tools.clock.now()
         self._origin = tools.clock.monotonic()
         self._left_s = self._left_of_grace()
-        self._fields_here = unsupported.on_node(
-            pod.spec, image_program.features_for(pod, tools.config)
-        )
+        self._fields_here = self._unsupported_here()
         self._eviction = ""
         self._grace_s: float | None = None  # of the whole pod, while it comes to its end
 
@@ -164,6 +167,11 @@ class PodWorker:
         if self._vanished:
             worker.vanish()
         return worker
+
+    @property
+    def requested(self) -> Resources:
+        """What the node has allocated for the pod."""
+        return self._resizer.requested
 
     @property
     def holds_resources(self) -> bool:
@@ -256,6 +264,7 @@ class PodWorker:
         for _ in range(_ROUNDS):
             now = self._now()
             await self._collect(now, tasks)
+            await self._resize(now)
             decision = self._decide(now)
             for action in decision.actions:
                 await self._perform(action, tasks)
@@ -269,6 +278,20 @@ class PodWorker:
                 await self._tools.runtime.disk.discard(self._uid)
         self._retry_at = _earlier(self._retry_at, decision.wake_at)
         return False
+
+    async def _resize(self, now: datetime) -> None:
+        if self._termination is not PodTermination.NONE or not self._is_wanted():
+            return
+        before = self.requested
+        retry_s = await self._resizer.step(self.pod, self._containers)
+        if retry_s is not None:
+            self._retry_at = _earlier(self._retry_at, now + timedelta(seconds=retry_s))
+        if self.requested is not before:
+            self._fields_here = self._unsupported_here()
+
+    def _unsupported_here(self) -> str:
+        features = image_program.features_for(self.pod, self._tools.config)
+        return unsupported.on_node(self.pod.spec, features)
 
     async def _collect(self, now: datetime, tasks: _Tasks) -> None:
         """Take note of runs that have ended."""
@@ -465,6 +488,7 @@ class PodWorker:
                 runtime=self._tools.config.runtime,
                 fields_here=self._fields_here,
                 eviction=self._eviction if self._termination is PodTermination.EVICTED else "",
+                resize=self._resizer.conditions,
             ),
             probe_workers.troubles(self._containers),
             termination=self._termination,

@@ -9,6 +9,7 @@ from grange.agent.container_start import ContainerStarter
 from grange.agent.metrics import AgentMetrics
 from grange.agent.prober import Prober
 from grange.api.kinds.pod import Pod
+from grange.api.pod_requests import Resources
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.client.client import Client
@@ -29,6 +30,7 @@ class Tools:
         config: of the node.
         metrics: what is counted.
         admit: reason and message when the node cannot take a pod.
+        refuse_resize: the same when a pod of the node cannot have other resources.
     """
 
     client: Client
@@ -41,3 +43,4 @@ class Tools:
     config: NodeConfig
     metrics: AgentMetrics
     admit: Callable[[Pod], tuple[str, str] | None]
+    refuse_resize: Callable[[Pod, Resources], tuple[str, str] | None]

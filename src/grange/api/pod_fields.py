@@ -210,7 +210,7 @@ _CONTAINER = (
         needs=Feature.LIMITS,
     ),
     *_warned("resources.claims", note=_NO_CLAIMS),
-    *_warned("resizePolicy", note="pods are not resized in place"),
+    *_honoured("resizePolicy", note="of the subresource `resize`"),
     *_warned("restartPolicyRules", note="the restart policy alone decides"),
     *_below("startupProbe", _PROBE),
     *_below("readinessProbe", _PROBE),

@@ -21,6 +21,7 @@ from grange.agent.container_runtime import (
     STATUS_UNKNOWN,
     CommandResult,
     ContainerID,
+    ContainerLimits,
     ContainerUsage,
     ListeningSocket,
     LogQuery,
@@ -192,6 +193,8 @@ class FakeMachine:
         streams: streams and connections that are open.
         images: what it has of images; None for a machine without.
         disk: what it has of disk.
+        limits: of each attempt.
+        resize_refusal: why no limits can be changed; empty where they can.
     """
 
     def __init__(
@@ -210,6 +213,8 @@ class FakeMachine:
         self.images: FakeImages | None = None
         self.disk = FakeDisk()
         self.refusal = ""
+        self.resize_refusal = ""
+        self.limits: dict[ContainerID, ContainerLimits] = {}
         self.starts: list[ContainerID] = []
         self.signals: list[tuple[ContainerID, int]] = []
         self.programs: list[Program] = []
@@ -367,6 +372,7 @@ class FakeRuntime:
         self._machine.starts.append(target)
         self._machine.programs.append(program)
         self._machine.environments[target] = program.env
+        self._machine.limits[target] = program.limits
         if script is None:
             shown = program.written or word
             message = f'program "{shown}" not found: there is no script of that name'
@@ -396,6 +402,13 @@ class FakeRuntime:
                 self._end_later(live, live.script.term_s, 128 + number, number)
             else:
                 self._end_later(live, live.script.term_s, code)
+
+    async def resize(self, target: ContainerID, limits: ContainerLimits, cpu_milli: int) -> None:
+        """Keep the limits; see ``PodRuntime``."""
+        self._running(target)
+        if self._machine.resize_refusal:
+            raise RuntimeFailedError(self._machine.resize_refusal)
+        self._machine.limits[target] = limits
 
     async def run(
         self, target: ContainerID, command: tuple[str, ...], timeout_s: float

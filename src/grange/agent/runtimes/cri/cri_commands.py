@@ -1,14 +1,17 @@
-"""Commands in running containers."""
+"""Calls about running containers: commands in them, their limits, what they use."""
 
 import math
+from collections.abc import Mapping
 
 from grange.agent.container_runtime import (
     EXIT_KILLED,
     EXIT_NOT_FOUND,
     CommandResult,
+    ContainerLimits,
+    ContainerUsage,
     RuntimeFailedError,
 )
-from grange.agent.runtimes.cri import cri_client, cri_status
+from grange.agent.runtimes.cri import cri_client, cri_requests, cri_status
 from grange.agent.runtimes.cri.cri_client import CriClient, CriError
 from grange.agent.runtimes.cri.cri_pod import CriAttempt
 
@@ -50,3 +53,43 @@ async def run(
     output = answer.get("stdout", b"") + answer.get("stderr", b"")
     kept = output[:output_bytes].decode(errors="replace")
     return CommandResult(int(answer.get("exit_code", 0)), kept)
+
+
+async def resize(
+    client: CriClient, attempt: CriAttempt, limits: ContainerLimits, cpu_milli: int
+) -> None:
+    """Let a container have another weight and other limits.
+
+    Raises:
+        RuntimeFailedError: it cannot have them now.
+    """
+    resources = cri_requests.resources(cpu_milli, limits)
+    request = {"container_id": attempt.container_id, "linux": resources}
+    try:
+        await client.call("UpdateContainerResources", request)
+    except CriError as error:
+        raise RuntimeFailedError(f"the container runtime failed: {error.message}") from error
+
+
+async def usage(client: CriClient, labels: Mapping[str, str]) -> list[ContainerUsage]:
+    """What the containers with these labels have used.
+
+    Raises:
+        RuntimeFailedError: the container runtime does not answer.
+    """
+    try:
+        answer = await client.call(
+            "ListContainerStats", {"filter": {"label_selector": dict(labels)}}
+        )
+    except CriError as error:
+        raise RuntimeFailedError(
+            f"usage of containers: the container runtime failed: {error.message}"
+        ) from error
+    found = []
+    for item in answer.get("stats") or []:
+        attributes = item.get("attributes") or {}
+        target = cri_status.target_of(
+            attributes.get("labels") or {}, attributes.get("metadata") or {}
+        )
+        found.append(cri_status.usage_of(target, item))
+    return found

@@ -131,13 +131,19 @@ def container_config(
         "tty": program.tty,
         "log_path": f"{target.container}/{target.attempt}/{LOG_FILE}",
         "linux": {
-            "resources": _resources(image.cpu_milli, program.limits),
+            "resources": resources(image.cpu_milli, program.limits),
             "security_context": security,
         },
     }
 
 
-def _resources(cpu_milli: int, limits: ContainerLimits) -> dict[str, Any]:
+def resources(cpu_milli: int, limits: ContainerLimits) -> dict[str, Any]:
+    """The weight and the limits of a container.
+
+    Args:
+        cpu_milli: requested, in thousandths of a CPU.
+        limits: what it may use at most.
+    """
     shares = max(_SHARES_MIN, min(_SHARES_MAX, cpu_milli * _SHARES_PER_CPU // 1000))
     found: dict[str, Any] = {"cpu_shares": shares, "memory_limit_in_bytes": limits.memory_bytes}
     if limits.cpu_milli:

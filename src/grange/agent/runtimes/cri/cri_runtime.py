@@ -19,6 +19,7 @@ from grange.agent.container_runtime import (
     CGROUP,
     CommandResult,
     ContainerID,
+    ContainerLimits,
     ContainerUsage,
     ListeningSocket,
     Mount,
@@ -350,6 +351,10 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         limit_s = 0 if number == signal.SIGKILL else _STOP_LIMIT_S
         self._start_child(self._stop(pod, attempt, limit_s), f"stop {target}")
 
+    async def resize(self, target: ContainerID, limits: ContainerLimits, cpu_milli: int) -> None:
+        """Change the weight and the limits of a running container; see ``PodRuntime``."""
+        await cri_commands.resize(self._opened(), self._running(target), limits, cpu_milli)
+
     async def run(
         self, target: ContainerID, command: tuple[str, ...], timeout_s: float
     ) -> CommandResult:
@@ -422,22 +427,9 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
 
     async def usage(self) -> list[ContainerUsage]:
         """What running containers have used; see ``PodRuntime``."""
-        mine = {"filter": {"label_selector": {cri_requests.OWNER: self._owner}}}
-        try:
-            answer = await self._opened().call("ListContainerStats", mine)
-        except CriError as error:
-            raise _failed("usage of containers", error) from error
-        found = []
-        for item in answer.get("stats") or []:
-            attributes = item.get("attributes") or {}
-            target = cri_status.target_of(
-                attributes.get("labels") or {}, attributes.get("metadata") or {}
-            )
-            pod = self._pods.get(target.pod_uid)
-            attempt = pod.attempt(target) if pod is not None else None
-            if attempt is not None and attempt.is_running:
-                found.append(cri_status.usage_of(target, item))
-        return found
+        mine = {cri_requests.OWNER: self._owner}
+        found = await cri_commands.usage(self._opened(), mine)
+        return [item for item in found if self._is_running(item.id)]
 
     async def listeners(self) -> list[ListeningSocket]:
         """The TCP ports that containers listen on; see ``PodRuntime``.

@@ -73,6 +73,35 @@ class ControlGroups:
             ) from error
         return directories
 
+    def change(self, target: ContainerID, limits: ContainerLimits) -> None:
+        """Let the groups of an attempt that runs have other limits.
+
+        Raises:
+            RuntimeFailedError: it uses more memory than it may have, or the kernel refuses.
+        """
+        used = self.usage(target)
+        if limits.memory_bytes and used is not None and used.memory_bytes > limits.memory_bytes:
+            raise RuntimeFailedError(
+                f"the memory limit cannot be {limits.memory_bytes}: {used.memory_bytes} are in use"
+            )
+        settings = self._settings(limits)
+        failure: OSError | None = None
+        for _ in range(2):  # version 1: of the two limits of memory the larger one goes first
+            left = []
+            for setting in settings:
+                controller, name, value = setting
+                path = self._parents[controller] / _name(target) / name
+                try:
+                    if path.exists() or not name.startswith("memory.memsw"):
+                        path.write_text(value, encoding="ascii")
+                except OSError as error:
+                    failure = error
+                    left.append(setting)
+            if not left:
+                return
+            settings = left
+        raise RuntimeFailedError(f"cannot change its limits: {failure}") from failure
+
     def _settings(self, limits: ContainerLimits) -> list[tuple[str, str, str]]:
         """Controller, file and content; in an order that the kernel takes."""
         quota = max(_SHORTEST_US, limits.cpu_milli * _PERIOD_US // 1000)

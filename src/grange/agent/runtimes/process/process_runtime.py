@@ -29,6 +29,7 @@ from grange.agent.container_runtime import (
     NO_LIMITS,
     CommandResult,
     ContainerID,
+    ContainerLimits,
     ContainerUsage,
     ListeningSocket,
     Mount,
@@ -293,6 +294,18 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         attempt = self._attempt(target)
         if attempt is not None and attempt.connection is not None:
             attempt.connection.signal(number)
+
+    async def resize(self, target: ContainerID, limits: ContainerLimits, cpu_milli: int) -> None:
+        """Change the limits of a running container; see ``PodRuntime``."""
+        program = self._running_container(target)[2]
+        groups = self._groups
+        if groups is None or not (any(limits) or any(program.limits)):
+            return
+        if not any(program.limits):
+            raise RuntimeFailedError(
+                "it was started without limits, and has them from its next start"
+            )
+        await self._offload.run(lambda: groups.change(target, limits))
 
     async def run(
         self, target: ContainerID, command: tuple[str, ...], timeout_s: float
