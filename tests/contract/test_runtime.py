@@ -61,6 +61,7 @@ SCRIPTS = {
     "reporter": Script(output=((0.0, "up"),), files=(("progress", b"42 half"),)),
     "busy": Script(output=((0.0, "up"),), cpu=1.0, memory_bytes=8_000_000),
     "looker": Script(duration_s=0.05, output=((0.0, "sleep 600"),)),
+    "writer": Script(output=((0.0, "up"),), files=(("shared/a/env", b"NAME='value'"),)),
     "leaver": Script(duration_s=0.05, files=(("/dev/termination-log", b"all of it"),)),
     "reader": Script(respond=echo),
     "listener": Script(output=((0.0, "up"),), listens=(("127.0.0.1", 8080),)),
@@ -92,6 +93,10 @@ SHELL = {
     "talker": "\n".join(f"echo '{line}'" for line in LINES) + "\nsleep 0.3",
     "reporter": "printf '42 half' > $TMPDIR/progress; echo up; sleep 600",
     "busy": f'exec {sys.executable} -c "{BUSY}"',
+    "writer": (
+        "cd $SHARED && mkdir a && printf \"NAME='value'\" > a/env && ln -s a b && ln -s a/env c; "
+        "echo up; sleep 600"
+    ),
     "leaver": "printf 'all of it' > $GRANGE_ROOT/dev/termination-log",
     "looker": "cat /proc/[0-9]*/cmdline | tr '\\0' ' '",
     "yes": "echo yes",
@@ -715,3 +720,26 @@ async def test_limits_of_a_running_container_change(harness: Harness) -> None:
     await harness.end_of(run.id)
     with pytest.raises(RuntimeFailedError, match="not running"):
         await harness.runtime.resize(run.id, ContainerLimits(500, 128 << 20), 100)
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+async def test_file_of_a_volume_is_read(harness: Harness, in_memory: bool) -> None:
+    volumes = (PYTHON, VolumePlan("shared", in_memory=in_memory))
+    sandbox = await harness.runtime.prepare(replace(POD, volumes=volumes))
+    target = ContainerID(POD.uid, "main", 0)
+    program = harness.program("writer")
+    where = "/shared" if program.image is not None else sandbox.volumes["shared"]
+    where = "/shared" if harness.has_name_files else where
+    program = replace(program, env={**program.env, "SHARED": where})
+    mounts = (Mount(PYTHON.name, sys.prefix), Mount("shared", "/shared"))
+    await harness.runtime.start(target, program, mounts)
+    await harness.until_up(target)
+
+    async def read(path: str, volume: str = "shared", uid: str = POD.uid) -> bytes | None:
+        return await harness.runtime.read_volume(uid, volume, path, 10)
+
+    assert await read("a/env") == b"NAME='valu"
+    for path in ("none", "a", "b/env", "c", "../shared/a/env", "a/env/x"):
+        assert await read(path) is None, path
+    assert await read("a/env", "other") is None
+    assert await read("a/env", uid="uid-2") is None

@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from grange.agent import env_files
 from grange.agent.cluster_dns.pod_files import hostname
+from grange.agent.env_files import EnvFileError
 from grange.agent.errors import IMAGE_ERROR, NotCreatableError
 from grange.agent.references import Reference, Sources
 from grange.api import quantity
@@ -110,8 +112,8 @@ def build(pod: Pod, container: Container, sources: Sources, facts: EnvContext) -
     """The whole environment.
 
     Raises:
-        NotCreatableError: a ConfigMap, Secret or key that is not optional is missing, or a field
-            or resource is not known.
+        NotCreatableError: a ConfigMap, Secret, file or key that is not optional is missing, a file is
+            malformed, or a field or resource is not known.
     """
     result = {
         **facts.base,
@@ -156,7 +158,26 @@ def _value(
         return field_value(pod, facts, str(source.field_ref.get("fieldPath", "")), where)
     if source.resource_field_ref is not None:
         return resource_value(pod, container, source.resource_field_ref, facts, where)
+    if source.file_key_ref is not None:
+        return _file_value(source.file_key_ref, sources, where)
     return _key_value(source, sources, where)
+
+
+def _file_value(selector: Document, sources: Sources, where: str) -> str | None:
+    volume, path, key = (str(selector.get(name, "")) for name in ("volumeName", "path", "key"))
+    which = f'file "{path}" of volume "{volume}"'
+    content = sources.files.get((volume, path))
+    if content is None:
+        if selector.get("optional"):
+            return None
+        raise NotCreatableError(f"{where}: there is no {which}; an init container has to write it")
+    try:
+        value = env_files.parse(content).get(key)
+    except EnvFileError as error:
+        raise NotCreatableError(f"{where}: {which} cannot be read: {error}") from error
+    if value is None and not selector.get("optional"):
+        raise NotCreatableError(f'{where}: there is no variable "{key}" in {which}')
+    return value
 
 
 def _key_value(source: EnvVarSource, sources: Sources, where: str) -> str | None:

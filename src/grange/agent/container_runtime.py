@@ -502,6 +502,19 @@ class PodRuntime(Protocol):
             The content; None where there is no such file or pod.
         """
 
+    async def read_volume(self, pod_uid: str, volume: str, path: str, limit: int) -> bytes | None:
+        """The first bytes of a regular file in a volume that is the pod's own; links are not followed.
+
+        Args:
+            pod_uid: of a prepared pod.
+            volume: its name.
+            path: of the file in it.
+            limit: bytes to read at most.
+
+        Returns:
+            The content; None where there is no such file, volume or pod.
+        """
+
     async def read_message(self, target: ContainerID, path: str, limit: int) -> bytes | None:
         """The last bytes of what the newest attempt of a container left at its ``message_path``.
 

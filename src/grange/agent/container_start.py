@@ -8,6 +8,7 @@ from ipaddress import IPv4Address
 from grange.agent import (
     container_env,
     container_limits,
+    env_files,
     host_paths,
     image_program,
     lifecycle,
@@ -102,6 +103,7 @@ class ContainerStarter:
                 container_env.check_program(container.spec)
             found = await self._fetcher.fetch(pod, container.spec)
             sandbox = await self._prepare(pod, found, from_images=image is not None)
+            found = replace(found, files=await self._env_files(pod, container.spec))
             mounts = volumes.mounts(pod, container.spec)
             own = service_variables(pod, await self._services(pod.metadata.namespace))
             own |= pod_progress.variables(pod, sandbox)
@@ -125,6 +127,15 @@ class ContainerStarter:
         except ApiError as error:
             raise NotCreatableError(f"the API cannot be asked: {error}", CREATE_ERROR) from error
         return sandbox, run
+
+    async def _env_files(
+        self, pod: Pod, container: Container
+    ) -> dict[tuple[str, str], bytes | None]:
+        uid, limit = pod.metadata.uid, env_files.SIZE_MAX
+        return {
+            (volume, path): await self._runtime.read_volume(uid, volume, path, limit)
+            for volume, path in env_files.of_container(pod, container)
+        }
 
     def _is_from_images(self, pod: Pod) -> bool:
         """A pod that is prepared stays what it is, whatever the node has learned meanwhile."""

@@ -206,6 +206,10 @@ class PairedRuntimes:
         """A file of a pod's temporary directory."""
         return await self._of(pod_uid).read_file(pod_uid, name, limit)
 
+    async def read_volume(self, pod_uid: str, volume: str, path: str, limit: int) -> bytes | None:
+        """A file of a pod's volume."""
+        return await self._of(pod_uid).read_volume(pod_uid, volume, path, limit)
+
     async def read_message(self, target: ContainerID, path: str, limit: int) -> bytes | None:
         """What a container left as its message."""
         return await self._of(target.pod_uid).read_message(target, path, limit)

@@ -144,3 +144,37 @@ def read_regular(path: Path, limit: int) -> bytes | None:
         return os.read(descriptor, limit) if regular else None
     finally:
         os.close(descriptor)
+
+
+def read_volume(pod: Path, volume: str, path: str, limit: int) -> bytes | None:
+    """The first bytes of a regular file in a pod's volume; None without one.
+
+    Programs may have put anything there: links are not followed, and FIFOs not opened.
+
+    Args:
+        pod: the pod's directory.
+        volume: its name; one that is elsewhere on the machine has no files.
+        path: of the file in it.
+        limit: bytes to read at most.
+    """
+    top = pod / "volumes" / volume
+    if top.is_symlink():
+        top = memory_volumes.directory_of(pod) / volume
+    *way, name = path.split("/")
+    if ".." in (*way, name):
+        return None
+    opened: list[int] = []
+    try:
+        opened.append(os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
+        for part in way:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            opened.append(os.open(part, flags, dir_fd=opened[-1]))
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        opened.append(os.open(name, flags, dir_fd=opened[-1]))
+        regular = stat.S_ISREG(os.fstat(opened[-1]).st_mode)
+        return os.pread(opened[-1], limit, 0) if regular else None
+    except OSError:
+        return None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)

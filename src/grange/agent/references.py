@@ -51,11 +51,13 @@ class Sources:
         namespace: where they were looked for.
         found: kind and name to content.
         tokens: of the pod's service account, as its volumes ask for them.
+        files: by volume and path, what other containers of the pod wrote.
     """
 
     namespace: str
     found: Mapping[tuple[str, str], Mapping[str, bytes] | None] = field(default_factory=dict)
     tokens: Tokens = field(default_factory=dict)
+    files: Mapping[tuple[str, str], bytes | None] = field(default_factory=dict)
 
     def content(self, reference: Reference, where: str) -> Mapping[str, bytes]:
         """Keys and values; empty for an optional one that is missing.

@@ -66,7 +66,8 @@ class Script:
         listens: addresses and ports that it listens on.
         cpu: CPUs that it keeps busy.
         memory_bytes: memory that it holds.
-        files: what it writes to its pod's temporary directory as it starts, by name.
+        files: what it writes to its pod's temporary directory as it starts, by name; to a volume where
+            a name begins with the volume's.
         respond: what it does with input; None ignores it.
     """
 
@@ -532,6 +533,10 @@ class FakeRuntime:
         pod = self._machine.pods.get(pod_uid)
         content = pod.files.get(name) if pod is not None else None
         return content[:limit] if content is not None else None
+
+    async def read_volume(self, pod_uid: str, volume: str, path: str, limit: int) -> bytes | None:
+        """What a script wrote under the name of the volume; see ``PodRuntime``."""
+        return await self.read_file(pod_uid, f"{volume}/{path}", limit)
 
     async def read_message(self, target: ContainerID, path: str, limit: int) -> bytes | None:
         """What a script left under that path; see ``PodRuntime``."""

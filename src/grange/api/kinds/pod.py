@@ -38,6 +38,7 @@ class EnvVarSource(View, frozen=True):
     secret_key_ref: dict[str, Any] | None = None
     field_ref: dict[str, Any] | None = None
     resource_field_ref: dict[str, Any] | None = None
+    file_key_ref: dict[str, Any] | None = None
 
 
 class EnvVar(View, frozen=True):

@@ -12,7 +12,7 @@ from functools import partial
 from ipaddress import IPv4Network
 from typing import Any, Self
 
-from grange.agent import pod_watchers, port_connection
+from grange.agent import pod_directory, pod_watchers, port_connection
 from grange.agent.addresses import AddressPool, AddressTakenError, NoAddressLeftError, default_range
 from grange.agent.attempt_logs import FileLogs
 from grange.agent.container_runtime import (
@@ -445,6 +445,11 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         if pod_uid not in self._pods:
             return None
         return await self._offload.run(lambda: self._files.read_file(pod_uid, name, limit))
+
+    async def read_volume(self, pod_uid: str, volume: str, path: str, limit: int) -> bytes | None:
+        """A file of a pod's volume; see ``PodRuntime``."""
+        top = self._files.pod(pod_uid)
+        return await self._offload.run(lambda: pod_directory.read_volume(top, volume, path, limit))
 
     async def read_message(self, target: ContainerID, path: str, limit: int) -> bytes | None:
         """What a container left there; see ``PodRuntime``."""

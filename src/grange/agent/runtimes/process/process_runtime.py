@@ -15,7 +15,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self
 
-from grange.agent import memory_streams, pod_watchers, port_connection
+from grange.agent import memory_streams, pod_directory, pod_watchers, port_connection
 from grange.agent.addresses import (
     AddressPool,
     AddressTakenError,
@@ -379,6 +379,13 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         if pod_uid not in self._pods:
             return None
         return await self._offload.run(lambda: self._layout.read_file(pod_uid, name, limit))
+
+    async def read_volume(self, pod_uid: str, volume: str, path: str, limit: int) -> bytes | None:
+        """A file of a pod's volume; see ``PodRuntime``."""
+        if pod_uid not in self._pods:
+            return None
+        top = self._layout.pod(pod_uid)
+        return await self._offload.run(lambda: pod_directory.read_volume(top, volume, path, limit))
 
     async def read_message(self, target: ContainerID, path: str, limit: int) -> bytes | None:
         """What a program left at its message path; see ``PodRuntime``."""
