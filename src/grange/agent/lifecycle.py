@@ -53,7 +53,7 @@ class ManagedContainer:
     Attributes:
         spec: as the pod has it, with the resources that the node has allocated.
         role: what it is in the pod.
-        policy: the restart policy that applies to it, by its role in the pod.
+        policy: the restart policy that applies to it: its own, or by its role in the pod.
         phase: where it is in its life.
         attempt: number of the attempt that runs or ran last, or of the first one.
         latest: the newest run; None before the first.
@@ -202,7 +202,9 @@ class ManagedContainer:
         self.post_starting = self.pre_stopping = False
         self.probes.clear()
         self.stopped_at = None
-        restarted = self.is_resizing or restarts(self.policy, run.id.attempt, run.exit_code or 0)
+        restarted = self.is_resizing or restarts(
+            self.policy, run.id.attempt, run.exit_code or 0, self.spec.restart_policy_rules
+        )
         if pod_ends or not restarted:
             self.phase = statemachine.advance(
                 transitions.CONTAINER, self.phase, ContainerEvent.ENDED
@@ -286,10 +288,13 @@ def managed_containers(pod: Pod) -> list[ManagedContainer]:
     inits = [
         ManagedContainer(item, Role.SIDECAR, "Always")
         if item.restart_policy == "Always"
-        else ManagedContainer(item, Role.INIT, init_policy)
+        else ManagedContainer(item, Role.INIT, item.restart_policy or init_policy)
         for item in pod.spec.init_containers
     ]
-    mains = [ManagedContainer(item, Role.MAIN, policy) for item in pod.spec.containers]
+    mains = [
+        ManagedContainer(item, Role.MAIN, item.restart_policy or policy)
+        for item in pod.spec.containers
+    ]
     return inits + mains + ephemeral_containers(pod)
 
 

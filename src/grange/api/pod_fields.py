@@ -119,6 +119,7 @@ _USER = f"{_PROCESS}programs run as the user who runs the agent"
 _NO_SANDBOX = f"{_PROCESS}nothing confines them"
 _NO_DNS = "else names are resolved as the machine resolves them"
 _NO_VOLUME = "no agent can mount it: the pod waits with CreateContainerConfigError"
+_RUN_ONCE = "ephemeral containers run once"
 _NO_CLAIMS = "devices of claims are not allocated"
 _OTHER_VOLUMES = (
     "awsElasticBlockStore",
@@ -192,7 +193,6 @@ _CONTAINER = (
     ),
     *_honoured("workingDir", note="absolute: a directory of the machine"),
     *_honoured("env", "envFrom"),
-    *_warned("env[].valueFrom.fileKeyRef", note="not read: the container waits"),
     *_honoured("ports"),
     *_warned(
         "ports[].hostPort",
@@ -211,7 +211,7 @@ _CONTAINER = (
     ),
     *_warned("resources.claims", note=_NO_CLAIMS),
     *_honoured("resizePolicy", note="of the subresource `resize`"),
-    *_warned("restartPolicyRules", note="the restart policy alone decides"),
+    *_honoured("restartPolicyRules"),
     *_below("startupProbe", _PROBE),
     *_below("readinessProbe", _PROBE),
     *_below("livenessProbe", _PROBE),
@@ -291,17 +291,15 @@ _FIELDS = (
         note="by the scheduler",
     ),
     *_below("containers[]", _CONTAINER),
-    Field(
-        "containers[].restartPolicy",
-        Support.REFUSED,
-        "may be set on init containers only",
-    ),
+    *_honoured("containers[].restartPolicy"),
     *_below("initContainers[]", _CONTAINER),
     *_honoured("initContainers[].restartPolicy", note="Always makes it a sidecar"),
     *_honoured(
         "ephemeralContainers",
         note="added to a pod that runs (`kubectl debug`); refused when a pod is created",
     ),
+    Field("ephemeralContainers[].restartPolicy", Support.REFUSED, _RUN_ONCE),
+    Field("ephemeralContainers[].restartPolicyRules", Support.REFUSED, _RUN_ONCE),
     *_honoured(
         "automountServiceAccountToken",
         "serviceAccountName",

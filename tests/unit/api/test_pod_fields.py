@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.api.documents import container, controller, pod
 
-from grange.api import schema, unsupported
+from grange.api import codec, schema, unsupported
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.pod_fields import FIELDS, TOKEN_MOUNT, Field, Support
 from grange.api.schema import builtin
@@ -93,23 +93,19 @@ def test_field_is_warned_about_as_the_table_says(path: str) -> None:
         assert found == []
 
 
-@pytest.mark.parametrize(
-    ("document", "path"),
-    [
-        (container(restartPolicy="Always"), "spec.containers[0].restartPolicy"),
-    ],
-)
-def test_refused_field_is_refused(document: Document, path: str) -> None:
-    entry = field_of(path.removeprefix("spec.").replace("[0]", "[]"))
-    assert entry is not None
-    assert entry.support is Support.REFUSED
-    causes = [(cause.field, cause.message) for cause in validate(document, None, POD)]
-    assert causes == [(path, f"Forbidden: {entry.note}")]
-
-
-def test_every_refused_field_is_tested() -> None:
+def test_refused_fields_are_refused() -> None:
     refused = {path for path, entry in FIELDS.items() if entry.support is Support.REFUSED}
-    assert refused == {"containers[].restartPolicy"}
+    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}
+    added = {"restartPolicy": "Always", "restartPolicyRules": [rule]}
+    assert refused == {f"ephemeralContainers[].{field}" for field in added}
+    old = container()
+    document = codec.clone(old)
+    document["spec"]["ephemeralContainers"] = [{"name": "added", "command": ["sh"], **added}]
+    causes = [(cause.field, cause.message) for cause in validate(document, old, POD)]
+    assert causes == [
+        (f"spec.ephemeralContainers[0].{field}", "Forbidden: ephemeral containers run once")
+        for field in added
+    ]
 
 
 def test_covering_field_is_in_the_table() -> None:

@@ -170,14 +170,6 @@ ENV = f"{C}.env[0]"
             ),
         ),
         (
-            pod(initContainers=[{"name": "i", "command": ["x"], "restartPolicy": "Never"}]),
-            ("spec.initContainers[0].restartPolicy", 'Unsupported value: "Never": supported values: "Always"'),
-        ),
-        (
-            container(restartPolicy="Always"),
-            (f"{C}.restartPolicy", "Forbidden: may be set on init containers only"),
-        ),
-        (
             pod(restartPolicy="Sometimes"),
             (
                 "spec.restartPolicy",

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from grange.api.pod_fields import FIELDS
 from grange.api.validation.causes import Faults
 from grange.api.validation.podspec import check_container
 
 _UNFIT = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources")
+_WITHOUT_RESTARTS = ("restartPolicy", "restartPolicyRules")
 
 
 def check_ephemeral_containers(
@@ -28,6 +30,9 @@ def check_ephemeral_containers(
         for field in _UNFIT:
             if container.get(field):
                 faults.forbidden(f"{at}.{field}", "ephemeral containers have none")
+        for field in _WITHOUT_RESTARTS:
+            if container.get(field):
+                faults.forbidden(f"{at}.{field}", FIELDS[f"ephemeralContainers[].{field}"].note)
         if any(mount.get("subPath") for mount in container.get("volumeMounts") or ()):
             faults.forbidden(f"{at}.volumeMounts", "ephemeral containers have no subPath")
         target = container.get("targetContainerName")

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from grange.api import names
-from grange.api.pod_fields import FIELDS
 from grange.api.restart_policies import RESTART_POLICIES
 from grange.api.stop_signals import STOP_SIGNALS
 from grange.api.validation import scheduling
@@ -19,6 +18,7 @@ from grange.api.validation.faultless import Faultless
 from grange.api.validation.pod_dns import DNS_POLICIES, check_pod_dns
 from grange.api.validation.resize_rules import check_resize_policy, check_restart_by_resize
 from grange.api.validation.resources import check_amount, check_resources
+from grange.api.validation.restart_rules import check_restart_rules
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
@@ -103,8 +103,6 @@ def _check_programs(spec: dict[str, Any], path: str, faults: Faults) -> None:
     for index, container in enumerate(containers):
         at = f"{path}.containers[{index}]"
         check_container(container, at, volumes, taken, faults)
-        if "restartPolicy" in container:
-            faults.forbidden(f"{at}.restartPolicy", FIELDS["containers[].restartPolicy"].note)
 
 
 def _check_choices(spec: dict[str, Any], path: str, faults: Faults) -> None:
@@ -135,10 +133,7 @@ def _check_numbers(spec: dict[str, Any], path: str, faults: Faults) -> None:
 
 
 def _check_init_container(container: dict[str, Any], path: str, faults: Faults) -> None:
-    policy = container.get("restartPolicy")
-    if policy not in (None, "Always"):
-        faults.not_supported(f"{path}.restartPolicy", policy, ("Always",))
-    if policy is None:
+    if container.get("restartPolicy") != "Always":
         for field in _PROBES:
             if container.get(field) is not None:
                 message = "may not be set for init containers without restartPolicy=Always"
@@ -176,7 +171,7 @@ def check_container(
     if ports := container.get("ports"):
         _check_ports(ports, f"{path}.ports", faults)
     for index, variable in enumerate(container.get("env") or ()):
-        _check_env(variable, f"{path}.env[{index}]", faults)
+        _check_env(variable, f"{path}.env[{index}]", volumes, faults)
     for index, source in enumerate(container.get("envFrom") or ()):
         _check_env_from(source, f"{path}.envFrom[{index}]", faults)
     if mounts := container.get("volumeMounts"):
@@ -184,6 +179,7 @@ def check_container(
     if resources := container.get("resources"):
         check_resources(resources, f"{path}.resources", faults)
     check_resize_policy(container, path, faults)
+    check_restart_rules(container, path, faults)
     _check_actions(container, path, faults)
 
 
@@ -243,7 +239,7 @@ def check_port_reference(port: int | str, path: str, faults: Faults) -> None:
         faults.named(path, port, names.check_port_name(port))
 
 
-def _check_env(variable: dict[str, Any], path: str, faults: Faults) -> None:
+def _check_env(variable: dict[str, Any], path: str, volumes: set[str], faults: Faults) -> None:
     name = variable.get("name", "")
     if not name:
         faults.required(f"{path}.name")
@@ -265,12 +261,31 @@ def _check_env(variable: dict[str, Any], path: str, faults: Faults) -> None:
                 faults.required(f"{path}.valueFrom.{field}.name")
             if not reference.get("key"):
                 faults.required(f"{path}.valueFrom.{field}.key")
+    if (reference := source.get("fileKeyRef")) is not None:
+        _check_file_key(reference, f"{path}.valueFrom.fileKeyRef", volumes, faults)
     if (reference := source.get("fieldRef")) is not None:
         wanted = reference.get("fieldPath", "")
         if wanted not in _ENV_FIELDS and not _is_keyed_field(wanted):
             at = f"{path}.valueFrom.fieldRef.fieldPath"
             choices = (*_ENV_FIELDS, *(f"{start}<KEY>']" for start in _KEYED_FIELDS))
             faults.not_supported(at, wanted, choices)
+
+
+def _check_file_key(
+    reference: dict[str, Any], path: str, volumes: set[str], faults: Faults
+) -> None:
+    volume, where, key = (reference.get(name, "") for name in ("volumeName", "path", "key"))
+    if not volume:
+        faults.required(f"{path}.volumeName")
+    elif volume not in volumes:
+        faults.not_found(f"{path}.volumeName", volume)
+    _check_plain_path(where, f"{path}.path", faults)
+    if where.startswith("/"):
+        faults.invalid(f"{path}.path", where, "must be a relative path")
+    if not key:
+        faults.required(f"{path}.key")
+    else:
+        faults.named(f"{path}.key", key, names.check_env_name(key))
 
 
 def _is_keyed_field(path: str) -> bool:
