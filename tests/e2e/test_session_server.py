@@ -286,6 +286,21 @@ async def test_evidence_is_found_here_after_a_new_address(
         assert (status, json.loads(body)["files"][0]["path"]) == (200, "session.json")
 
 
+async def test_evidence_of_a_member_that_is_gone_is_named(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    async with serving(tmp_path, clock, log) as world:
+        async with serving(tmp_path / "gone", clock, log) as other:
+            theirs = f"{other.server.url}/v1/sessions/{UID}/evidence"
+            world.document["status"] = {"evidence": {"url": theirs}}
+            url = f"{world.server.url}/v1/sessions/{UID}/evidence"
+            assert (await world.request("GET", url, READER, allow_redirects=False))[0] == 307
+        status, body = await world.request("GET", url, READER, allow_redirects=False)
+        assert status == 404
+        address = theirs.split("/")[2]
+        assert f"collected by the service at {address}, which does not answer: " in body.decode()
+
+
 async def test_reads_of_a_running_session_list_sessions_once(
     tmp_path: Path, clock: Clock, log: Logger
 ) -> None:

@@ -1,12 +1,15 @@
 """Evidence of sessions over HTTP: uploads of components, files and figures for readers."""
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 from aiohttp import web
 
+from grange.base.clock import Clock
 from grange.base.offload import Offload
 from grange.controllers.testsession.coordination import NAME, CoordinationError
 from grange.controllers.testsession.session_access import SessionAccess
@@ -19,6 +22,7 @@ from grange.evidence.session_record import SessionRecord
 
 _CHUNK = 256 * 1024
 _MOST_RUNS = 100
+_CONNECT_S = 2.0
 
 
 class EvidenceHandlers:
@@ -30,6 +34,7 @@ class EvidenceHandlers:
         directory: keeps the evidence.
         series: keeps the figures.
         offload: the single lane of the evidence.
+        clock: of the time that another service may take to answer.
     """
 
     def __init__(
@@ -39,7 +44,9 @@ class EvidenceHandlers:
         directory: EvidenceDirectory,
         series: MetricSeries,
         offload: Offload,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._access, self._directory = access, directory
         self._base_url = base_url
         self._series, self._offload = series, offload
@@ -123,6 +130,7 @@ class EvidenceHandlers:
 
         Raises:
             HTTPTemporaryRedirect: it has.
+            EvidenceError: it has, and does not answer.
             ApiError: sessions cannot be read.
         """
         address = await self._access.evidence_url(uid)
@@ -130,8 +138,28 @@ class EvidenceHandlers:
             return
         url = urlsplit(address)
         if url.netloc and url.netloc != urlsplit(self._base_url()).netloc:
+            if why := await self._unreachable(url):
+                raise EvidenceError(
+                    f"the evidence was collected by the service at {url.netloc}, which does not answer: "
+                    f"{why}; if its member is gone for good, so are the logs, artifacts and record "
+                    "that it kept"
+                )
             there = f"{url.scheme}://{url.netloc}{request.rel_url.raw_path}"
             raise web.HTTPTemporaryRedirect(there, text=f"the evidence is at {there}\n")
+
+    async def _unreachable(self, url: SplitResult) -> str:
+        """Why a service cannot be reached; empty if it can."""
+        try:
+            async with self._clock.timeout(_CONNECT_S):
+                _, writer = await asyncio.open_connection(url.hostname, url.port)
+        except TimeoutError:
+            return f"no connection within {_CONNECT_S:g} s"
+        except (OSError, ValueError) as error:
+            return getattr(error, "strerror", None) or str(error)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        return ""
 
     async def series(self, request: web.Request) -> web.StreamResponse:
         """The last figures of a test."""

@@ -81,7 +81,12 @@ class SessionServer:
             self._access, tools.directory, tools.clock, tools.offload
         )
         self._evidence = EvidenceHandlers(
-            self._access, lambda: self.url, tools.directory, tools.series, tools.offload
+            self._access,
+            lambda: self.url,
+            tools.directory,
+            tools.series,
+            tools.offload,
+            tools.clock,
         )
         self._runner: web.AppRunner | None = None
 
