@@ -295,6 +295,8 @@ async def test_a_driver_that_keeps_no_marks_is_refused() -> None:
     request = LaunchRequest("p-1", (MachineOffering("2"),), image="1")
     with pytest.raises(MisconfiguredError, match=r"does not keep the mark .* was ended; use "):
         await provider.launch(request)
+    with pytest.raises(MisconfiguredError, match="does not keep the mark"):
+        await provider.catalogue()
     assert [node.id for node in driver.list_nodes()] == before
     assert await provider.instances() == []
     await provider.close()

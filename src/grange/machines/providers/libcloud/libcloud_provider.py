@@ -84,6 +84,7 @@ class LibcloudProvider:
         self._tokens: dict[str, None] = {}
         self._faults: dict[tuple[str, str], str] = {}
         self._failed: set[str] = set()
+        self._unusable = ""
         self._sizes: Mapping[str, tuple[NodeSize, InstanceType]] = {}
 
     @property
@@ -98,6 +99,7 @@ class LibcloudProvider:
 
     async def catalogue(self) -> Sequence[InstanceType]:
         """The sizes whose price, processors and memory are known, by name."""
+        self._check_usable()
         sizes = await self._lanes.run(_READS, self._read_sizes)
         if not sizes:
             raise MisconfiguredError(
@@ -114,6 +116,7 @@ class LibcloudProvider:
 
     async def launch(self, request: LaunchRequest) -> Instance:
         """See ``Provider.launch``; tries the first offering only."""
+        self._check_usable()
         return await self._lanes.run(
             request.token, lambda calls: self._launch(calls, request, request.offerings[0])
         )
@@ -258,10 +261,20 @@ class LibcloudProvider:
             self._destroy(calls, made)
         except ProviderError as error:
             done = f"was not ended ({error}): end it"
-        raise MisconfiguredError(
+        self._unusable = (
             f"spec.providerConfig.driver: {self._config.driver} does not keep the mark of its instances; "
             f"instance {made.id} {done}; use another driver"
         )
+        self._check_usable()
+
+    def _check_usable(self) -> None:
+        """Nothing more is launched by a driver that drops marks.
+
+        Raises:
+            MisconfiguredError: it has done so.
+        """
+        if self._unusable:
+            raise MisconfiguredError(self._unusable)
 
     def _instances(self, calls: DriverCalls) -> list[Instance]:
         found = []
