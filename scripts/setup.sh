@@ -12,7 +12,7 @@ python=${PYTHON:-python3}
 started=$(date +%s)
 echo "setting up $venv with $("$python" --version) …"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-# Compiled by all processors below; pip compiles with one.
+# Compiled by all processors below, where all is used; pip compiles with one.
 "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile \
   --require-hashes -r "$lock" >"$venv/setup.log" 2>&1 &
 installer=$!
@@ -24,6 +24,7 @@ done
 [ -z "$begin" ] || echo
 wait "$installer" || { cat "$venv/setup.log" >&2; exit 1; }
 # Like pip's: what is not valid Python of this version (a template, say) stays as it is.
-"$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true
+# Other locks have much that nothing imports; what is imported is compiled then.
+[ $# -gt 1 ] || "$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true
 [ $# -gt 1 ] || "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 echo "environment ready in $(( $(date +%s) - started )) s"

@@ -1,9 +1,16 @@
 """What holds for all tests: profile ``ci`` of Hypothesis gives the same examples in every run."""
 
+import gc
 from contextlib import ExitStack
 
 import pytest
 from tests.support.repeatable_examples import without_local_constants
+
+
+def pytest_collection_finish() -> None:
+    """Take modules and tests out of every later collection of garbage: they stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

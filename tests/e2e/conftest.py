@@ -12,6 +12,15 @@ _OF_IMAGES = ["test_images.py", "test_session_images.py"]
 collect_ignore = [] if containerd.is_possible() else _OF_IMAGES
 
 
+# Minutes, of which most are waits: others run beside them, if they are started first.
+_LONG = {"test_make_run_does_what_the_readme_says", "test_lost_machine_is_replaced_and_returns"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the long tests first."""
+    items.sort(key=lambda item: item.name not in _LONG)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The process that verbs are forked from."""

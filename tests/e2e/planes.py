@@ -95,11 +95,17 @@ def patient(*words: str) -> tuple[str, ...]:
 
 
 def eventually(holds: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
-    """Poll until it holds; real processes have no virtual time."""
+    """Poll until it holds; real processes have no virtual time.
+
+    Checks that start a process take turns with what they wait for: half of the time, none is made.
+    """
     deadline = time.monotonic() + limit_s
+    began = time.monotonic()
     while not holds():
-        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
-        time.sleep(0.05)
+        ended = time.monotonic()
+        assert ended < deadline, f"not within {limit_s:g} s: {what}"
+        time.sleep(min(max(0.05, ended - began), 1.0))
+        began = time.monotonic()
 
 
 def processes_with(marker: str) -> list[int]:

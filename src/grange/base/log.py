@@ -20,6 +20,7 @@ _REDACTED_ENDINGS = tuple(f"_{word}" for word in sorted(REDACTED - {"data"}))
 LEVELS = ("debug", "info", "warning", "error")
 _RESERVED = frozenset({"ts", "level", "logger", "msg", "trace"})
 _HIDDEN = "…"
+_SCALARS = frozenset({bool, float, int, str, type(None)})
 _ROOT = "grange"
 
 
@@ -87,6 +88,8 @@ def _redacted(facts: Mapping[str, object]) -> dict[str, object]:
     for key, value in facts.items():
         if _names_secret(str(key)):
             result[key] = _HIDDEN
+        elif type(value) in _SCALARS:  # most are, and asking an abstract class is slow
+            result[key] = value
         else:
             result[key] = _redacted(value) if isinstance(value, Mapping) else value
     return result
