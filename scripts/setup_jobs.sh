@@ -16,4 +16,4 @@ sh "$here/setup.sh" "$venv" requirements-jobs.lock
 echo "installing $torch …"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --progress-bar off --no-compile "$torch"
 # Compile here what three workers of a job would else compile side by side at their first start.
-"$venv/bin/python" -c 'import torch.distributed, torch.nn.parallel, torch.utils.data, sklearn.datasets'
+"$venv/bin/python" -c 'import grpc, torch.distributed, torch.nn.parallel, torch.utils.data, sklearn.datasets'
