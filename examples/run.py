@@ -78,7 +78,7 @@ class Stage:
         if not quiet:
             self.show(f"$ grange {shlex.join(words)}")
         done = subprocess.run(
-            command, check=False, stdout=subprocess.PIPE, stderr=None, text=True, timeout=120
+            command, check=False, stdout=subprocess.PIPE, stderr=None, text=True, timeout=400
         )
         if done.returncode != code:
             raise ExampleFailed(

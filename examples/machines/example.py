@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 HERE = Path(__file__).resolve().parent
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 
 
 class Stage(Protocol):

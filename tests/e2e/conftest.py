@@ -12,7 +12,7 @@ _OF_IMAGES = ["test_images.py", "test_session_images.py"]
 collect_ignore = [] if containerd.is_possible() else _OF_IMAGES
 
 
-# Minutes, of which most are waits: others run beside them, if they are started first.
+# They wait for minutes: the others use that time, if these are started first.
 _LONG = {"test_make_run_does_what_the_readme_says", "test_lost_machine_is_replaced_and_returns"}
 
 
