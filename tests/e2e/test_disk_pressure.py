@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
 
 def found(plane: Plane, *words: str) -> Any:
     return json.loads(plane.grange("get", *words, "-o", "json"))
+
+
+def is_in(plane: Plane, name: str, phase: str) -> bool:
+    return bool(found(plane, "pod", name)["status"].get("phase") == phase)
 
 
 def pressure(plane: Plane) -> str:
@@ -94,21 +99,19 @@ def test_volume_beyond_its_limit_ends_the_pod(plane: Plane, tmp_path: Path) -> N
 
 
 def test_files_of_a_finished_pod_go_before_a_running_pod(plane: Plane, tmp_path: Path) -> None:
-    programs = {
-        "runs": pod("runs", "sh", "-c", f"head -c {20 * MIB} /dev/zero > big; sleep 1000"),
-        "done": pod("done", "sh", "-c", f"head -c {100 * MIB} /dev/zero > big; echo wrote"),
-    }
-    for name, text in programs.items():
-        made = json.loads(text)
+    """The first fills the disk without pressure and ends; the second brings the pressure."""
+    for name, end in (("done", "echo wrote"), ("runs", "sleep 1000")):
+        made = json.loads(pod(name, "sh", "-c", f"head -c {60 * MIB} /dev/zero > big; {end}"))
         made["spec"]["restartPolicy"] = "Never"
         (tmp_path / f"{name}.json").write_text(json.dumps(made))
         plane.grange("apply", "-f", str(tmp_path / f"{name}.json"))
-    eventually(lambda: found(plane, "pod", "done")["status"]["phase"] == "Succeeded", "the end")
+        phase = "Succeeded" if name == "done" else "Running"
+        eventually(partial(is_in, plane, name, phase), phase)
     eventually(lambda: pressure(plane) == "True", "the condition and the taint")
 
     def has_room() -> bool:
         left = os.statvfs(plane.directory)
-        return left.f_bavail * left.f_frsize > 150 * MIB
+        return left.f_bavail * left.f_frsize > 110 * MIB
 
     eventually(has_room, "the files are deleted")
     assert found(plane, "pod", "done")["status"]["phase"] == "Succeeded"
