@@ -303,6 +303,18 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
         Figure("binding_ms", "CPU to bind 10,000 pods to 10,000 machines", "ms", 300),
         Figure("binding_empty_ms", "CPU to order 10,000 machines, 500 types, 3 zones", "ms"),
     ),
+    "heartbeats": (
+        Figure(
+            "heartbeats_percent",
+            "5,000 machines heartbeating, processor time, of one core",
+            "%",
+            10,
+        ),
+        Figure("renewals_percent", "of that, renewed Leases and Nodes read with them", "%"),
+        Figure("status_percent", "of that, status of Nodes", "%"),
+        Figure("looks_percent", "of that, the node controller's looks", "%"),
+        Figure("renewal_us", "processor time of one renewal", "µs"),
+    ),
     "machine_claims": (
         Figure("claim_p50_ms", "a waiting pod gets a machine that stands by, p50", "ms"),
         Figure("claim_p99_ms", "the same, p99", "ms", 20),

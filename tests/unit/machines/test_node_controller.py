@@ -88,6 +88,26 @@ async def test_standby_is_claimed_at_once(clock: Clock, rng: Stream, log: Logger
         assert world.cloud.launches == 3
 
 
+async def test_standby_is_claimed_with_two_requests(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=[{"instanceType": "small", "count": 2}])
+        await world.count(P.AVAILABLE, 2)
+        await world.settle()
+        world.requests.clear()
+        await world.add_pod("a")
+        await world.bound("a")
+        name = (await world.pod("a")).spec.node_name
+        of_claim = [
+            (method, path.rpartition("/v1")[2].partition("/")[2])
+            for method, path in world.requests
+            if name in path or "/pods/" in path
+        ]
+        assert of_claim == [
+            ("PATCH", f"machines/{name}/status"),
+            ("POST", "namespaces/default/pods/a/binding"),
+        ]
+
+
 async def test_a_deleted_pool_ends_its_machines(clock: Clock, rng: Stream, log: Logger) -> None:
     async with machine_world(clock, rng, log) as world:
         await world.add_pool(standby=[{"instanceType": "small", "count": 2}])
