@@ -114,7 +114,7 @@ def test_kinds_that_no_client_would_look_at_are_left_out() -> None:
     """Others bring a PodGroup along; a user of only our controllers keeps theirs."""
     plan = InstallPlan(image=IMAGE, controllers=("replication", "rollingupdate"))
     kinds = {one["spec"]["names"]["kind"] for one in found("CustomResourceDefinition", plan)}
-    machines = {"NodePool", "Machine"}  # where further nodes come from
+    machines = {"NodePool", "Machine", "MachineLease", "LeasePolicy"}  # where nodes come from
     assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord", *machines}
     assert "podgroups" not in str(documents(plan))
     assert InstallPlan(controllers=("scheduler",)).kinds == [PODGROUP, QUEUE]
