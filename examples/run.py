@@ -30,9 +30,9 @@ EXAMPLES = (
 )
 HERE = Path(__file__).resolve().parent
 NODES = ("--nodes", "4", "--pool", "drivers=1", "--pool", "workers=3")
-ISOLATED = ("services",)
+ON_ONE_PORT = ("services",)
+ADDRESSES = ("--network", "auto")
 ON_MACHINES = ("takeover",)
-NAMES_AND_ADDRESSES = ("--isolation", "auto", "--network", "addresses")
 INTERRUPTED = 130
 
 
@@ -122,8 +122,8 @@ def main() -> int:
     code = 1
     try:
         run_on(stage, "start a control plane with four nodes in two pools", NODES, EXAMPLES)
-        title = "start it again, with names and addresses for pods"
-        run_on(stage, title, NAMES_AND_ADDRESSES, ISOLATED)
+        title = "start it again, with addresses for servers of pods"
+        run_on(stage, title, ADDRESSES, ON_ONE_PORT)
         title = "start it again, for machines that join"
         run_on(stage, title, ("--disable", "agent", "--remove-nodes"), ON_MACHINES)
         code = 0

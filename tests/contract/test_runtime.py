@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.support import containerd
+from tests.support import containerd, network_namespaces
 from tests.support.containerd import BUSYBOX, Containerd
 from tests.support.own_port import own_port
 
@@ -187,6 +187,11 @@ class Harness:
         "fake",
         pytest.param("none", marks=pytest.mark.e2e),
         pytest.param("auto", marks=pytest.mark.e2e),
+        *(
+            [pytest.param("netns", marks=pytest.mark.e2e)]
+            if network_namespaces.are_possible()
+            else []
+        ),
         *([pytest.param("cri", marks=pytest.mark.e2e)] if containerd.is_possible() else []),
     ]
 )
@@ -209,7 +214,9 @@ async def harness(
         if request.param == "cri":
             socket = request.getfixturevalue("machine_containerd").socket
             return CriRuntime(CriConfig(tmp_path, socket), clock=clock, log=log, offload=offload)
-        config = ProcessConfig(tmp_path, isolation=request.param)
+        tiers = {"isolation": "auto", "programs_network": "netns"}
+        chosen = tiers if request.param == "netns" else {"isolation": request.param}
+        config = ProcessConfig(tmp_path, **chosen)
         return ProcessRuntime(config, clock=clock, log=log, offload=offload)
 
     def shell(name: str) -> Program:

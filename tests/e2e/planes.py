@@ -39,8 +39,9 @@ class Plane:
             with (self.directory.parent / "up.stderr").open("a") as errors:
                 self.process = self.cli.start(
                     *("up", "--data-dir", str(self.directory), "--listen", "127.0.0.1:0"),
-                    # Whatever this machine has: programs of tests are not in its images.
-                    *("--cri-socket", "none"),
+                    # Whatever this machine has: programs of tests are not in its images,
+                    # and they and their files are below /tmp.
+                    *("--cri-socket", "none", "--isolation", "none"),
                     *("--nodes", str(self.nodes), "--no-switch", *self.words),
                     stdout=writing,
                     stderr=errors.fileno(),

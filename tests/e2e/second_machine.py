@@ -54,7 +54,14 @@ class SecondMachine:
     def join(self, plane: Plane, name: str, directory: Path) -> "subprocess.Popen[bytes]":
         """Start an agent there, whose node is Ready when this returns."""
         printed = shlex.split(plane.grange("token", "create", "--node", name))
-        more = ("--data-dir", str(directory / "agent"), "--capacity", "cpu=1,memory=1Gi")
+        more = (
+            "--data-dir",
+            str(directory / "agent"),
+            "--capacity",
+            "cpu=1,memory=1Gi",
+            "--isolation",
+            "none",
+        )
         with (directory / "log").open("a") as log:
             started = subprocess.Popen(
                 [*self.inside, *GRANGE, *printed[1:], *more], stdout=log, stderr=log

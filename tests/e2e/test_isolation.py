@@ -4,10 +4,12 @@ docs/reference/agent.md. Where the kernel allows no namespaces, that asking for 
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import closing
 from dataclasses import replace
@@ -347,3 +349,57 @@ def test_cluster_configuration_is_at_its_fixed_paths(tmp_path: Path) -> None:
         assert plane.grange("logs", "inside") == "system:serviceaccount:default:default\ndefault\n"
     finally:
         plane.stop()
+
+
+async def test_directories_below_tmp_are_shown_where_asked(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    """As the one that `grange up` is started in. The data directory in it stays hidden."""
+    desk = Path(tempfile.mkdtemp(dir="/tmp"))
+    (desk / "app").mkdir()
+    (desk / "app" / "file").write_text("from the machine\n")
+    (desk / "data").mkdir()
+    (desk / "data" / "secret").write_text("secret")
+    config = ProcessConfig(desk / "data", isolation="auto", shown=(desk, Path("/tmp/absent")))  # noqa: S108  likewise
+    with closing(Threads("runtime", 2)) as offload:
+        async with ProcessRuntime(config, clock=clock, log=log, offload=offload) as made:
+            setup = PodSetup(UID, "default", "web", "node-1", (VolumePlan("data"),))
+            await made.prepare(setup)
+            target = ContainerID(UID, "main", 0)
+            script = f"cat file; cat ../data/secret 2>&1; ls -A {desk}; echo 2 > ../answer; touch /tmp/own"
+            program = Program(
+                ("sh", "-c", script), {"PATH": os.environ["PATH"]}, working_dir=str(desk / "app")
+            )
+            await made.start(target, program, (Mount("data", "/tmp/data/deep"),))  # noqa: S108  in its own
+            shown = (await output(made, target)).splitlines()
+            volumes = made.pods()[0].sandbox.volumes
+            if made.isolation == "namespaces":
+                assert not any(Path(volumes["data"]).iterdir())  # noqa: ASYNC240  tiny
+                assert shown[0] == "from the machine"
+                assert "No such file" in shown[1]
+                assert shown[2:] == ["app", "data"]
+                assert (desk / "answer").read_text() == "2\n"
+                assert not Path("/tmp/own").exists()  # noqa: ASYNC240,S108  in the pod's directory
+            await made.remove(UID)
+    shutil.rmtree(desk)
+
+
+async def test_tmp_of_the_pod_is_not_replaced_by_a_mount_in_it(isolated: ProcessRuntime) -> None:
+    """Containers of a pod share it, and it is as large as the disk."""
+    writer = ContainerID(UID, "writer", 0)
+    environment = {"PATH": os.environ["PATH"]}
+    mounts = (*MOUNTS, Mount("data", "/tmp/data"))  # noqa: S108  the pod's
+    large = Program(("sh", "-c", "head -c 3000000 /dev/zero > /tmp/large"), environment)
+    await isolated.start(writer, large, mounts)
+    assert await output(isolated, writer) == ""
+    reader = ContainerID(UID, "reader", 0)
+    await isolated.start(reader, Program(("sh", "-c", "wc -c < /tmp/large"), environment), mounts)
+    assert await output(isolated, reader) == "3000000\n"
+
+
+async def test_program_below_tmp_is_not_found_with_a_hint(
+    isolated: ProcessRuntime, clock: Clock
+) -> None:
+    run = await end_of(isolated, await start(isolated, "/tmp/absent/program"), clock)  # noqa: S108  of the pod
+    assert (run.exit_code, run.reason) == (127, "StartError")
+    assert "the pod has its own /tmp: mount the directory" in run.message

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -75,8 +76,9 @@ async def runtime(
     request: pytest.FixtureRequest, tmp_path: Path, clock: Clock, log: Logger
 ) -> AsyncGenerator[ProcessRuntime, None]:
     offload = Threads("runtime", 2)
-    config = ProcessConfig(tmp_path, isolation=request.param, own_addresses=True)
+    config = ProcessConfig(tmp_path, isolation=request.param, programs_network="auto")
     async with ProcessRuntime(config, clock=clock, log=log, offload=offload) as made:
+        assert made.network == ("addresses" if is_supported() else "shared")
         yield made
         for record in made.pods():
             await made.remove(record.sandbox.uid)
@@ -167,3 +169,33 @@ async def test_filter_outlives_the_first_program(runtime: ProcessRuntime, clock:
         assert b"200 OK" in await until_answered(address, port, clock)
     await runtime.signal(target, signal.SIGKILL)
     assert (await end_of(runtime, target, clock)).signal == signal.SIGKILL
+
+
+async def test_pod_on_the_machines_network_binds_all_addresses(
+    runtime: ProcessRuntime, clock: Clock
+) -> None:
+    python = VolumePlan("python", host_path=sys.prefix)
+    setup = PodSetup("uid-a", "default", "a", "node-1", (python,), host_network=True)
+    await runtime.prepare(setup)
+    port = free_port()
+    target = await start(runtime, "a", sys.executable, "-m", "http.server", str(port))
+    assert b"200 OK" in await until_answered("127.0.0.1", port, clock)
+    await runtime.signal(target, signal.SIGKILL)
+    await end_of(runtime, target, clock)
+
+
+NESTED = """
+import contextlib, os
+from grange.agent.runtimes.process import bind_filter
+with contextlib.suppress(OSError):
+    os.close(bind_filter.install())
+print(bind_filter.probe())
+"""
+
+
+def test_probe_fails_inside_a_filter() -> None:
+    """As in a pod of another control plane."""
+    done = subprocess.run(
+        [sys.executable, "-c", NESTED], check=True, capture_output=True, text=True
+    )
+    assert int(done.stdout) != 0

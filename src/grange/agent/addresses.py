@@ -111,6 +111,12 @@ class AddressPool:
         self._addresses[uid] = number
         return True
 
+    def exclude(self, address: str) -> None:
+        """Another program of the machine uses an address: no pod gets it."""
+        number = int(IPv4Address(address))
+        self._addresses.pop(self._owners.get(number, ""), None)
+        self._owners[number] = ""
+
     def release(self, uid: str) -> None:
         """The pod is gone; nothing happens if it had none."""
         number = self._addresses.pop(uid, None)

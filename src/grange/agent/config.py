@@ -12,6 +12,7 @@ from grange.api.pod_fields import (
     IMAGES_LABEL,
     ISOLATION_LABEL,
     LIMITS_LABEL,
+    NETWORK_LABEL,
     Feature,
 )
 from grange.base.backoff import Exponential
@@ -86,6 +87,7 @@ class NodeConfig:
         timing: waits and intervals.
         runtime: name of what runs the containers, in ``containerID`` and in the Node's status.
         isolation: what separates its pods from each other and from the machine, for the Node.
+        network: what its programs get that listen on all addresses, for the Node.
         host_paths: where volumes of type ``hostPath`` may lie; empty for anywhere.
         limits: what holds containers to their limits, for the Node.
         name_files: its containers have ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves.
@@ -108,6 +110,7 @@ class NodeConfig:
     timing: Timing = field(default_factory=Timing)
     runtime: str = "process"
     isolation: str = "none"
+    network: str = "shared"
     host_paths: tuple[str, ...] = ()
     limits: str = "none"
     name_files: bool = False
@@ -124,6 +127,7 @@ class NodeConfig:
         """The labels of the Node that fields of pods depend on."""
         return {
             ISOLATION_LABEL: self.isolation,
+            NETWORK_LABEL: self.network,
             LIMITS_LABEL: self.limits,
             AGENT_USER_LABEL: "root" if self.user == 0 else "other",
             IMAGES_LABEL: "true" if self.images else "false",

@@ -15,18 +15,28 @@ def find(owner_of: Callable[[int], tuple[str, str] | None]) -> list[ListeningSoc
     Args:
         owner_of: pod UID and container of a process; None for one that is not a container's.
     """
-    sockets = {
-        **_table("/proc/net/tcp"),
-        **_table("/proc/net/tcp6"),
-    }
-    found = {
-        ListeningSocket(*owner, *sockets[inode])
-        for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
-        if (owner := owner_of(pid)) is not None
-        for inode in _inodes(pid)
-        if inode in sockets
-    }
+    tables: dict[int, dict[str, tuple[str, int]]] = {}
+    found = set()
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+        if (owner := owner_of(pid)) is None:
+            continue
+        sockets = _sockets(pid, tables)
+        found |= {
+            ListeningSocket(*owner, *sockets[inode]) for inode in _inodes(pid) if inode in sockets
+        }
     return sorted(found)
+
+
+def _sockets(pid: int, tables: dict[int, dict[str, tuple[str, int]]]) -> dict[str, tuple[str, int]]:
+    """The listening sockets of the network of a process, from the tables or added to them."""
+    try:
+        network = os.stat(f"/proc/{pid}/ns/net").st_ino
+    except OSError:  # it ended meanwhile
+        return {}
+    if network not in tables:
+        names = (f"/proc/{pid}/net/tcp", f"/proc/{pid}/net/tcp6")
+        tables[network] = {key: value for name in names for key, value in _table(name).items()}
+    return tables[network]
 
 
 def _table(path: str) -> dict[str, tuple[str, int]]:

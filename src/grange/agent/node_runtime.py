@@ -16,6 +16,10 @@ class NodeRuntime(PodRuntime, Protocol):
         """What separates pods from each other and from the machine."""
 
     @property
+    def network(self) -> str:
+        """What a program gets that listens on all addresses, for the Node."""
+
+    @property
     def has_name_files(self) -> bool:
         """Whether containers have files ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves."""
 

@@ -111,6 +111,11 @@ class PairedRuntimes:
         return self._processes.isolation
 
     @property
+    def network(self) -> str:
+        """Of processes: CNI plugins or images have the last word for containers."""
+        return self._processes.network
+
+    @property
     def has_name_files(self) -> bool:
         """Whether any container has files of names to itself."""
         return any(runtime.has_name_files for runtime in self._both())

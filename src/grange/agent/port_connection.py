@@ -2,13 +2,15 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 
 from grange.agent.container_runtime import ListeningSocket, RuntimeFailedError, nothing_listens
 from grange.base.clock import Clock
 
+OpenSocket = Callable[[int], Awaitable[socket.socket]]
+"""Opens a TCP socket of an address family."""
 _CONNECT_S = 5.0
 _READ_BYTES = 32 * 1024
 _BUFFER_BYTES = 64 * 1024
@@ -44,7 +46,11 @@ class SocketConnection:
 
 
 async def connect(
-    address: str, port: int, own: Sequence[ListeningSocket], clock: Clock
+    address: str,
+    port: int,
+    own: Sequence[ListeningSocket],
+    clock: Clock,
+    open_socket: OpenSocket | None = None,
 ) -> SocketConnection:
     """Connect to a port that a pod listens on.
 
@@ -55,6 +61,7 @@ async def connect(
         port: that is wanted.
         own: what the pod listens on.
         clock: bounds the connect.
+        open_socket: opens a socket in the network of the pod; None where it has the machine's.
 
     Raises:
         RuntimeFailedError: nothing listens there, or it does not accept.
@@ -65,7 +72,10 @@ async def connect(
     host = address if address in found else _reached_by(found[0], address)
     try:
         async with clock.timeout(_CONNECT_S):
-            reader, writer = await asyncio.open_connection(host, port, limit=_BUFFER_BYTES)
+            if open_socket is None or host == address:
+                reader, writer = await asyncio.open_connection(host, port, limit=_BUFFER_BYTES)
+            else:
+                reader, writer = await _connect_inside(await open_socket(_family(host)), host, port)
     except TimeoutError as error:
         raise RuntimeFailedError(f"port {port}: {host} does not accept connections") from error
     except OSError as error:
@@ -73,6 +83,22 @@ async def connect(
         raise RuntimeFailedError(f"port {port}: cannot connect to {host}: {why}") from error
     writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return SocketConnection(reader, writer)
+
+
+async def _connect_inside(
+    end: socket.socket, host: str, port: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    try:
+        end.setblocking(False)  # noqa: FBT003  positional only
+        await asyncio.get_running_loop().sock_connect(end, (host, port))
+        return await asyncio.open_connection(sock=end, limit=_BUFFER_BYTES)
+    except BaseException:
+        end.close()
+        raise
+
+
+def _family(host: str) -> int:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _reached_by(listens: str, address: str) -> str:

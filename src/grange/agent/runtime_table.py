@@ -8,15 +8,23 @@ from typing import Protocol
 from grange.agent.addresses import default_range
 from grange.agent.node_runtime import NodeRuntime
 from grange.agent.paired_runtimes import PairedRuntimes
+from grange.agent.runtimes.process.networks import NETWORKS, SHARED
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
-from grange.agent.runtimes.process.views import NO_ISOLATION
+from grange.agent.runtimes.process.views import ISOLATION, NO_ISOLATION
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
 
-SHARED, ADDRESSES = "shared", "addresses"
-NETWORKS = (SHARED, ADDRESSES)
-"""What ``--network`` may be."""
+__all__ = [
+    "ISOLATION",
+    "NETWORKS",
+    "NO_SOCKET",
+    "RUNTIMES",
+    "SOCKETS",
+    "RuntimeFactory",
+    "RuntimeOptions",
+]
+
 NO_SOCKET = "none"
 SOCKETS = (Path("/run/containerd/containerd.sock"), Path("/run/crio/crio.sock"))
 """Where container runtimes listen."""
@@ -30,6 +38,7 @@ class RuntimeOptions:
         data_dir: the runtime keeps its data below it.
         isolation: one of ``ISOLATION``.
         network: one of ``NETWORKS``.
+        shown: directories that isolated pods see where they are, also below ``/tmp``.
         hidden: files of the user that isolated pods may not see.
         cri_socket: of the machine's container runtime; ``NO_SOCKET`` for none; empty: the first of
             ``SOCKETS`` that there is.
@@ -38,6 +47,7 @@ class RuntimeOptions:
     data_dir: Path
     isolation: str = NO_ISOLATION
     network: str = SHARED
+    shown: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     cri_socket: str = ""
 
@@ -57,7 +67,8 @@ def _process(
     config = ProcessConfig(
         data_dir=options.data_dir,
         isolation=options.isolation,
-        own_addresses=options.network == ADDRESSES,
+        programs_network=options.network,
+        shown=options.shown,
         hidden=options.hidden,
     )
     processes = ProcessRuntime(config, clock=clock, log=log, offload=offload)

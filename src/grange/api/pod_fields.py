@@ -29,6 +29,8 @@ class Support(Enum):
 
 ISOLATION_LABEL = "grange.dev/isolation"
 """Label of a Node: what separates its pods from each other and from the machine."""
+NETWORK_LABEL = "grange.dev/network"
+"""Label of a Node: what a program gets that listens on all addresses."""
 AGENT_USER_LABEL = "grange.dev/agent-user"
 """Label of a Node: ``root``, or ``other``."""
 LIMITS_LABEL = "grange.dev/limits"
@@ -307,8 +309,12 @@ _FIELDS = (
         note="the directory with the token is in the variable GRANGE_SERVICE_ACCOUNT",
     ),
     *_honoured(
-        "hostIPC",
         "hostNetwork",
+        note="always true, but that servers on all addresses get their pod's where the node has "
+        "grange.dev/network=addresses",
+    ),
+    *_honoured(
+        "hostIPC",
         "hostPID",
         "shareProcessNamespace",
         note="always true where there are no namespaces; with them, each container has its own "

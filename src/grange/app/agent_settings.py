@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from grange.agent import eviction_thresholds
-from grange.agent.runtime_table import RUNTIMES
+from grange.agent.runtime_table import ISOLATION, NETWORKS, RUNTIMES
 from grange.api import names, x509_facts
 from grange.api.bootstrap_tokens import parse as parse_token
 from grange.api.kinds.node import Taint
@@ -151,12 +151,20 @@ class AgentSettings:
         ),
     )
     isolation: str = field(
-        default="none",
-        metadata=flag("--isolation", "What separates pods, as in `grange up`.", metavar="NAME"),
+        default="auto",
+        metadata=flag(
+            "--isolation",
+            "What separates pods, as in `grange up`.",
+            type=click.Choice(ISOLATION),
+        ),
     )
     network: str = field(
         default="shared",
-        metadata=flag("--network", "Addresses of programs, as in `grange up`.", metavar="NAME"),
+        metadata=flag(
+            "--network",
+            "Addresses of programs, as in `grange up`.",
+            type=click.Choice(NETWORKS),
+        ),
     )
     eviction: str = field(
         default=eviction_thresholds.DEFAULT_THRESHOLDS,

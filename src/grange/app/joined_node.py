@@ -22,10 +22,12 @@ from grange.agent.container_logs import AgentLogs
 from grange.agent.node_runtime import NodeRuntime
 from grange.agent.pod_tunnels import PodTunnels
 from grange.agent.runtime_table import RUNTIMES, RuntimeOptions
+from grange.agent.runtimes.process.networks import NETNS
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.agent.service_proxy.proxy import ServiceProxy
 from grange.agent.service_proxy.routes import Endpoint
 from grange.agent.usage_sampler import UsageSampler
+from grange.api.kinds import SERVICE
 from grange.api.pod_addresses import LOOPBACK
 from grange.app import machine
 from grange.app.agent_endpoints import AgentEndpoints
@@ -172,6 +174,7 @@ class JoinedNode:
             settings.data_dir,
             isolation=settings.isolation,
             network=settings.network,
+            shown=machine.own_directories(),
             cri_socket=settings.cri_socket,
         )
         make = RUNTIMES[settings.runtime]
@@ -216,6 +219,9 @@ class JoinedNode:
         async with serve_agent(
             endpoints, self._serving, address, settings.port, clock=clock, log=self._log
         ) as port:
+            if runtime.network == NETNS:  # the server's address is not in the pods' networks
+                service = await self._client.get(SERVICE, "kubernetes", "default")
+                server = service.spec.cluster_ip, 443
             config = self._config(runtime, address, port, server)
             agent = NodeAgent(deps, config, runtime, images=runtime.images)
             endpoints.pod = agent.pod
@@ -246,6 +252,7 @@ class JoinedNode:
             environment={**kept, **service_account.api_variables(*server)},
             runtime=settings.runtime,
             isolation=runtime.isolation,
+            network=runtime.network,
             limits=runtime.limits,
             images=runtime.images is not None,
             name_files=runtime.has_name_files,

@@ -15,6 +15,7 @@ from grange.agent.container_logs import AgentLogs
 from grange.agent.node_runtime import NodeRuntime
 from grange.agent.pod_tunnels import PodTunnels
 from grange.agent.runtime_table import RUNTIMES, RuntimeOptions
+from grange.agent.runtimes.process.networks import NETNS
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.agent.service_proxy.proxy import ServiceProxy
 from grange.agent.service_proxy.tunnel import Dial
@@ -90,6 +91,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                     self._settings.data_dir,
                     isolation=self._settings.isolation,
                     network=self._settings.network,
+                    shown=machine.own_directories(),
                     hidden=self._settings.hidden_files,
                     cri_socket=self._settings.cri_socket,
                 ),
@@ -144,7 +146,11 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         if self.usage is not None:
             yield Runnable("usage sampler", self.usage.run)
         names = ServiceNames(deps("names").informers) if self._runtime.has_name_files else None
-        variables = service_account.api_variables(*self.api) if self.api is not None else {}
+        api = self.api
+        if api is not None and self._runtime.network == NETNS:
+            # Where the server listens may be the pods' own loopback; its Service is not.
+            api = str(service_range(str(self._settings.data_dir))[1]), 443
+        variables = service_account.api_variables(*api) if api is not None else {}
         for share, pool in zip(self._shares, self._pools, strict=True):
             labels = {MACHINE_LABEL: self._settings.identity}
             config = NodeConfig(
@@ -155,6 +161,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 environment={**self._settings.environment, **variables},
                 runtime=self._settings.runtime,
                 isolation=self._runtime.isolation,
+                network=self._runtime.network,
                 name_files=self._runtime.has_name_files,
                 resolver=machine.resolver(),
                 limits=self._runtime.limits,

@@ -3,6 +3,8 @@
 import os
 import platform
 import shutil
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +66,14 @@ def shares(nodes: int, data_dir: Path) -> list[Share]:
     disk = shutil.disk_usage(there).total // nodes
     names = [f"{host}-{at}" for at in range(1, nodes + 1)]
     return [Share(name, cpu_milli, memory, disk) for name in names]
+
+
+def own_directories() -> tuple[Path, ...]:
+    """Where this program was started and the environment that it runs in: programs of pods are there."""
+    found = [Path(sys.prefix)]
+    with suppress(FileNotFoundError):  # it was deleted
+        found.append(Path.cwd())
+    return tuple(found)
 
 
 def resolver() -> ResolverConfig:

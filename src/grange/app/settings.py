@@ -188,7 +188,7 @@ class Settings:
         ),
     )
     isolation: str = field(
-        default="none",
+        default="auto",
         metadata=flag(
             "--isolation",
             "What separates pods from each other and from this machine.",
@@ -204,8 +204,10 @@ class Settings:
             "--network",
             "What a program gets that listens on all addresses.",
             "With `addresses` it is its pod's, so that replicas of an ordinary server do not collide; with `shared` "
-            "it is every address of the machine. See [the agent](agent.md#network).",
-            type=click.Choice(("shared", "addresses")),
+            "it is every address of the machine. With `netns`, as root, each pod has a network to itself. `auto` is "
+            "`addresses` where the kernel allows it, else `shared`. "
+            "See [the agent](agent.md#network).",
+            type=click.Choice(("auto", "addresses", "netns", "shared")),
         ),
     )
     eviction: str = field(

@@ -314,6 +314,7 @@ def cluster(
             pools=sizes,
             disable=frozenset(disable),
             environment=environment or {"PATH": os.environ.get("PATH", os.defpath)},
+            isolation="none",  # tests have their files below /tmp
         )
     )
     thread.start()

@@ -136,3 +136,15 @@ class Pool(RuleBasedStateMachine):
 
 TestPool = Pool.TestCase
 TestPool.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+
+
+def test_excluded_address_goes_to_no_pod() -> None:
+    pool = AddressPool(IPv4Network("127.5.0.0/30"))
+    first = pool.allocate("uid-1")
+    pool.exclude(first)
+    assert pool.allocate("uid-1") != first
+    pool.exclude(first)  # of no pod
+    with pytest.raises(NoAddressLeftError):
+        pool.allocate("uid-2")
+    with pytest.raises(AddressTakenError, match="the machine uses it itself"):
+        pool.allocate("uid-2", first)

@@ -140,6 +140,7 @@ async def test_node_writes_the_status_of_its_own_pods(cluster: Server) -> None:
     [
         ({"metadata": {"labels": {"kubernetes.io/hostname": "a", "disk": "ssd"}}}, 200),
         ({"metadata": {"labels": {"grange.dev/isolation": "none"}}}, 200),
+        ({"metadata": {"labels": {"grange.dev/network": "shared"}}}, 200),
         ({"metadata": {"labels": {"node-restriction.kubernetes.io/x": "y"}}}, 403),
         ({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}, 403),
         ({"metadata": {"labels": {"grange.dev/leased": "x"}}}, 403),

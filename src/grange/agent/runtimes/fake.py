@@ -307,6 +307,11 @@ class FakeRuntime:
         return "none"
 
     @property
+    def network(self) -> str:
+        """Scripts listen on nothing."""
+        return "shared"
+
+    @property
     def has_name_files(self) -> bool:
         """Scripts resolve no names."""
         return False

@@ -9,7 +9,7 @@ import msgspec
 from grange.api.kinds import LEASE, NODE, POD, SERVICEACCOUNT
 from grange.api.kinds.serviceaccount import DEFAULT
 from grange.api.meta import Document
-from grange.api.pod_fields import AGENT_USER_LABEL, Feature
+from grange.api.pod_fields import AGENT_USER_LABEL, NETWORK_LABEL, Feature
 from grange.api.status import Forbidden
 from grange.apiserver import storage
 from grange.apiserver.admission import Attributes
@@ -24,6 +24,7 @@ _OWN_LABELS = frozenset(
         "failure-domain.beta.kubernetes.io/region",
         "failure-domain.beta.kubernetes.io/zone",
         AGENT_USER_LABEL,
+        NETWORK_LABEL,
         *(feature.value[0] for feature in Feature),
         "kubernetes.io/arch",
         "kubernetes.io/hostname",

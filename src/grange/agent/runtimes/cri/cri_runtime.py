@@ -213,6 +213,11 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         return "namespaces"
 
     @property
+    def network(self) -> str:
+        """What a program gets that listens on all addresses, for the Node."""
+        return "netns" if self._config.own_network else "shared"
+
+    @property
     def has_name_files(self) -> bool:
         """Containers have ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves."""
         return True

@@ -11,10 +11,12 @@ changes it meanwhile changes nothing. Port 0 is left alone: clients bind it befo
 other machines, which a loopback address cannot reach.
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
 import os
+import select
 import socket
 import struct
 
@@ -32,6 +34,8 @@ _NOTIFICATION = struct.Struct("=QIIiIQ6Q")
 _RESPONSE = struct.Struct("=QqiI")
 _INSTRUCTION = struct.Struct("=HBBI")
 _ADDRESS_MAX = 128
+_PROBE_LIMIT_MS = 5000
+_PROBED = "127.0.0.2"
 _FAMILY = struct.Struct("=H")
 _V4, _V6 = struct.Struct("!H4s"), struct.Struct("!HI16s")
 
@@ -76,6 +80,60 @@ def install() -> int:
     if listener < 0:
         raise OSError(ctypes.get_errno(), "seccomp")
     return listener
+
+
+def probe() -> int:
+    """Let a child bind a socket, and answer it.
+
+    Returns:
+        The errno of what the kernel does not allow; zero where the child has the address.
+    """
+    here, there = socket.socketpair()
+    with here, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        try:
+            taken.bind(("127.0.0.1", 0))  # its port is not free on all addresses
+        except OSError as error:  # a filter around this program
+            return error.errno or errno.EINVAL
+        child = os.fork()
+        if child == 0:
+            _try_to_bind(there, taken.getsockname()[1])
+        there.close()
+        try:
+            return _answer_probe(here)
+        finally:
+            with contextlib.suppress(ChildProcessError):  # the launcher's are reaped by the kernel
+                os.waitpid(child, 0)
+
+
+def _try_to_bind(report: socket.socket, port: int) -> None:
+    """In the child of a probe; never returns."""
+    number = errno.EINVAL
+    try:
+        listener = install()
+        socket.send_fds(report, [b"filter"], [listener])
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+            made.bind(("", port))
+        number = 0
+    except OSError as error:
+        number = error.errno or number
+    finally:
+        report.send(str(number).encode())
+        os._exit(0)
+
+
+def _answer_probe(reports: socket.socket) -> int:
+    message, listeners, _, _ = socket.recv_fds(reports, _ADDRESS_MAX, 1)
+    if not listeners:
+        return int(message)
+    poll = select.poll()
+    poll.register(listeners[0], select.POLLIN)
+    try:
+        if not poll.poll(_PROBE_LIMIT_MS):
+            return errno.ETIMEDOUT  # and the child ends: what it waits for is closed
+        answer(listeners[0], _PROBED)
+    finally:
+        os.close(listeners[0])
+    return int(reports.recv(_ADDRESS_MAX))
 
 
 def answer(listener: int, address: str) -> None:

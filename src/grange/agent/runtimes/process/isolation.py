@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from grange.agent.runtimes.process import beneath
 
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
-_CLONE_NEWUSER, _CLONE_NEWPID = 0x10000000, 0x20000000
+_CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
 _MNT_DETACH = 2
@@ -93,8 +93,8 @@ def enter(view: Mapping[str, object]) -> None:
 
     Args:
         view: ``hostname``; ``pod``: directory that stays at its path; ``tmp``: directory to be
-            ``/tmp``; ``hidden``: absolute paths without links that show nothing; ``mounts``:
-            volume, path in it, target and whether it is read-only, outer targets first;
+            ``/tmp``; ``shown``: directories of the machine below ``/tmp`` that stay there;
+            ``hidden``: absolute paths without links that show nothing; ``mounts``: volume, path in it, target and whether it is read-only, outer targets first;
             ``read_only``: only volumes, ``/tmp`` and ``/dev/shm`` are writable.
 
     Raises:
@@ -109,6 +109,7 @@ def enter(view: Mapping[str, object]) -> None:
         (beneath.open_beneath(volume, part, os.O_PATH), target, only)
         for volume, part, target, only in _mounts(view)
     ]
+    shown = [(_opened(path), path) for path in _listed(view["shown"]) if os.path.isdir(path)]
     pod, tmp, null = (_opened(str(path)) for path in (view["pod"], view["tmp"], os.devnull))
     entries = sorted(os.listdir("/"))
     mount("tmpfs", _BASE, "tmpfs", _MS_NOSUID | _MS_NODEV, _ROOT_OPTIONS)
@@ -119,7 +120,10 @@ def enter(view: Mapping[str, object]) -> None:
         os.mkdir(f"{_BASE}/{place}")
     mount("proc", f"{_BASE}/proc", "proc", _LOCKED)
     _bind(tmp, _BASE + _BASE)
-    own = {os.stat(_BASE).st_dev}
+    own = {_mount_id(_BASE), _mount_id(_BASE + _BASE)}
+    for source, path in shown:
+        os.makedirs(_BASE + path, exist_ok=True)
+        _bind(source, _BASE + path)
     for path in _listed(view["hidden"]):
         _hide(_BASE + path, null, own)
     if os.path.isdir(_BASE + _SHM):
@@ -141,7 +145,7 @@ def enter(view: Mapping[str, object]) -> None:
         _make_all_read_only(
             [item for item in (_BASE, _SHM, "/proc", *writable) if os.path.exists(item)]
         )
-    for descriptor in (pod, tmp, null, *(source for source, _, _ in mounts)):
+    for descriptor in (pod, tmp, null, *(at for at, _ in shown), *(at for at, _, _ in mounts)):
         os.close(descriptor)
 
 
@@ -162,6 +166,17 @@ def _pivot_root() -> int:
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     return number
+
+
+def _mount_id(path: str) -> int:
+    """Which mount a path is on."""
+    place = _opened(path)
+    try:
+        with open(f"/proc/self/fdinfo/{place}", encoding="ascii") as source:
+            fields = dict(line.split(":", 1) for line in source)
+    finally:
+        os.close(place)
+    return int(fields["mnt_id"])
 
 
 def _opened(path: str) -> int:
@@ -192,7 +207,7 @@ def _make(path: str, *, directory: bool) -> None:
 def _hide(path: str, null: int, own: set[int]) -> None:
     if os.path.isdir(path):
         mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, _ROOT_OPTIONS)
-        own.add(os.stat(path).st_dev)
+        own.add(_mount_id(path))
     elif os.path.exists(path):
         _bind(null, path)
 
@@ -204,9 +219,9 @@ def _place(target: str, directory: bool, own: set[int]) -> None:  # noqa: FBT001
     parent = os.path.dirname(target)
     while not os.path.isdir(parent):
         parent = os.path.dirname(parent)
-    if os.stat(parent).st_dev not in own:
+    if _mount_id(parent) not in own:
         _shadow(os.path.realpath(parent))
-        own.add(os.stat(parent).st_dev)
+        own.add(_mount_id(parent))
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if os.path.islink(target):
         os.unlink(target)  # it leads nowhere
@@ -276,6 +291,19 @@ def reported(report: int) -> int | None:
     except OSError:
         return None
     return int(_STATUS.unpack(data)[0]) if len(data) == _STATUS.size else None
+
+
+def join_network(path: str) -> None:
+    """Move to the network namespace that is mounted on a file, with all later children.
+
+    Raises:
+        OSError: it is not there, or may not be joined.
+    """
+    namespace = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        check(_libc.setns(namespace, _CLONE_NEWNET))
+    finally:
+        os.close(namespace)
 
 
 def join(pid: int) -> Callable[[], None]:

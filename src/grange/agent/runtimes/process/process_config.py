@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from grange.agent.runtimes.process.networks import SHARED
 from grange.agent.runtimes.process.views import NO_ISOLATION
 
 
@@ -23,7 +24,9 @@ class ProcessConfig:
             longer than a shim waits for a process that is stuck in the kernel.
         command_output_bytes: how much of a command's output (exec probes) is kept.
         isolation: one of ``ISOLATION``; ``auto`` is ``namespaces`` where the kernel allows it.
-        own_addresses: programs that listen on all addresses get their pod's.
+        programs_network: one of ``NETWORKS``: what programs get that listen on all addresses.
+        shown: directories that isolated programs see where they are, also below ``/tmp``, of which
+            they have their own.
         hidden: files and directories that isolated programs see nothing of, beyond ``data_dir``.
     """
 
@@ -36,5 +39,6 @@ class ProcessConfig:
     kill_limit_s: float = 15.0
     command_output_bytes: int = 10 * 1024
     isolation: str = NO_ISOLATION
-    own_addresses: bool = False
+    programs_network: str = SHARED
+    shown: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()

@@ -48,6 +48,8 @@ from grange.agent.runtimes.process import (
     container_usage,
     data_lock,
     listeners,
+    networks,
+    pod_networks,
     prepared_pod,
     programs,
     shim_connection,
@@ -58,6 +60,7 @@ from grange.agent.runtimes.process.cgroups import ControlGroups
 from grange.agent.runtimes.process.command_runner import CommandRunner
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
+from grange.agent.runtimes.process.networks import ADDRESSES, NETNS, SHARED
 from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
 from grange.agent.runtimes.process.prepared_pod import PreparedPod
 from grange.agent.runtimes.process.process_config import ProcessConfig
@@ -96,6 +99,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._disk = FileDisk(config.data_dir, self._layout.root, "containers", offload)
         self._network = config.network or default_range(str(config.data_dir))
         self._addresses = AddressPool(self._network)
+        last = str(self._network.broadcast_address)  # which no pod gets
+        self._networks = pod_networks.PodNetworks(str(config.data_dir), last)
         self._pods: dict[str, PreparedPod] = {}
         self._commands = CommandRunner(self._request, clock, kill_limit_s=config.kill_limit_s)
         self._undertaker = Undertaker(self._layout, clock=clock, log=log)
@@ -110,6 +115,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._lock_fd = -1
         self._launcher: Launcher | None = None
         self._tier = NO_ISOLATION
+        self._programs_network = SHARED
         self._groups: ControlGroups | None = None
         self._logs = FileLogs(
             directory=self._layout.attempt,
@@ -150,9 +156,19 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._launcher = Launcher(self._lock_fd, config.data_dir)
         try:
             await self._prune_groups()
+            await self._offload.run(lambda: self._networks.prune(self._pods))
             self._tier = await self._offload.run(
                 lambda: views.choose(
                     config.isolation, lambda spec: self._request("run", "", spec), config.data_dir
+                )
+            )
+            self._programs_network = await self._offload.run(
+                lambda: networks.choose(
+                    config.programs_network,
+                    lambda: self._request("probe bind", "", {}),
+                    lambda: pod_networks.refusal(
+                        self._networks, str(self._network.network_address)
+                    ),
                 )
             )
         except BaseException:
@@ -222,6 +238,11 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         return self._tier
 
     @property
+    def network(self) -> str:
+        """What a program gets that listens on all addresses, for the Node."""
+        return self._programs_network
+
+    @property
     def has_name_files(self) -> bool:
         """Whether containers have files ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves."""
         return self._has_views
@@ -242,6 +263,13 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
 
     async def prepare(self, setup: PodSetup) -> Sandbox:
         """Give the pod its address and directories; see ``PodRuntime``."""
+        while True:
+            try:
+                return await self._prepare(setup)
+            except pod_networks.RouteTakenError as error:
+                self._addresses.exclude(error.address)
+
+    async def _prepare(self, setup: PodSetup) -> Sandbox:
         known = self._pods.get(setup.uid)
         try:
             address = self._addresses.allocate(setup.uid, setup.address)
@@ -255,6 +283,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             raise
         if known is not None and known.ending:
             raise RuntimeFailedError(f"pod {setup.uid} is coming to its end")
+        await self._make_network(setup, address, known)
         if known is not None:
             known.setup = setup
             known.sandbox = self._sandbox(record)
@@ -262,6 +291,20 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         pod = PreparedPod(setup, self._sandbox(record))
         self._pods[setup.uid] = pod
         return pod.sandbox
+
+    async def _make_network(self, setup: PodSetup, address: str, known: PreparedPod | None) -> None:
+        """Give the pod its network, unless containers of it run: those keep what they have."""
+        if self._programs_network != NETNS or setup.host_network:
+            return
+        attempts = known.all_attempts() if known is not None else ()
+        if self._networks.path(setup.uid) or any(not one.ended.is_set() for one in attempts):
+            return
+        try:
+            await self._offload.run(lambda: self._networks.make(setup.uid, address))
+        except pod_networks.NetworkFailedError:
+            if known is None:
+                self._addresses.release(setup.uid)
+            raise
 
     async def start(self, target: ContainerID, program: Program, mounts: tuple[Mount, ...]) -> Run:
         """Start an attempt; see ``PodRuntime``."""
@@ -338,7 +381,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         if pod is None:
             raise RuntimeFailedError(f"pod {pod_uid} is not prepared")
         own = [item for item in await self.listeners() if item.pod_uid == pod_uid]
-        return await port_connection.connect(pod.sandbox.address, port, own, self._clock)
+        opens = pod_networks.opener(self._networks.path(pod_uid), self._offload)
+        return await port_connection.connect(pod.sandbox.address, port, own, self._clock, opens)
 
     async def remove(self, pod_uid: str) -> None:
         """Kill what is left of the pod and delete it; see ``PodRuntime``.
@@ -354,6 +398,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         if any(not attempt.ended.is_set() for attempt in pod.all_attempts()):
             raise RuntimeFailedError(f"pod {pod_uid}: a process does not die")
         await self._commands.close(pod_uid)
+        await self._offload.run(lambda: self._networks.remove([pod_uid]))
         await self._offload.run(lambda: self._layout.remove_pod(pod_uid))
         self._pods.pop(pod_uid, None)
         self._addresses.release(pod_uid)
@@ -414,6 +459,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             pod.ending = True
         await prepared_pod.end(self._clock, pods, signal.SIGTERM, grace_s)
         await self._kill(pods)
+        await self._offload.run(lambda: self._networks.remove([pod.setup.uid for pod in pods]))
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -424,6 +470,10 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     @property
     def _hidden(self) -> tuple[Path, ...]:
         return (self._config.data_dir, *self._config.hidden)
+
+    @property
+    def _sight(self) -> views.Sight:
+        return views.Sight(self._hidden, self._config.shown)
 
     def _sandbox(self, record: PodFile) -> Sandbox:
         directory = str(self._layout.pod(record.uid))
@@ -469,7 +519,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         spec["log_max_bytes"] = self._config.log_max_bytes
         spec["log_files"] = self._config.log_files
         spec["id"] = str(target)
-        if self._config.own_addresses:
+        if own := self._networks.path(target.pod_uid):
+            spec["netns"] = own
+        elif self._programs_network == ADDRESSES and not pod.setup.host_network:
             spec["address"] = pod.sandbox.address
         if joined := pod.joined_process(program.joins):
             spec["join"] = joined
@@ -477,7 +529,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             root = pod.sandbox.root(target.container)
             where = self._layout.pod(target.pod_uid)
             spec["view"] = views.of_container(
-                where, root, pod.setup, program, mounts, volumes, self._hidden
+                where, root, pod.setup, program, mounts, volumes, self._sight
             )
         if self._tier == LANDLOCK:
             where = self._layout.pod(target.pod_uid)
@@ -506,6 +558,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         if isinstance(found, str):
             return found
         spec = programs.specification(program, found, cwd, self._layout.attempt(target))
+        if own := self._networks.path(target.pod_uid):
+            spec["netns"] = own
         if attempt.is_isolated and attempt.run is not None:
             spec["join"] = attempt.run.pid
         elif self._tier == LANDLOCK:  # it may signal the container's program

@@ -38,7 +38,7 @@ import socket
 import sys
 import time
 
-from grange.agent.runtimes.process import control_group
+from grange.agent.runtimes.process import bind_filter, control_group
 from grange.agent.runtimes.process.attachments import Attachments
 from grange.agent.runtimes.process.child_processes import kill_children, kill_tree
 from grange.agent.runtimes.process.log_writer import LogWriter
@@ -157,6 +157,7 @@ class _Shim:
                     "path": self._spec["shown"],  # the path itself may hold a secret
                     "search": self._spec["search"],
                     "cwd": self._spec["cwd"],
+                    "isolated": bool(self._spec.get("view")),
                 }
             )
             return
@@ -357,6 +358,10 @@ def _fork_shim(request: dict[str, object], fds: list[int], lock_fd: int) -> None
     """In the child: become the shim; never returns to the launcher's loop."""
     memory, connection_fd, *given = fds
     connection = socket.socket(fileno=connection_fd)
+    if request["op"] == "probe bind":
+        os.close(lock_fd)
+        connection.send(json.dumps({"errno": bind_filter.probe()}).encode())
+        return
     spec = json.loads(os.pread(memory, os.fstat(memory).st_size, 0))
     if request["op"] == "start":
         try:

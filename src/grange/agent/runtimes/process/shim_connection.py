@@ -28,6 +28,7 @@ from grange.agent.runtimes.process import programs, shim
 from grange.api import timestamps
 
 _MESSAGE_LIMIT = 65536
+_TMP = "/tmp/"  # noqa: S108  compared
 _UNKNOWN_MESSAGE = (
     "the supervisor of this process is gone (killed, or the machine restarted); "
     "what was left of it has been killed and how it ended is not known"
@@ -54,7 +55,8 @@ def start_failure(state: Mapping[str, object]) -> tuple[int, str]:
     number = number_of(state, "errno")
     why = os.strerror(number)
     if state.get("stage") == "chdir":
-        return EXIT_NOT_EXECUTABLE, f'working directory "{state.get("cwd")}": {why}'
+        hint = _unseen(state, str(state.get("cwd")))
+        return EXIT_NOT_EXECUTABLE, f'working directory "{state.get("cwd")}": {why}{hint}'
     if state.get("stage") == "user":
         return EXIT_NOT_EXECUTABLE, (
             f"cannot run it as the user that it asks for: {why}; the agent needs the rights of root "
@@ -78,12 +80,19 @@ def start_failure(state: Mapping[str, object]) -> tuple[int, str]:
     path = str(state.get("path"))
     if state.get("stage") == "find":
         where = ": there is no such file" if "/" in path else f" in PATH={state.get('search', '')}"
-        return EXIT_NOT_FOUND, f'program "{path}" not found{where}'
+        return EXIT_NOT_FOUND, f'program "{path}" not found{where}{_unseen(state, path)}'
     if number == errno.ENOENT:  # the file is there: its "#!" line names something that is not
         return EXIT_NOT_FOUND, f'cannot execute "{path}": the interpreter it names is missing'
     if number == errno.ENOEXEC:
         why = 'not a program for this machine, nor a script with a "#!" line'
     return EXIT_NOT_EXECUTABLE, f'cannot execute "{path}": {why}'
+
+
+def _unseen(state: Mapping[str, object], path: str) -> str:
+    """Why a path of the machine is not there, and what to do."""
+    if not state.get("isolated") or not path.startswith(_TMP):
+        return ""
+    return "; the pod has its own /tmp: mount the directory as a hostPath volume, or start the agent in it"
 
 
 def run_of(target: ContainerID, state: Mapping[str, object]) -> Run:

@@ -183,6 +183,8 @@ class SupervisedProgram:
         """
         see = None
         try:
+            if spec.get("netns"):
+                isolation.join_network(str(spec["netns"]))
             if spec.get("view"):
                 isolation.separate()
             elif spec.get("join"):

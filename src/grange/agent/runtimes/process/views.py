@@ -6,6 +6,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from grange.agent.container_runtime import Mount, PodSetup, Program, RuntimeFailedError
@@ -18,6 +19,7 @@ ISOLATION = (NO_ISOLATION, LANDLOCK, NAMESPACES, AUTO)
 """What ``--isolation`` may be."""
 
 _PROGRAMS = ("/bin/true", "/usr/bin/true")
+_TMP = "/tmp"  # noqa: S108  which containers have to themselves
 _LIMIT_S = 10.0
 _REMEDIES = {
     NAMESPACES: "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
@@ -27,6 +29,19 @@ _REMEDIES = {
 _ANSWER_LIMIT = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What containers see of the machine.
+
+    Attributes:
+        hidden: files and directories that they see nothing of.
+        shown: directories that they see where they are, also below ``/tmp``.
+    """
+
+    hidden: tuple[Path, ...]
+    shown: tuple[Path, ...]
+
+
 def of_container(
     pod: Path,
     root: str,
@@ -34,7 +49,7 @@ def of_container(
     program: Program,
     mounts: Iterable[Mount],
     volumes: Mapping[str, str],
-    hidden: Iterable[Path],
+    sight: Sight,
 ) -> dict[str, object]:
     """The view of one container, for ``isolation.enter``.
 
@@ -45,7 +60,7 @@ def of_container(
         program: what the view is for.
         mounts: of the container.
         volumes: volume name to path.
-        hidden: what is not to be seen.
+        sight: what it sees of the machine.
     """
     found = [
         (volumes[item.volume], item.sub_path, _absolute(item.path), item.read_only)
@@ -68,10 +83,16 @@ def of_container(
         "hostname": setup.hostname or setup.name,
         "pod": os.path.realpath(pod),
         "tmp": str(pod / "tmp"),
-        "hidden": [os.path.realpath(path) for path in hidden],
+        "shown": _below_tmp(sight.shown),
+        "hidden": [os.path.realpath(path) for path in sight.hidden],
         "mounts": sorted(found, key=lambda item: item[2]),
         "read_only": read_only,
     }
+
+
+def _below_tmp(paths: Iterable[Path]) -> list[str]:
+    found = {os.path.realpath(path) for path in paths}
+    return sorted(path for path in found if path.startswith(_TMP + "/"))
 
 
 def _absolute(path: str) -> str:
@@ -138,6 +159,7 @@ def _refusal(run: Callable[[dict[str, object]], socket.socket], data_dir: Path, 
                 "hostname": "probe",
                 "pod": name,
                 "tmp": name,
+                "shown": [],
                 "hidden": [],
                 "mounts": [],
             }

@@ -1,0 +1,62 @@
+"""What a program gets that listens on all addresses, and whether the kernel allows it.
+
+It is every address of the machine, its pod's, or every address of a network namespace of its pod.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Callable
+
+from grange.agent.container_runtime import RuntimeFailedError
+
+SHARED, ADDRESSES, NETNS, AUTO_NETWORK = "shared", "addresses", "netns", "auto"
+NETWORKS = (AUTO_NETWORK, ADDRESSES, NETNS, SHARED)
+"""What ``--network`` may be."""
+
+_LIMIT_S = 10.0
+_ANSWER_LIMIT = 4096
+
+
+def choose(
+    network: str, probe: Callable[[], socket.socket], refuse_netns: Callable[[], str]
+) -> str:
+    """What programs get: ``ADDRESSES``, ``NETNS`` or ``SHARED``.
+
+    Args:
+        network: one of ``NETWORKS``.
+        probe: asks the launcher to try ``bind_filter``; the answer is the connection to its shim.
+        refuse_netns: why pods cannot have network namespaces; empty where they can.
+
+    Raises:
+        RuntimeFailedError: it is asked for and not possible.
+    """
+    if network == SHARED:
+        return SHARED
+    if network == NETNS:
+        if why := refuse_netns():
+            raise RuntimeFailedError(
+                f"--network netns: {why}; it needs root and iproute2, or use --network auto"
+            )
+        return NETNS
+    why = _refusal(probe)
+    if not why:
+        return ADDRESSES
+    if network == AUTO_NETWORK:
+        return SHARED
+    raise RuntimeFailedError(
+        f"--network {network}: the kernel does not allow it: {why}; it needs Linux 5.9 with seccomp "
+        "user notification, and no other such filter around this program, or use --network shared"
+    )
+
+
+def _refusal(probe: Callable[[], socket.socket]) -> str:
+    with probe() as connection:
+        connection.settimeout(_LIMIT_S)
+        try:
+            answer = json.loads(connection.recv(_ANSWER_LIMIT) or b"{}")
+        except OSError as error:
+            return str(error.strerror or error)
+    if "errno" not in answer:
+        return "the probe ended without an answer"
+    return os.strerror(answer["errno"]) if answer["errno"] else ""
