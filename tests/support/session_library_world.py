@@ -141,9 +141,11 @@ class FakeExecutor:
         try:
             return await self.running[name]
         finally:
-            if self.cleanup_s:
-                await self.clock.sleep(self.cleanup_s)
-            del self.running[name]
+            try:
+                if self.cleanup_s:
+                    await self.clock.sleep(self.cleanup_s)
+            finally:
+                del self.running[name]
 
     def finish(self, name: str, error: Exception | None = None) -> None:
         if error is None:

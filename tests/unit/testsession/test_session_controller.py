@@ -477,6 +477,24 @@ async def test_machines_stay_reserved_until_clean_up(world: SessionLibraryWorld)
         assert w.events("a") == ["QUEUE", "ACCEPT", "PROVISION", "CANCELLED"]
 
 
+async def test_second_cancellation_does_not_cut_clean_up_short(
+    world: SessionLibraryWorld,
+) -> None:
+    async with controller_world(world, ControllerOptions(executor_count=2)) as w:
+        w.executor.cleanup_s = 30.0
+        await w.controller.start()
+        w.schedule(new_session("a", workers=3), new_session("b", workers=3))
+        await world.settle()
+        w.controller.cancel("a")
+        await world.settle(1.0)
+        w.controller.cancel("a")
+        await world.settle(28.0)
+        assert (w.controller.active, w.controller.waiting) == (("a",), ("b",))
+        await world.settle(2.0)
+        assert w.controller.active == ("b",)
+        assert w.events("a") == ["QUEUE", "ACCEPT", "PROVISION", "CANCELLED"]
+
+
 async def test_cancelled_before_the_executor_ran(world: SessionLibraryWorld) -> None:
     async with controller_world(world) as w:
         await w.controller.start()

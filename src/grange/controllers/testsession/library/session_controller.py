@@ -245,9 +245,9 @@ class SessionController:
             self._end(name, Kind.CANCELLED, "the session was cancelled before it had machines")
             self._changed.set()
         elif (active := self._active.get(name)) is not None:
+            if active.started and active.task is not None and not active.cancelled:
+                active.task.cancel()  # once: another one would interrupt the clean-up
             active.cancelled = True
-            if active.started and active.task is not None:
-                active.task.cancel()
         else:
             raise SessionUnknownError(
                 f"session {name} was not cancelled: it neither waits nor runs; check its name"
