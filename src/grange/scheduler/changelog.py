@@ -29,7 +29,7 @@ class ChangeLog(Generic[T]):
         self._entries.append(item)
         self.position += 1
         if len(self._entries) > self.limit:
-            del self._entries[: len(self._entries) - self.limit // 2]
+            self._trim()
 
     def since(self, position: int) -> list[T] | None:
         """The entries after a position; None when they are dropped."""
@@ -42,3 +42,6 @@ class ChangeLog(Generic[T]):
         """Anything may have changed: every reader starts from scratch."""
         self._entries.clear()
         self.position += 1
+
+    def _trim(self) -> None:
+        del self._entries[: len(self._entries) - self.limit // 2]

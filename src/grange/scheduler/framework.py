@@ -226,8 +226,18 @@ class Score(Protocol):
         """The same for many."""
 
 
-DomainIds = Callable[[str], Ids]
-"""By label key, the domain of each group of rows, as numbered by the table; -1 for none."""
+class RowGroups(Protocol):
+    """Rows of the table, or groups of rows that have equal domains."""
+
+    def domains(self, key: str) -> Ids:
+        """Each group's domain of a label key, as numbered by the table; -1 for none."""
+
+    def rows(self) -> Rows:
+        """The rows, where each group is one row.
+
+        Raises:
+            InvariantError: groups have several rows.
+        """
 
 
 class DomainScore(Protocol):
@@ -244,11 +254,11 @@ class DomainScore(Protocol):
     def refresh(self) -> None:
         """Take in what changed."""
 
-    def scores(self, domains: DomainIds, feasible: Mask) -> Integers:
-        """0 to 100 for feasible groups of rows, anything for the others.
+    def scores(self, groups: RowGroups, feasible: Mask) -> Integers:
+        """0 to 100 for feasible groups, anything for the others.
 
         Args:
-            domains: of the groups; with ``by_row`` each row is one.
+            groups: the groups.
             feasible: which of them have a feasible node; at least one.
         """
 

@@ -45,6 +45,22 @@ def _without(pods: tuple[PodInfo, ...], at: int) -> tuple[PodInfo, ...]:
     return (*pods[:at], pods[-1], *pods[at + 1 : -1])
 
 
+def _exchanged(pods: tuple[PodInfo, ...], at: int, info: PodInfo) -> tuple[PodInfo, ...]:
+    return (*pods[:at], info, *pods[at + 1 :])
+
+
+def _renewed(pods: tuple[PodInfo, ...], info: PodInfo) -> tuple[PodInfo, ...]:
+    """With the new version of a pod that is among them."""
+    return tuple([info if item.uid == info.uid else item for item in pods])
+
+
+def _dropped(pods: tuple[PodInfo, ...], uid: str) -> tuple[PodInfo, ...]:
+    for at, item in enumerate(pods):
+        if item.uid == uid:
+            return _without(pods, at)
+    return pods
+
+
 def charged(load: Load, info: PodInfo) -> Load:
     """The load with one more pod."""
     load = load.charged(info.request, info.ports + info.disks)
@@ -72,6 +88,7 @@ class NodeInfo:
         node: the object.
         load: what it offers and what its pods need together.
         pods: its pods, assumed ones included.
+        pods_with_affinity, pods_with_required_anti_affinity: those of them with such terms.
         image_states: the images it has, by every name.
         generation: when it last changed; unique among all changes of one cache.
     """
@@ -83,6 +100,8 @@ class NodeInfo:
         "name",
         "node",
         "pods",
+        "pods_with_affinity",
+        "pods_with_required_anti_affinity",
     )
 
     def __init__(self, name: str) -> None:
@@ -90,6 +109,8 @@ class NodeInfo:
         self.node: Node | None = None
         self.load: Load = loads.NOTHING
         self.pods: tuple[PodInfo, ...] = ()
+        self.pods_with_affinity: tuple[PodInfo, ...] = ()
+        self.pods_with_required_anti_affinity: tuple[PodInfo, ...] = ()
         self.image_states: Mapping[str, ImageState] = _NO_IMAGES
         self.generation = 0
 
@@ -103,16 +124,6 @@ class NodeInfo:
         """What its pods need together."""
         return self.load.usage
 
-    @property
-    def pods_with_affinity(self) -> tuple[PodInfo, ...]:
-        """Those of its pods that state any pod (anti-)affinity."""
-        return tuple([info for info in self.pods if info.has_affinity])
-
-    @property
-    def pods_with_required_anti_affinity(self) -> tuple[PodInfo, ...]:
-        """Those of its pods that require anti-affinity."""
-        return tuple([info for info in self.pods if info.has_required_anti_affinity])
-
     def offer(self, allocatable: Resources) -> None:
         """The node offers this from now on."""
         self.load = self.load.offered(allocatable)
@@ -121,6 +132,13 @@ class NodeInfo:
         """Charge one more pod."""
         self.pods = (*self.pods, info)
         self.load = charged(self.load, info)
+        if info.has_affinity:
+            self.pods_with_affinity = (*self.pods_with_affinity, info)
+            if info.has_required_anti_affinity:
+                self.pods_with_required_anti_affinity = (
+                    *self.pods_with_required_anti_affinity,
+                    info,
+                )
 
     def _index(self, uid: str) -> int:
         for at, info in enumerate(self.pods):
@@ -138,6 +156,12 @@ class NodeInfo:
         info = self.pods[at]
         self.pods = _without(self.pods, at)
         self.load = discharged(self.load, info)
+        if info.has_affinity:
+            self.pods_with_affinity = _dropped(self.pods_with_affinity, uid)
+            if info.has_required_anti_affinity:
+                self.pods_with_required_anti_affinity = _dropped(
+                    self.pods_with_required_anti_affinity, uid
+                )
         return info
 
     def replace_pod(self, info: PodInfo) -> None:
@@ -148,9 +172,17 @@ class NodeInfo:
         """
         at = self._index(info.uid)
         old = self.pods[at]
-        self.pods = (*self.pods[:at], info, *self.pods[at + 1 :])
-        if not old.charged_alike(info):
-            self.load = charged(discharged(self.load, old), info)
+        if old.charged_alike(info):
+            self.pods = _exchanged(self.pods, at, info)
+            if info.has_affinity:
+                self.pods_with_affinity = _renewed(self.pods_with_affinity, info)
+                if info.has_required_anti_affinity:
+                    self.pods_with_required_anti_affinity = _renewed(
+                        self.pods_with_required_anti_affinity, info
+                    )
+            return
+        self.remove_pod(info.uid)
+        self.add_pod(info)
 
     def clear_node(self) -> None:
         """The node object went away; its pods stay."""
@@ -163,6 +195,8 @@ class NodeInfo:
         self.node = other.node
         self.load = other.load
         self.pods = other.pods
+        self.pods_with_affinity = other.pods_with_affinity
+        self.pods_with_required_anti_affinity = other.pods_with_required_anti_affinity
         self.image_states = other.image_states
         self.generation = other.generation
 

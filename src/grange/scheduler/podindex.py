@@ -23,7 +23,7 @@ import numpy as np
 from grange.api.selectors import IN
 from grange.base.bounded import BoundedDict
 from grange.placement.columns import Integers, NodeTable
-from grange.placement.podaffinity import Namespaces, PodSelector, Term
+from grange.placement.podaffinity import Namespaces, PodSelector, Term, Terms
 from grange.scheduler.changelog import ChangeLog
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.podinfo import LabelSet, PodInfo
@@ -54,25 +54,34 @@ class Query(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class Counter(ChangeLog[tuple[int, int]]):
-    """A number by row, and a log of its changes: row and amount."""
+    """A number by row, and a log of its changes: row and amount.
 
-    __slots__ = ("_by_row",)
+    The numbers are written when they are read, or when the log is trimmed.
+    """
+
+    __slots__ = ("_by_row", "_written")
 
     def __init__(self, capacity: int) -> None:
         super().__init__()
         self._by_row: Integers = np.zeros(capacity, np.int64)
-
-    def note(self, item: tuple[int, int]) -> None:
-        """Change a row's number by an amount."""
-        super().note(item)
-        row, amount = item
-        self._reach(row + 1)
-        self._by_row[row] += amount
+        self._written = 0
 
     def rows(self, size: int) -> Integers:
         """The numbers of the first ``size`` rows."""
+        self._write()
         self._reach(size)
         return self._by_row[:size]
+
+    def _trim(self) -> None:
+        self._write()
+        super()._trim()
+
+    def _write(self) -> None:
+        changes, self._written = self.since(self._written), self.position
+        if changes:
+            rows, amounts = zip(*changes, strict=True)
+            self._reach(max(rows) + 1)
+            np.add.at(self._by_row, [*rows], amounts)
 
     def _reach(self, size: int) -> None:
         have = len(self._by_row)
@@ -114,6 +123,7 @@ class PodIndex:
             _MATCHES_MAX
         )
         self._chosen_by: BoundedDict[LabelSet, list[Counter]] = BoundedDict(_MATCHES_MAX)
+        self._held: BoundedDict[Terms, list[Counter]] = BoundedDict(_MATCHES_MAX)
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -228,10 +238,16 @@ class PodIndex:
             for counter in chosen:
                 counter.note((row, amount))
         if info.has_affinity:
-            for term in info.terms.all:
-                self._holder(term).note((row, amount))
+            terms = info.terms
+            for counter in self._held.get(terms) or self._holding(terms):
+                counter.note((row, amount))
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _holding(self, terms: Terms) -> list[Counter]:
+        """The counters of a pod's own terms, one for each."""
+        held = self._held[terms] = [self._holder(term) for term in terms.all]
+        return held
 
     def _chosen(self, query: Query, info: PodInfo, alike: dict[LabelSet, bool]) -> bool:
         if info.pod.metadata.deletion_timestamp:
@@ -278,6 +294,7 @@ class PodIndex:
         self._holders.clear()
         self._matches.clear()
         self._chosen_by.clear()
+        self._held.clear()
         for name, entry in self._entries.items():
             for info in entry.pods_with_affinity:
                 self.count(self._table.rows[name], info, 1)

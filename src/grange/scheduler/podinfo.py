@@ -66,6 +66,7 @@ class PodInfo(msgspec.Struct, gc=False):
         ports: the host ports it requests.
         affinity: its demands and wishes about nodes.
         has_affinity: it states any pod affinity or anti-affinity, even a preference.
+        has_required_anti_affinity: it states required anti-affinity.
         claims: the persistent volume claims it mounts, as ``namespace/name``.
         terms: its demands and wishes about other pods.
         spread: its topology spread constraints, default ones included.
@@ -82,6 +83,7 @@ class PodInfo(msgspec.Struct, gc=False):
     ports: tuple[HostPort, ...]
     affinity: NodeRules
     has_affinity: bool
+    has_required_anti_affinity: bool
     claims: tuple[str, ...]
     terms: Terms = NO_TERMS
     spread: tuple[Constraint, ...] = ()
@@ -101,9 +103,13 @@ class PodInfo(msgspec.Struct, gc=False):
         """
         spec = pod.spec
         request = pod_request(effective_spec(pod))
-        near = spec.affinity is not None and (
-            spec.affinity.pod_affinity is not None or spec.affinity.pod_anti_affinity is not None
-        )
+        near = far = False
+        if spec.affinity is not None:
+            near = spec.affinity.pod_affinity is not None
+            anti = spec.affinity.pod_anti_affinity
+            if anti is not None:
+                near = True
+                far = bool(anti.required_during_scheduling_ignored_during_execution)
         claims: tuple[str, ...] = ()
         if spec.volumes:
             claims = tuple(
@@ -118,6 +124,7 @@ class PodInfo(msgspec.Struct, gc=False):
             host_ports(spec),
             node_rules.of_pod(spec),
             near,
+            far,
             claims,
             podaffinity.of_pod(pod) if near else NO_TERMS,
             spread.of_pod(pod) if spec.topology_spread_constraints else (),
@@ -150,12 +157,9 @@ class PodInfo(msgspec.Struct, gc=False):
             and self.ports == other.ports
             and self.devices == other.devices
             and self.disks == other.disks
+            and self.has_affinity == other.has_affinity
+            and self.has_required_anti_affinity == other.has_required_anti_affinity
         )
-
-    @property
-    def has_required_anti_affinity(self) -> bool:
-        """Whether it states required anti-affinity."""
-        return bool(self.terms.anti_affinity)
 
     def label_set(self) -> LabelSet:
         """Its namespace and labels."""

@@ -141,11 +141,13 @@ class NodeInfoSnapshot:
                 self.index.change(row, (), mine.pods)
             return
         before, pods = mine.node, mine.pods
+        near = mine.pods_with_affinity or entry.pods_with_affinity
         mine.assign(entry)
         self._write(mine, before)
         if mine.pods is not pods:
             row = self.table.rows[mine.name]
-            self.index.change(row, pods, mine.pods)
+            if near or self.index.counting:
+                self.index.change(row, pods, mine.pods)
             self.versions.note(row)
 
     def keep(self, live: Callable[[str], bool]) -> None:

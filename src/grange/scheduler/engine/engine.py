@@ -13,8 +13,8 @@ A placement or an event changes a few rows. The snapshot notes them in its log, 
 used again brings just those rows up to date. Verdicts that depend only on node objects are kept
 until the node object changes. Scores that are normalised by their maximum over the feasible nodes
 are kept raw, with that maximum; when the maximum moves, all keys are computed again (vectorised).
-The largest key is known for each block of rows (``top_keys``), so neither changing a key nor finding
-the largest looks at all of them.
+The best keys are in a heap (``lazy_heap``), so neither changing a key nor finding the largest looks at
+all of them.
 
 Why this is exact: a key depends on the class, the row's node object, the row's usage and the
 maxima. The log names every row whose node object or usage changed; the maxima are over feasible

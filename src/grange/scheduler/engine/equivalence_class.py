@@ -12,10 +12,10 @@ import numpy as np
 
 from grange.base.bounded import BoundedDict
 from grange.placement import kernels
-from grange.placement.columns import Ids, Integers, Mask, NodeTable
+from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.loads import Load
 from grange.scheduler.diagnosis import Diagnosis, Tally
-from grange.scheduler.engine.top_keys import TopKeys
+from grange.scheduler.engine.lazy_heap import LazyHeap
 from grange.scheduler.framework import (
     SUCCESS,
     CycleState,
@@ -30,10 +30,13 @@ from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot, merged
 
-# Up to so many rows, and to one in so many, the scalar forms are cheaper than starting from scratch.
-_FEW_ROWS = 64
-_SHARE = 32
+# Up to so many rows the scalar forms are cheaper than some forty small array operations.
+_FEW_ROWS = 16
+# The same where most rows have a load that was judged before.
+_FEW_LOADS = 64
 _LOADS_MAX = 10_000
+# Above this share of all rows, starting from scratch is cheaper than patching.
+_MANY_ROWS = 0.25
 
 
 @dataclass(slots=True)
@@ -43,7 +46,7 @@ class EngineStatistics:
     Attributes:
         decisions: pods decided.
         built: classes computed over all rows.
-        patched: rows brought up to date one by one.
+        patched: rows brought up to date one by one or in small arrays.
         judged: loads judged for a class (as opposed to remembered).
         rescaled: times a maximum moved and all keys of a class were computed again.
         serial: decisions left to the reference.
@@ -74,14 +77,7 @@ class _Normalised:
         self.reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
         self.raw = raw
         self.most = 0
-        self.flat = not raw.any()  # nothing but zeros so far: there is no maximum to follow
-
-    def most_of(self, feasible: Mask) -> int:
-        return 0 if self.flat else int(self.raw.max(initial=0, where=feasible))
-
-    def scaled(self, most: int) -> Integers:
-        scaled: Integers = kernels.normalised(self.raw, most, reverse=self.reverse)
-        return self.weight * scaled
+        self.flat = True  # nothing but zeros so far: there is no maximum to follow
 
     def one(self, row: int) -> int:
         if self.most == 0:
@@ -125,10 +121,11 @@ class EquivalenceClass:
         self._allowed: Mask = np.zeros(0, np.bool_)
         self._feasible: Mask = np.zeros(0, np.bool_)
         self._worth: Integers = np.zeros(0, np.int64)
-        self._extra: Integers = np.zeros(0, np.int64)  # what the fixed scores add
+        self._extra: Integers | None = None  # what the fixed scores add
         self._normalised: list[_Normalised] = []
         self._flat = True
-        self._tops = TopKeys(np.zeros(1, np.int32))
+        self._keys: Integers = np.zeros(0, np.int64)
+        self._leaders: LazyHeap = LazyHeap(self._keys, self._keys.data)
         self._barred: Integers | None = None  # rows where this is not 0 are not feasible
         self.each = False
         self.diagnosis: Diagnosis | None = None
@@ -136,12 +133,15 @@ class EquivalenceClass:
     def best(self, snapshot: NodeInfoSnapshot) -> int:
         """The largest key, -1 when no node is feasible."""
         self._catch_up(snapshot)
-        return self._tops.largest()
+        return self._leaders.best()
 
     def open_rows(self, snapshot: NodeInfoSnapshot) -> Mask:
         """Where the pod may go, by row."""
         self._catch_up(snapshot)
-        return self._feasible.copy()
+        return self._open_now(snapshot)
+
+    def _open_now(self, snapshot: NodeInfoSnapshot) -> Mask:
+        return self._feasible[snapshot.table.all].copy()
 
     def allows(self, snapshot: NodeInfoSnapshot, row: int) -> bool:
         """Whether the row's node object lets the pod in."""
@@ -155,9 +155,12 @@ class EquivalenceClass:
 
     def totals(self, snapshot: NodeInfoSnapshot, feasible: Mask) -> Integers:
         """The score of every row if just these were feasible; anything for the others."""
-        total = self._worth.copy()
+        rows = snapshot.table.all
+        total = self._worth[rows].copy()
         for score in self._normalised:
-            total += score.scaled(score.most_of(feasible))
+            most = 0 if score.flat else int(score.raw[rows].max(initial=0, where=feasible))
+            scaled = kernels.normalised(score.raw[rows], most, reverse=score.reverse)
+            total += score.weight * scaled
         return total
 
     def diagnose(self, snapshot: NodeInfoSnapshot) -> Diagnosis:
@@ -199,68 +202,124 @@ class EquivalenceClass:
     def _catch_up(self, snapshot: NodeInfoSnapshot, also: Sequence[int] = ()) -> None:
         """Bring the rows that changed up to date, and these too."""
         changes = snapshot.changes
-        entries = changes.since(self._position)
-        void = self._of_nodes and self._nodes != snapshot.index.nodes
-        if self._layout != snapshot.layout or entries is None or void:
+        if self._layout != snapshot.layout or (
+            self._of_nodes and self._nodes != snapshot.index.nodes
+        ):
             self._build(snapshot)
-        elif entries or also:
-            rows = merged(entries)
-            for row in also:
-                rows.setdefault(row, False)
-            if len(rows) > _FEW_ROWS + snapshot.table.size // _SHARE:
-                self._build(snapshot)
-            else:
-                self._patch(snapshot, rows)
+        elif changes.position != self._position or also:
+            entries = changes.since(self._position)
+            self._patch(snapshot, None if entries is None else merged(entries), also)
         self._position = changes.position
+
+    def _patch(
+        self, snapshot: NodeInfoSnapshot, rows: dict[int, bool] | None, also: Sequence[int]
+    ) -> None:
+        if rows is None:
+            self._build(snapshot)
+            return
+        for row in also:
+            rows.setdefault(row, False)
+        if len(rows) > _MANY_ROWS * snapshot.table.size + _FEW_ROWS:
+            self._build(snapshot)
+        elif len(rows) <= (_FEW_LOADS if self._of_load else _FEW_ROWS):
+            self._patch_few(snapshot, rows)
+        else:
+            self._patch_many(snapshot, rows)
 
     # --- from scratch ------------------------------------------------------------------------
 
     def _build(self, snapshot: NodeInfoSnapshot) -> None:
-        """Compute everything with the vectorised forms."""
         self._statistics.built += 1
         self._layout = snapshot.layout
         self._nodes = snapshot.index.nodes
         for _, before in self._profile.pre_filter:
             before.pre_filter(self._state, self.pod, snapshot)
-        pod, table, rows = self.pod, snapshot.table, snapshot.table.all
-        self._allowed = table.valid[rows].copy()
-        for plugin in self._by_node:
-            self._allowed &= plugin.filter_rows(pod, table, rows)
-        self._feasible = self._allowed.copy()
-        for plugin in self._by_usage:
-            self._feasible &= plugin.filter_rows(pod, table, rows)
-        if self._barred is not None:
-            self._feasible &= self._barred[rows] == 0
-        self._extra = self._scores(self._fixed, table)
-        self._worth = self._scores(self._plain, table) + self._extra
+        table = snapshot.table
+        size, everything = table.size, table.all
+        self._allowed, self._feasible = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+        self._worth = np.zeros(size, np.int64)
+        self._extra = np.zeros(size, np.int64) if self._fixed else None
         self._normalised = [
-            _Normalised(plugin, weight, np.array(plugin.score_rows(pod, table, rows), np.int64))
-            for plugin, weight in self._scaled
+            _Normalised(plugin, weight, np.zeros(size, np.int64)) for plugin, weight in self._scaled
         ]
-        self._flat = all(score.flat for score in self._normalised)
-        self._tops = TopKeys(self._groups(table))
+        self._keys = np.full(size, -1, np.int64)
+        self._evaluate(table, everything, everything)
+        self._find_maxima()
         self._rekey(snapshot)
 
-    def _groups(self, table: NodeTable) -> Ids:
-        """By row, the number of the group of rows whose largest key is asked for: one for all."""
-        return np.zeros(table.size, np.int32)
+    def _evaluate(self, table: NodeTable, rows: Rows, renewed: Rows) -> None:
+        """Compute the verdicts and scores of rows with the vectorised forms.
 
-    def _scores(self, scores: list[tuple[Score, int]], table: NodeTable) -> Integers:
-        total: Integers = np.zeros(table.size, np.int64)
+        Args:
+            table: the nodes.
+            rows: to be evaluated.
+            renewed: those of them whose node object changed.
+        """
+        self.diagnosis = None
+        pod, nodes_changed = self.pod, kernels.count(table, renewed) > 0
+        if nodes_changed:
+            allowed = table.valid[renewed].copy()
+            for plugin in self._by_node:
+                allowed &= plugin.filter_rows(pod, table, renewed)
+            self._allowed[renewed] = allowed
+            if self._extra is not None:
+                self._extra[renewed] = self._scores(self._fixed, table, renewed)
+        feasible = self._allowed[rows].copy()
+        for plugin in self._by_usage:
+            feasible &= plugin.filter_rows(pod, table, rows)
+        if self._barred is not None:
+            feasible &= self._barred[rows] == 0
+        self._feasible[rows] = feasible
+        worth = self._scores(self._plain, table, rows)
+        if self._extra is not None:
+            worth += self._extra[rows]
+        self._worth[rows] = worth
+        for score in self._normalised:
+            by_node = score.plugin.scope is Scope.NODE
+            if nodes_changed or not by_node:
+                again = renewed if by_node else rows
+                score.raw[again] = score.plugin.score_rows(pod, table, again)
+                score.flat = score.flat and not score.raw[again].any()
+        self._flat = all(score.flat for score in self._normalised)
+
+    def _scores(self, scores: list[tuple[Score, int]], table: NodeTable, rows: Rows) -> Integers:
+        total: Integers = np.zeros(kernels.count(table, rows), np.int64)
         for plugin, weight in scores:
-            total += weight * plugin.score_rows(self.pod, table, table.all)
+            total += weight * plugin.score_rows(self.pod, table, rows)
         return total
 
-    def _rekey(self, snapshot: NodeInfoSnapshot) -> None:
-        """Find the maxima, and compute all keys from what they are made of."""
-        self.diagnosis = None
-        total = self._worth.copy()
+    def _find_maxima(self) -> bool:
+        """Find the maxima again; True if any moved."""
+        moved = False
         for score in self._normalised:
-            score.most = score.most_of(self._feasible)
-            total += score.scaled(score.most)
-        keys: Integers = (total << TIE_BITS) + snapshot.ties[snapshot.table.all]
-        keys[~self._feasible] = -1
-        self._tops.put_all(keys)
+            if score.flat:
+                continue
+            most = int(score.raw.max(initial=0, where=self._feasible))
+            moved |= most != score.most
+            score.most = most
+        return moved
+
+    def _rekey(self, snapshot: NodeInfoSnapshot) -> None:
+        """Compute all keys from what they are made of."""
+        self._keys[:] = self._made(snapshot, snapshot.table.all)
+        self._lead(snapshot)
+
+    def _made(self, snapshot: NodeInfoSnapshot, rows: Rows) -> Integers:
+        total = self._worth[rows].copy()
+        for score in self._normalised:
+            scaled = kernels.normalised(score.raw[rows], score.most, reverse=score.reverse)
+            total += score.weight * scaled
+        keys: Integers = (total << TIE_BITS) + snapshot.ties[rows]
+        keys[~self._feasible[rows]] = -1
+        return keys
+
+    def _lead(self, snapshot: NodeInfoSnapshot) -> None:
+        """Start a new heap: any key may have changed."""
+        self._leaders = LazyHeap(self._keys, snapshot.order)
+
+    def _moved(self, row: int, before: int, key: int) -> None:
+        """Note that the key of a row changed."""
+        self._leaders.change(before, key)
 
     # --- what changed ------------------------------------------------------------------------
 
@@ -279,17 +338,20 @@ class EquivalenceClass:
             judged[info.load] = worth
         return worth
 
-    def _patch(self, snapshot: NodeInfoSnapshot, rows: Mapping[int, bool]) -> None:
+    def _patch_few(self, snapshot: NodeInfoSnapshot, rows: dict[int, bool]) -> None:
         """One row after another, with the scalar forms."""
         self._statistics.patched += len(rows)
-        self.diagnosis = None
         moved = False
         for row, node_changed in rows.items():
             moved |= self._patch_row(row, snapshot.by_row[row], node_changed=node_changed)
+        if rows:
+            self.diagnosis = None
         if moved:
             self._statistics.rescaled += 1
+            self._find_maxima()
             self._rekey(snapshot)
             return
+        keys = self._keys
         for row in rows:
             key = -1
             if self._feasible[row]:
@@ -297,7 +359,8 @@ class EquivalenceClass:
                 for score in self._normalised:
                     total += score.one(row)
                 key = (total << TIE_BITS) + snapshot.tie[row]
-            self._tops.put(row, key)
+            before, keys[row] = int(keys[row]), key
+            self._moved(row, before, key)
 
     def _patch_row(self, row: int, info: NodeInfo, *, node_changed: bool) -> bool:
         """Bring verdict and scores up to date; True if a maximum may have moved."""
@@ -305,15 +368,17 @@ class EquivalenceClass:
         was_feasible = bool(self._feasible[row])
         if node_changed:
             self._allowed[row] = _passes(self._by_node, state, pod, info)
-            self._extra[row] = sum(
-                weight * plugin.score(state, pod, info) for plugin, weight in self._fixed
-            )
+            if self._extra is not None:
+                self._extra[row] = sum(
+                    weight * plugin.score(state, pod, info) for plugin, weight in self._fixed
+                )
         worth = self._judge(info) if self._allowed[row] else -1
         if self._barred is not None and self._barred[row]:
             worth = -1
         self._feasible[row] = feasible = worth >= 0
         if feasible:
-            self._worth[row] = worth + int(self._extra[row])
+            extra = 0 if self._extra is None else int(self._extra[row])
+            self._worth[row] = worth + extra
         moved = False
         for score in self._normalised:
             before = raw = int(score.raw[row])
@@ -326,6 +391,21 @@ class EquivalenceClass:
             then = before if was_feasible else 0
             moved |= now != then and (now > score.most or then == score.most)
         return moved
+
+    def _patch_many(self, snapshot: NodeInfoSnapshot, changed: dict[int, bool]) -> None:
+        """All of them at once, with the vectorised forms."""
+        self._statistics.patched += len(changed)
+        rows = np.fromiter(changed, np.int64, len(changed))
+        renewed = np.fromiter((row for row, node in changed.items() if node), np.int64)
+        self._evaluate(snapshot.table, rows, renewed)
+        if self._find_maxima():
+            self._statistics.rescaled += 1
+            self._rekey(snapshot)
+            return
+        before, keys = self._keys[rows].tolist(), self._made(snapshot, rows)
+        self._keys[rows] = keys
+        for row, was, key in zip(changed, before, keys.tolist(), strict=True):
+            self._moved(row, was, key)
 
 
 def _passes(filters: list[Filter], state: CycleState, pod: PodInfo, info: NodeInfo) -> bool:

@@ -2,8 +2,8 @@
 
 Rules and rankings look at nodes only by their domains, so all rows in the same domains share their
 verdicts and the scores of the rankings. Such a group of rows is a *cell*: one for each combination
-of zones, for example. A decision takes the largest key of each cell that the rules leave open, adds
-the cell's score, and takes the best of those.
+of zones, for example. Each cell has a heap. A decision takes the best key of each cell that the rules
+leave open, adds the cell's score, and takes the best of those.
 
 That is exact, as a cell's score is added to all of its keys alike and therefore does not change
 which is the largest. Rankings are scaled over the cells that are open and have a feasible row, which
@@ -15,43 +15,56 @@ Everything else about such labels, and classes whose other scores are normalised
 the feasible nodes, takes the way over all rows: the same steps, with each row a separate place.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from grange.placement.columns import Ids, Integers, Mask, NodeTable
+from grange.base.errors import InvariantError
+from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
 from grange.scheduler.diagnosis import Tally
-from grange.scheduler.domains import DomainRule, domain_ids
+from grange.scheduler.domains import DomainRule, EveryRow
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
-from grange.scheduler.framework import DomainIds, DomainScore, Profile
+from grange.scheduler.engine.lazy_heap import LazyHeap
+from grange.scheduler.framework import DomainScore, Profile, RowGroups
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot
 
 _CELLS_MAX = 256
+# Up to so many cells a loop is cheaper than a dozen array operations: for three zones, twice as fast.
+_FEW_CELLS = 16
 
 
 class _Cells:
-    """Groups of rows with equal domains.
-
-    Attributes:
-        of_row: the number of each row's cell.
-        domains: by label key, the domain of each cell.
-    """
+    """Groups of rows with equal domains."""
 
     def __init__(self, table: NodeTable, keys: Sequence[str]) -> None:
         rows = np.flatnonzero(table.valid[table.all])
+        columns = {key: table.labels(key).ids[rows] for key in keys}
         # One number for each combination; few values a key keep it small.
         code: Integers = np.zeros(len(rows), np.int64)
-        for key in keys:
-            column = table.labels(key)
-            code = code * (len(column.values) + 1) + column.ids[rows] + 1
+        for key, ids in columns.items():
+            code = code * (len(table.labels(key).values) + 1) + ids + 1
             code = np.unique(code, return_inverse=True)[1]
         first, of_row = np.unique(code, return_index=True, return_inverse=True)[1:]
         self.count = len(first)
-        self.domains: dict[str, Ids] = {key: table.labels(key).ids[rows][first] for key in keys}
-        self.of_row: Ids = np.zeros(table.size, np.int32)  # unused rows have no key anywhere
+        self._domains = {key: ids[first] for key, ids in columns.items()}
+        self.lists: dict[str, list[int]] = {
+            key: found.tolist() for key, found in self._domains.items()
+        }
+        self.of_row: Ids = np.full(table.size, self.count, np.int32)
         self.of_row[rows] = of_row
+        self.of = self.of_row.data
+
+    def members(self, cell: int) -> Integers:
+        """The rows of a cell."""
+        return np.flatnonzero(self.of_row == cell)
+
+    def domains(self, key: str) -> Ids:
+        ids: Ids = self._domains[key]
+        return ids
+
+    def rows(self) -> Rows:
+        raise InvariantError("a cell is no row")
 
 
 class _Barrier:
@@ -70,7 +83,7 @@ class _Barrier:
         self.rule.refresh()
         self._verdicts = self.rule.verdicts().copy()
         self._verdict = self._verdicts.data
-        ids = domain_ids(table, self.rule.key)
+        ids = table.labels(self.rule.key).ids[table.all]
         rows = np.flatnonzero(table.valid[table.all] & (ids >= 0))
         rows = rows[np.argsort(ids[rows], kind="stable")]
         self._rows = rows.data
@@ -123,6 +136,11 @@ class TopologyClass(EquivalenceClass):
         self._by_cell: list[DomainRule] = []
         self._barriers: list[_Barrier] = []
         self._checks: list[tuple[Callable[[int], bool], list[int]]] = []
+        # By cell, and a last one for rows without a node: the heap, and the largest key.
+        self._led: list[LazyHeap | None] = []
+        self._top: list[int] = []
+        self._stale: list[int] = []
+        self._order = np.zeros(0, np.int64).data
 
     def best(self, snapshot: NodeInfoSnapshot) -> int:
         """The largest key, -1 when no node is feasible."""
@@ -136,7 +154,7 @@ class TopologyClass(EquivalenceClass):
         if self._divided != snapshot.index.nodes:
             self._divided = snapshot.index.nodes
             self._divide(snapshot)
-            self._layout = -1  # the largest keys are by cell
+            self._layout = -1  # leaders are by cell
         if self._cells is None:
             self._refresh([rule for _, rule in self._rules])
             self._catch_up(snapshot)
@@ -173,15 +191,52 @@ class TopologyClass(EquivalenceClass):
         cells = _Cells(table, [*keys])
         if cells.count <= _CELLS_MAX:
             self._cells = cells
-            self._checks = [
-                (rule.opens, cells.domains[rule.key].tolist()) for rule in self._by_cell
-            ]
+            self._checks = [(rule.opens, cells.lists[rule.key]) for rule in self._by_cell]
 
     def _few(self, table: NodeTable, key: str) -> bool:
         return len(table.labels(key).values) <= self._few_domains
 
-    def _groups(self, table: NodeTable) -> Ids:
-        return super()._groups(table) if self._cells is None else self._cells.of_row
+    def _lead(self, snapshot: NodeInfoSnapshot) -> None:
+        cells = self._cells
+        if cells is None:
+            super()._lead(snapshot)
+            return
+        self._order = snapshot.order
+        self._led = [None] * (cells.count + 1)
+        tops = np.full(cells.count + 1, -1, np.int64)
+        np.maximum.at(tops, cells.of_row, self._keys)
+        self._top = tops.tolist()
+        self._stale = []
+
+    def _moved(self, row: int, before: int, key: int) -> None:
+        if self._cells is None:
+            super()._moved(row, before, key)
+            return
+        cell = self._cells.of[row]
+        led = self._led[cell]
+        top = self._top[cell]
+        if led is not None:
+            led.change(before, key)
+            if before == top:
+                self._top[cell] = led.best()
+                return
+        if key > top:
+            self._top[cell] = key
+        elif before == top and top >= 0:
+            self._stale.append(cell)
+
+    def _freshen(self) -> None:
+        """Find the largest key of the cells where it may have fallen."""
+        for cell in self._stale:
+            led = self._led[cell]
+            self._top[cell] = (self._leaders_of(cell) if led is None else led).best()
+        self._stale.clear()
+
+    def _leaders_of(self, cell: int) -> LazyHeap:
+        cells = self._cells
+        members = cells.members(cell) if cells is not None else None
+        led = self._led[cell] = LazyHeap(self._keys, self._order, members)
+        return led
 
     def _turned(self, snapshot: NodeInfoSnapshot) -> list[int]:
         """Follow the rules that bar rows; the rows to look at again."""
@@ -206,17 +261,30 @@ class TopologyClass(EquivalenceClass):
     # --- deciding ----------------------------------------------------------------------------
 
     def _best_cell(self, cells: _Cells) -> int:
-        tops = self._tops.by_group()
-        open_cells = [at for at, key in enumerate(tops) if key >= 0]
+        if self._stale:
+            self._freshen()
+        if cells.count <= _FEW_CELLS:
+            found = self._open_cells(cells)
+            if len(found) <= 1 or not self._rankings:
+                # Where there is one cell, or nothing to rank them, scores decide nothing.
+                return max(found, default=-1)
+        best = np.array(self._top[: cells.count], np.int64)
+        feasible: Mask = best >= 0
+        for rule in self._by_cell:
+            feasible &= rule.verdicts()[cells.domains(rule.key)]
+        if not feasible.any():
+            return -1
+        if self._rankings:
+            best = best + (self._ranked(cells, feasible) << TIE_BITS)
+        return int(best[feasible].max())
+
+    def _open_cells(self, cells: _Cells) -> list[int]:
+        """The largest key of each cell that is open and has a feasible row."""
+        found: Iterable[int] = range(cells.count)
         for opens, domains in self._checks:
-            open_cells = [at for at in open_cells if opens(domains[at])]
-        if len(open_cells) > 1 and self._rankings:
-            feasible: Mask = np.zeros(cells.count, np.bool_)
-            feasible[open_cells] = True
-            ranked: list[int] = self._ranked(cells.domains.__getitem__, feasible).tolist()
-            return max(tops[at] + (ranked[at] << TIE_BITS) for at in open_cells)
-        # Where there is one cell, or nothing to rank them, scores decide nothing.
-        return max((tops[at] for at in open_cells), default=-1)
+            found = [at for at in found if opens(domains[at])]
+        top = self._top
+        return [top[at] for at in found if top[at] >= 0]
 
     def _best_row(self, snapshot: NodeInfoSnapshot) -> int:
         self._statistics.by_row += 1
@@ -227,9 +295,10 @@ class TopologyClass(EquivalenceClass):
         return int(keys[feasible].max())
 
     def _opened(self, snapshot: NodeInfoSnapshot) -> Mask:
-        feasible = self._feasible.copy()
+        groups = EveryRow(snapshot.table)
+        feasible = self._open_now(snapshot)
         for _, rule in self._rules:
-            feasible &= rule.verdicts()[domain_ids(snapshot.table, rule.key)]
+            feasible &= rule.verdicts()[groups.domains(rule.key)]
         return feasible
 
     def open_rows(self, snapshot: NodeInfoSnapshot) -> Mask:
@@ -240,14 +309,14 @@ class TopologyClass(EquivalenceClass):
     def totals(self, snapshot: NodeInfoSnapshot, feasible: Mask) -> Integers:
         """The score of every row if just these were feasible; anything for the others."""
         total = super().totals(snapshot, feasible)
-        total += self._ranked(partial(domain_ids, snapshot.table), feasible)
+        total += self._ranked(EveryRow(snapshot.table), feasible)
         return total
 
-    def _ranked(self, domains: DomainIds, feasible: Mask) -> Integers:
+    def _ranked(self, groups: RowGroups, feasible: Mask) -> Integers:
         total: Integers = np.zeros(len(feasible), np.int64)
         for ranking, weight in self._rankings:
             ranking.refresh()
-            total += weight * ranking.scores(domains, feasible)
+            total += weight * ranking.scores(groups, feasible)
         return total
 
     def _explain(self, snapshot: NodeInfoSnapshot, rows: Integers, tally: Tally) -> Integers:

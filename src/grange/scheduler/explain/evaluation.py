@@ -6,14 +6,13 @@ nothing that a decision depends on.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 import numpy as np
 
 from grange.placement import kernels
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
-from grange.scheduler.domains import domain_ids
+from grange.scheduler.domains import DomainRule, EveryRow
 from grange.scheduler.dry_run import DryRun
 from grange.scheduler.framework import CycleState, Normalise, Profile, Scope, Status
 from grange.scheduler.nominator import Nominated
@@ -34,6 +33,7 @@ class Evaluation:
         valid: by row, whether there is a node.
         feasible: by row, whether the node accepts the pod.
         explanations: of the plugins that refuse any node, by name.
+        rules: by plugin, its rules about other nodes.
         fixed: by row, whether a plugin refuses whatever pods the node has.
         diagnosis: what a decision would return if no node were feasible.
     """
@@ -45,6 +45,7 @@ class Evaluation:
         self.feasible: Mask = self.valid.copy()
         self.fixed: Mask = ~self.valid
         self.explanations: dict[str, PluginExplanation] = {}
+        self.rules: dict[str, tuple[DomainRule, ...]] = {}
         self._tally = Tally()
         self._left: Integers = np.flatnonzero(self.valid)
         self._evaluate_filters()
@@ -71,11 +72,11 @@ class Evaluation:
         table, pod, snapshot = self.snapshot.table, self.pod, self.snapshot
         for name, plugin, _ in self._profile.topology:
             concerns = plugin.concerns(pod, snapshot.index)
-            rules = plugin.rules(pod, snapshot, concerns)
+            rules = self.rules[name] = tuple(plugin.rules(pod, snapshot, concerns))
             refused: Mask = np.zeros(len(self.valid), np.bool_)
             for rule in rules:
                 rule.refresh()
-                ids = domain_ids(table, rule.key)
+                ids = table.labels(rule.key).ids[table.all]
                 passed = rule.verdicts()[ids]
                 refused |= ~passed
                 first = ids[self._left][~passed[self._left]]
@@ -154,7 +155,7 @@ class Evaluation:
             ranking = item.ranking(pod, self.snapshot, item.concerns(pod, self.snapshot.index))
             if ranking is not None:
                 ranking.refresh()
-                found[name] = weight * ranking.scores(partial(domain_ids, table), self.feasible)
+                found[name] = weight * ranking.scores(EveryRow(table), self.feasible)
         return found
 
 

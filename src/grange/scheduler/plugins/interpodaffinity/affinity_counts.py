@@ -10,7 +10,7 @@ import numpy as np
 from grange.placement.columns import Integers, Mask
 from grange.placement.podaffinity import PodSelector, Term, TermKind
 from grange.scheduler.domains import DomainExplanation, DomainRule, Domains
-from grange.scheduler.framework import DomainIds
+from grange.scheduler.framework import RowGroups
 from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
 from grange.scheduler.podinfo import PodInfo
 
@@ -103,11 +103,11 @@ class PreferredTerms:
         for domains, _ in self._weighted:
             domains.update()
 
-    def scores(self, ids: DomainIds, feasible: Mask) -> Integers:
+    def scores(self, groups: RowGroups, feasible: Mask) -> Integers:
         """As ``podaffinity.scaled``."""
         raw: Integers = np.zeros(len(feasible), np.int64)
         for domains, weight in self._weighted:
-            raw += weight * domains.counts[ids(domains.key)]
+            raw += weight * domains.counts[groups.domains(domains.key)]
         candidates = raw[feasible]
         least, most = int(candidates.min()), int(candidates.max())
         if least == most:
@@ -196,4 +196,4 @@ def _without(info: PodInfo, terms: Collection[Term]) -> PodInfo:
     """The pod without these anti-affinity terms."""
     left = tuple(term for term in info.terms.anti_affinity if term not in terms)
     kept = msgspec.structs.replace(info.terms, anti_affinity=left)
-    return altered(info, terms=kept)
+    return altered(info, terms=kept, has_required_anti_affinity=bool(left))

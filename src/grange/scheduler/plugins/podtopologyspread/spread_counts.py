@@ -12,7 +12,7 @@ from grange.placement import kernels, spread
 from grange.placement.columns import ABSENT, Ids, Integers, Mask, NodeTable
 from grange.placement.spread import HOSTNAME, Constraint
 from grange.scheduler.domains import DomainExplanation, DomainRule, Domains
-from grange.scheduler.framework import DomainIds
+from grange.scheduler.framework import RowGroups
 from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
 from grange.scheduler.podindex import Counter, Query
 from grange.scheduler.podinfo import PodInfo
@@ -130,9 +130,9 @@ class PreferredSpread:
         for domains in self._domains.values():
             domains.update()
 
-    def scores(self, domains: DomainIds, feasible: Mask) -> Integers:
+    def scores(self, groups: RowGroups, feasible: Mask) -> Integers:
         """As ``spread.raw_score`` and ``spread.scaled``; 0 outside all domains."""
-        ids = {key: domains(key) for key in self.keys}
+        ids = {key: groups.domains(key) for key in self.keys}
         inside = feasible.copy()
         for item in self._soft:
             if not item.lenient:
@@ -146,11 +146,12 @@ class PreferredSpread:
             mine = ids[item.key]
             if item.key == HOSTNAME:
                 number = places
-                counts = self._counters[at].rows(self._table.size)
+                counts = self._counters[at].rows(self._table.size)[groups.rows()]
             else:
+                domains = self._domains[at]
                 found = by_value(mine, self._table, item.key) if item.lenient else mine
                 number = int(np.count_nonzero(np.bincount(found[inside] + 1)))
-                counts = self._domains[at].counts[mine]
+                counts = domains.counts[mine]
             weight, extra = spread.weight(number), float(item.max_skew - 1)
             part = counts.astype(np.float64) * weight + extra
             total += np.where(mine >= 0, part, 0.0) if item.lenient else part
