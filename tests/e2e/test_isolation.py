@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.planes import LIMIT_S, Plane, eventually, processes_with
-from tests.e2e.test_process_runtime import end_of, marked, run_of
+from tests.e2e.test_process_runtime import end_of, run_of
+from tests.support.marked_processes import marked
 
 from grange.agent.container_runtime import (
     ContainerID,

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.planes import LIMIT_S
-from tests.e2e.test_process_runtime import end_of, marked, run_of
+from tests.e2e.test_process_runtime import end_of, run_of
+from tests.support.marked_processes import marked
 
 from grange.agent.container_runtime import (
     ContainerID,

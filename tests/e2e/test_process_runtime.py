@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.marked_processes import marked
 
 from grange.agent.container_runtime import (
     ContainerID,
@@ -24,7 +25,7 @@ from grange.agent.container_runtime import (
     VolumeFile,
     VolumePlan,
 )
-from grange.agent.runtimes.process import programs, shim, shim_connection
+from grange.agent.runtimes.process import shim, shim_connection
 from grange.agent.runtimes.process.files import Layout
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import Clock
@@ -46,21 +47,6 @@ def shell(script: str, **env: str) -> Program:
 
 def attempt(number: int = 0, container: str = "main") -> ContainerID:
     return ContainerID(UID, container, number)
-
-
-def marked(data_dir: Path, container: str = "") -> list[int]:
-    """Processes that were started for containers below this directory; zombies do not count."""
-    wanted = f"{programs.MARK}={data_dir}/pods/".encode()
-    part = f"/containers/{container}/".encode() if container else b""
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            environment = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")
-        except (OSError, ValueError):
-            continue
-        if any(item.startswith(wanted) and part in item + b"/" for item in environment):
-            found.append(int(name))
-    return found
 
 
 def zombies_of(pid: int) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from tests.support.marked_processes import marked
 
 from grange.agent.container_runtime import (
     ContainerID,
@@ -21,7 +22,6 @@ from grange.agent.container_runtime import (
 )
 from grange.agent.container_streams import OVERRUN, STDERR, ContainerStream, StreamOptions
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
-from grange.agent.runtimes.process.programs import MARK
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Threads
@@ -73,20 +73,6 @@ async def read_until(stream: ContainerStream, ending: bytes) -> bytes:
         output = await stream.read()
         assert output is not None, f"ended after {found!r}"
         found += output.data
-    return found
-
-
-def marked(data_dir: Path) -> list[int]:
-    """Programs that were started for containers."""
-    mark = f"{MARK}={data_dir}/".encode()
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                if mark in Path(f"/proc/{name}/environ").read_bytes():
-                    found.append(int(name))
-            except OSError:
-                continue
     return found
 
 

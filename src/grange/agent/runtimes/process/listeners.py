@@ -4,6 +4,7 @@ from pathlib import Path
 
 from grange.agent import listening_sockets
 from grange.agent.container_runtime import ListeningSocket
+from grange.agent.runtimes.process.environments import environment_of
 from grange.agent.runtimes.process.programs import MARK
 
 
@@ -19,12 +20,7 @@ def find(pods: Path) -> list[ListeningSocket]:
 
 def _owner(pid: int, prefix: bytes) -> tuple[str, str] | None:
     """Pod UID and container that a process was started for."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as source:
-            variables = source.read().split(b"\0")
-    except OSError:  # ended, or another user's
-        return None
-    for item in variables:
+    for item in environment_of(pid):
         if item.startswith(prefix):
             parts = item.removeprefix(prefix).decode(errors="replace").split("/")
             return (parts[0], parts[2]) if len(parts) > 2 else None

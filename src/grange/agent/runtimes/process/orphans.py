@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from grange.agent.container_runtime import ContainerID
 from grange.agent.runtimes.process import shim, shim_connection
 from grange.agent.runtimes.process.cgroups import ControlGroups
+from grange.agent.runtimes.process.environments import environment_of
 from grange.agent.runtimes.process.files import Layout
 from grange.agent.runtimes.process.programs import MARK
 from grange.base.clock import Clock
@@ -78,7 +79,7 @@ def kill_marked(directories: Collection[str]) -> int:
     wanted = {f"{MARK}={directory}".encode() for directory in directories}
     killed: set[int] = set()
     for _ in range(10):  # a process may fork while we look; its children carry the mark as well
-        found = [pid for pid in _processes() if _is_marked(pid, wanted)]
+        found = [pid for pid in _processes() if not wanted.isdisjoint(environment_of(pid))]
         if not found:
             break
         killed.update(pid for pid in found if _kill(pid))
@@ -98,14 +99,6 @@ def kill_exact(pid: int, started: int) -> bool:
 
 def _processes() -> list[int]:
     return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
-
-
-def _is_marked(pid: int, wanted: Collection[bytes]) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as source:
-            return any(item in wanted for item in source.read().split(b"\0"))
-    except OSError:  # ended, or of another user
-        return False
 
 
 def _kill(pid: int) -> bool:
