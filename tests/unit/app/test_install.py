@@ -318,6 +318,38 @@ def test_the_program_takes_its_arguments() -> None:
     }
 
 
+def test_machines_install_the_package_that_was_asked_for() -> None:
+    url = "https://example.com/{tag}/grange-{version}.whl"
+    done = install(
+        "--image", IMAGE, "--only", "deployment", "--agent-version", "1.2.0", "--agent-url", url
+    )
+    assert done.exit_code == 0, done.output
+    [deployment] = [one for one in yaml.safe_load_all(done.output) if one["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    name, *words = container["args"]
+    given = controllers.command.make_context(name, words).params
+    assert (given["agent_version"], given["agent_url"]) == ("1.2.0", url)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--agent-version", "1 2"), "agent version '1 2'"),
+        (("--agent-url", "https://h/{version}.whl"), "no version to fill in"),
+        (
+            ("--agent-version", "1.2.0", "--controllers", "replication"),
+            "without the controller machines",
+        ),
+    ],
+)
+def test_package_that_no_machine_could_install_is_refused(
+    words: tuple[str, ...], complaint: str
+) -> None:
+    done = install("--image", IMAGE, *words)
+    assert done.exit_code == 2
+    assert complaint in " ".join(done.output.split())
+
+
 def test_no_scheduler_is_named_where_none_runs() -> None:
     plan = InstallPlan(image=IMAGE, controllers=("replication",))
     [container] = the("Deployment", plan)["spec"]["template"]["spec"]["containers"]

@@ -10,6 +10,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.app.install import rbac
 from grange.base.errors import GrangeError
+from grange.machines.bootstrap.agent_package import AgentPackage
 
 NAMESPACE = "grange-system"
 """Where the controllers run unless another namespace is named; made along with them."""
@@ -27,6 +28,7 @@ _RBAC = "rbac.authorization.k8s.io"
 _USER = 65532  # an unprivileged user; images that name none would run as root
 _GRACE_S = 30
 _METRICS_PORT = 10258
+_NEWEST = AgentPackage()
 
 
 class InvalidInstallPlan(GrangeError):
@@ -43,6 +45,7 @@ class InstallPlan:
         replicas: how many processes share the work.
         controllers: which of ``rbac.CONTROLLERS`` they run.
         without: which of ``GROUPS`` are left to others: neither kinds nor controllers of them.
+        package: what the machines of node pools install.
     """
 
     namespace: str = NAMESPACE
@@ -50,6 +53,7 @@ class InstallPlan:
     replicas: int = 2
     controllers: tuple[str, ...] = rbac.CONTROLLERS
     without: tuple[str, ...] = ()
+    package: AgentPackage = _NEWEST
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -72,6 +76,10 @@ class InstallPlan:
                 raise InvalidInstallPlan(f"--without {name}: use one of {', '.join(GROUPS)}")
         if not self.running:
             raise InvalidInstallPlan(f"--controllers: name one at least of {known}")
+        if self.package != _NEWEST and "machines" not in self.running:
+            raise InvalidInstallPlan(
+                "--agent-version, --agent-url: no machine is installed without the controller machines"
+            )
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -230,6 +238,10 @@ def _container(plan: InstallPlan) -> Document:
     if "scheduler" in plan.running:
         arguments.append(f"--scheduler-name={SCHEDULER_NAME}")
     arguments += [f"--metrics-listen=0.0.0.0:{_METRICS_PORT}"]
+    if plan.package.version:
+        arguments.append(f"--agent-version={plan.package.version}")
+    if plan.package.url:
+        arguments.append(f"--agent-url={plan.package.url}")
     arguments += ["--member=$(POD_NAME)", "--log-level=info", "--log-json"]
     webhook = {"name": "grange-alerts", "key": "webhook-url", "optional": True}
     return {

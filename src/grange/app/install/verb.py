@@ -5,8 +5,11 @@ from typing import Any
 import click
 import yaml
 
+from grange.app import flags
+from grange.app.agent_packages import agent_package
 from grange.app.install import install_manifests, rbac
 from grange.app.install.install_manifests import InstallPlan, InvalidInstallPlan
+from grange.app.settings import Settings, SettingsError
 from grange.cli import options
 from grange.cli.command import Command
 from grange.cli.printers import documents
@@ -58,8 +61,9 @@ from grange.cli.printers import documents
     default=None,
     help="Print one part. crds: our kinds. rbac: accounts and roles. deployment: the controllers.",
 )
+@flags.options(Settings, "agent_version", "agent_url")
 @options.output(("yaml", "json"), default="yaml")
-def command(
+def command(  # noqa: PLR0913  click hands every option over by name
     *,
     output: str,
     namespace: str,
@@ -68,6 +72,8 @@ def command(
     controllers: str,
     without: tuple[str, ...],
     only: str | None,
+    agent_version: str,
+    agent_url: str,
 ) -> None:
     """Print CRDs, RBAC and a Deployment for a Kubernetes cluster.
 
@@ -76,9 +82,11 @@ def command(
     """
     chosen = tuple(dict.fromkeys(filter(None, controllers.split(","))))
     try:
-        plan = InstallPlan(namespace, image, replicas, chosen, tuple(dict.fromkeys(without)))
+        package = agent_package(agent_version, agent_url)
+        left_out = tuple(dict.fromkeys(without))
+        plan = InstallPlan(namespace, image, replicas, chosen, left_out, package)
         found = install_manifests.documents(plan, only or "")
-    except InvalidInstallPlan as error:
+    except (InvalidInstallPlan, SettingsError) as error:
         raise click.UsageError(str(error)) from error
     if output == "json":
         whole = {"apiVersion": "v1", "kind": "List", "items": found}
