@@ -34,6 +34,11 @@ def service_range(identity: str) -> IPv4Network:
     return IPv4Network(f"127.{_octet(identity)}.128.0/17")
 
 
+def api_address(identity: str) -> str:
+    """The address of the Service ``kubernetes``: the first of a ``service_range``, as in Kubernetes."""
+    return str(service_range(identity)[1])
+
+
 def _octet(identity: str) -> int:
     return 1 + int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4]) % 254
 

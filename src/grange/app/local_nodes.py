@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from grange.agent import service_account
-from grange.agent.addresses import service_range
+from grange.agent.addresses import api_address, service_range
 from grange.agent.agent_streams import AgentStreams
 from grange.agent.cluster_dns.service_names import ServiceNames
 from grange.agent.config import NodeConfig
@@ -149,7 +149,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         api = self.api
         if api is not None and self._runtime.network == NETNS:
             # Where the server listens may be the pods' own loopback; its Service is not.
-            api = str(service_range(str(self._settings.data_dir))[1]), 443
+            api = api_address(str(self._settings.data_dir)), 443
         variables = service_account.api_variables(*api) if api is not None else {}
         for share, pool in zip(self._shares, self._pools, strict=True):
             labels = {MACHINE_LABEL: self._settings.identity}

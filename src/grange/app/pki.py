@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from grange.agent.addresses import service_range
+from grange.agent.addresses import api_address
 from grange.app.key_files import Keys, KeysUnusable, read
 from grange.app.settings import Settings
 from grange.base.offload import Threads
@@ -23,7 +23,7 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 def wanted(settings: Settings) -> tuple[Path, tuple[str, ...]]:
     """Where a control plane keeps its keys, and the names by which clients will know it."""
     own = () if settings.wildcard else (settings.host,)
-    service = str(service_range(str(settings.data_dir))[1])  # of the Service kubernetes
+    service = api_address(str(settings.data_dir))
     return settings.data_dir / "pki", (*LOCAL_NAMES, service, *own, *settings.tls_names)
 
 
