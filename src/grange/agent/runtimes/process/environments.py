@@ -12,8 +12,9 @@ def environment_of(pid: int) -> list[bytes]:
     """The variables a process was executed with, as ``NAME=value``.
 
     While the kernel executes a program there is a moment with memory but neither arguments nor
-    environment (Linux, ``load_elf_binary`` from ``begin_new_exec`` until ``create_elf_tables``). It is waited for, half a
-    second at most: a search that looked just then would pass over the program. Blocks meanwhile.
+    environment (Linux, ``load_elf_binary`` from ``begin_new_exec`` until ``create_elf_tables``). It
+    is waited for, half a second at most: a search that looked just then would pass over the program.
+    Blocks meanwhile.
 
     Args:
         pid: of the process.

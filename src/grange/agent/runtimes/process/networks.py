@@ -3,19 +3,18 @@
 It is every address of the machine, its pod's, or every address of a network namespace of its pod.
 """
 
-import json
 import os
 import socket
 from collections.abc import Callable
 
 from grange.agent.container_runtime import RuntimeFailedError
+from grange.agent.runtimes.process import shim_connection
 
 SHARED, ADDRESSES, NETNS, AUTO_NETWORK = "shared", "addresses", "netns", "auto"
 NETWORKS = (AUTO_NETWORK, ADDRESSES, NETNS, SHARED)
 """What ``--network`` may be."""
 
 _LIMIT_S = 10.0
-_ANSWER_LIMIT = 4096
 
 
 def choose(
@@ -52,11 +51,10 @@ def choose(
 
 def _refusal(probe: Callable[[], socket.socket]) -> str:
     with probe() as connection:
-        connection.settimeout(_LIMIT_S)
-        try:
-            answer = json.loads(connection.recv(_ANSWER_LIMIT) or b"{}")
-        except OSError as error:
-            return str(error.strerror or error)
+        answer = shim_connection.answer(connection, _LIMIT_S)
+    if isinstance(answer, str):
+        return answer
     if "errno" not in answer:
         return "the probe ended without an answer"
-    return os.strerror(answer["errno"]) if answer["errno"] else ""
+    number = shim_connection.number_of(answer, "errno")
+    return os.strerror(number) if number else ""

@@ -515,13 +515,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             attempt.take(state)
             attempt.finish()
             return
-        spec = programs.specification(program, found, cwd, self._layout.attempt(target))
+        own = self._networks.path(target.pod_uid)
+        spec = programs.specification(program, found, cwd, self._layout.attempt(target), own)
         spec["log_max_bytes"] = self._config.log_max_bytes
         spec["log_files"] = self._config.log_files
         spec["id"] = str(target)
-        if own := self._networks.path(target.pod_uid):
-            spec["netns"] = own
-        elif self._programs_network == ADDRESSES and not pod.setup.host_network:
+        if not own and self._programs_network == ADDRESSES and not pod.setup.host_network:
             spec["address"] = pod.sandbox.address
         if joined := pod.joined_process(program.joins):
             spec["join"] = joined
@@ -557,9 +556,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         found = programs.locate(program, cwd, own_view=attempt.is_isolated)
         if isinstance(found, str):
             return found
-        spec = programs.specification(program, found, cwd, self._layout.attempt(target))
-        if own := self._networks.path(target.pod_uid):
-            spec["netns"] = own
+        own = self._networks.path(target.pod_uid)
+        spec = programs.specification(program, found, cwd, self._layout.attempt(target), own)
         if attempt.is_isolated and attempt.run is not None:
             spec["join"] = attempt.run.pid
         elif self._tier == LANDLOCK:  # it may signal the container's program

@@ -38,7 +38,9 @@ def locate(program: Program, cwd: Path, *, own_view: bool = False) -> Path | str
     return f'program "{shown}" not found in PATH={program.search or search}'
 
 
-def specification(program: Program, path: Path, cwd: Path, mark: Path) -> dict[str, object]:
+def specification(
+    program: Program, path: Path, cwd: Path, mark: Path, network: str
+) -> dict[str, object]:
     """What the shim needs to execute a program.
 
     Args:
@@ -46,6 +48,7 @@ def specification(program: Program, path: Path, cwd: Path, mark: Path) -> dict[s
         path: the file; a name alone is looked up in PATH when the program starts.
         cwd: where it starts.
         mark: directory of the attempt; by it the run's processes are known.
+        network: file of the pod's network namespace; empty where it has none.
     """
     return {
         "path": str(path),
@@ -56,6 +59,7 @@ def specification(program: Program, path: Path, cwd: Path, mark: Path) -> dict[s
         "cwd": str(cwd),
         "user": program.user,
         "pod": str(mark.parents[2]),
+        "netns": network,
         "limits": program.limits,
         "rights": rights_of(program.confinement),
         "stdin": program.stdin,

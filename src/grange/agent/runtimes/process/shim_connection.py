@@ -88,6 +88,21 @@ def start_failure(state: Mapping[str, object]) -> tuple[int, str]:
     return EXIT_NOT_EXECUTABLE, f'cannot execute "{path}": {why}'
 
 
+def answer(connection: socket.socket, limit_s: float) -> dict[str, object] | str:
+    """What a shim answers to a probe, or why there is no answer. Blocks.
+
+    Args:
+        connection: to the shim.
+        limit_s: how long it is waited for, in seconds.
+    """
+    connection.settimeout(limit_s)
+    try:
+        found: dict[str, object] = json.loads(connection.recv(_MESSAGE_LIMIT) or b"{}")
+    except OSError as error:
+        return str(error.strerror or error)
+    return found
+
+
 def _unseen(state: Mapping[str, object], path: str) -> str:
     """Why a path of the machine is not there, and what to do."""
     if not state.get("isolated") or not path.startswith(_TMP):

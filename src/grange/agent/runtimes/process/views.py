@@ -1,6 +1,5 @@
 """What an isolated container sees of the machine: the request to ``isolation``, and whether it can be made."""
 
-import json
 import os
 import socket
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from grange.agent.container_runtime import Mount, PodSetup, Program, RuntimeFailedError
 from grange.agent.name_files import MOUNTED
+from grange.agent.runtimes.process import shim_connection
 
 NO_ISOLATION, LANDLOCK, NAMESPACES, AUTO = "none", "landlock", "namespaces", "auto"
 TIERS = (NAMESPACES, LANDLOCK, NO_ISOLATION)
@@ -26,7 +26,6 @@ _REMEDIES = {
     "kernel.apparmor_restrict_unprivileged_userns=0)",
     LANDLOCK: "it needs Linux 6.2 with landlock in the kernel parameter lsm",
 }
-_ANSWER_LIMIT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +163,9 @@ def _refusal(run: Callable[[dict[str, object]], socket.socket], data_dir: Path, 
                 "mounts": [],
             }
         with run(spec) as connection:
-            connection.settimeout(_LIMIT_S)
-            try:
-                answer = json.loads(connection.recv(_ANSWER_LIMIT) or b"{}")
-            except OSError as error:
-                return str(error.strerror or error)
+            answer = shim_connection.answer(connection, _LIMIT_S)
+    if isinstance(answer, str):
+        return answer
     if "errno" in answer:
-        return os.strerror(int(answer["errno"]))
+        return os.strerror(shim_connection.number_of(answer, "errno"))
     return "" if answer.get("exit_code") == 0 else "a program in it does not end well"
