@@ -6,6 +6,8 @@ from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.framework import Profile
 from grange.scheduler.podinfo import PodInfo
+from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.queued_pods import SubQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 PROFILE = Profile(plugins.DEFAULT)
@@ -31,3 +33,9 @@ class Cluster:
         """Bind a pod to a node."""
         self.cache.add_pod(info.on(node))
         return self
+
+
+def pool_of(queue: SchedulingQueue, uid: str) -> SubQueue | None:
+    """Where a pod waits; None when it is not in the queue."""
+    found = queue.find(uid)
+    return None if found is None else found.pool

@@ -15,6 +15,7 @@ keep the scheduler busy.
 Synchronous, takes ``now`` (monotonic seconds), keyed by UID.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from math import floor, inf
@@ -33,7 +34,6 @@ from grange.scheduler.queued_pods import (
 )
 
 _IN_FLIGHT = SubQueue.IN_FLIGHT  # looking a member up takes longer than all else in pop
-_COUNTED = (SubQueue.BACKOFF, SubQueue.ERROR_BACKOFF, SubQueue.UNSCHEDULABLE)
 
 
 class _Requeue(Enum):
@@ -65,7 +65,6 @@ class SchedulingQueue:
         self._tickets = 0
         self._check_due = -inf
         self._early = (-1, 0)
-        self._counts = dict.fromkeys(_COUNTED, 0)  # the others are counted on request
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -82,7 +81,6 @@ class SchedulingQueue:
             return
         pod = QueuedPod(info, timestamp=now, first_queued=now)
         self._pods[info.uid] = pod
-        self._counts[pod.pool] += 1
         self._enter(pod, self._active, now)
 
     def update(self, info: PodInfo, event: ClusterEvent | None, now: float) -> None:
@@ -114,7 +112,6 @@ class SchedulingQueue:
         if pod is None:
             return
         self._leave(pod)
-        self._uncount(pod)
         pod.gone = True
 
     def clear(self) -> None:
@@ -132,7 +129,6 @@ class SchedulingQueue:
             pod = self._pop_early(now)
             if pod is None:
                 return None
-            self._uncount(pod)
         pod.pool = _IN_FLIGHT
         pod.attempts += 1
         self._in_flight.begin(pod.info.uid)
@@ -149,8 +145,6 @@ class SchedulingQueue:
         self._in_flight.end(uid)
         if self._pods.get(uid) is pod:
             del self._pods[uid]
-            if pod.pool is not _IN_FLIGHT:
-                self._uncount(pod)
 
     def mark_unschedulable(
         self,
@@ -308,22 +302,15 @@ class SchedulingQueue:
 
     def statistics(self) -> QueueStatistics:
         """How many pods wait where."""
-        counts, pods = self._counts, self._pods
-        flying = sum(uid in pods and pods[uid].pool is _IN_FLIGHT for uid in self._in_flight)
+        pods = self._pods.values()
+        pools = Counter(pod.pool for pod in pods)
         return QueueStatistics(
-            active=len(pods) - flying - sum(counts.values()),
-            backoff=counts[SubQueue.BACKOFF] + counts[SubQueue.ERROR_BACKOFF],
-            unschedulable=counts[SubQueue.UNSCHEDULABLE],
-            gated=sum(
-                1 for pods in self._unschedulable.values() for pod in pods.values() if pod.gate
-            ),
-            in_flight=flying,
+            active=pools[SubQueue.ACTIVE],
+            backoff=pools[SubQueue.BACKOFF] + pools[SubQueue.ERROR_BACKOFF],
+            unschedulable=pools[_UNSCHEDULABLE],
+            gated=sum(1 for pod in pods if pod.gate),
+            in_flight=pools[_IN_FLIGHT],
         )
-
-    def pool_of(self, uid: str) -> SubQueue | None:
-        """Where the pod is; None when it is not in the queue."""
-        pod = self._pods.get(uid)
-        return None if pod is None else pod.pool
 
     def waiting(self) -> list[QueuedPod]:
         """All of them, wherever they wait. Not to be changed."""
@@ -348,22 +335,11 @@ class SchedulingQueue:
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _move_to(self, pod: QueuedPod, pool: SubQueue) -> None:
-        self._uncount(pod)
-        if pool in self._counts:
-            self._counts[pool] += 1
-        pod.pool = pool
-
-    def _uncount(self, pod: QueuedPod) -> None:
-        if pod.pool in self._counts:
-            self._counts[pod.pool] -= 1
-
     def _push(self, pod: QueuedPod, heap: Heap) -> None:
         key = self._sort.sort_key(pod.info, pod.timestamp)
         if heap is not self._active:
             key = (float(floor(self._expiry(pod))), *key)
         self._tickets += 1
-        self._move_to(pod, heap.pool)
         heap.push(key, self._tickets, pod)
 
     def _enter(self, pod: QueuedPod, heap: Heap, now: float) -> None:
@@ -381,7 +357,7 @@ class SchedulingQueue:
 
     def _park(self, pod: QueuedPod) -> None:
         pod.ticket = 0
-        self._move_to(pod, _UNSCHEDULABLE)
+        pod.pool = _UNSCHEDULABLE
         signed = pod.rejectors <= self._profiles.of(pod.info).signed
         pod.group = (pod.rejectors, pod.info.signature if signed else None)
         self._unschedulable.setdefault(pod.group, {})[pod.uid] = pod

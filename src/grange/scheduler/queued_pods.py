@@ -1,7 +1,6 @@
 """The parts of the scheduling queue: pools, the pods in them, heaps, and the events of pods in flight."""
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
@@ -158,10 +157,6 @@ class InFlightEvents:
         self._begun: dict[str, int] = {}  # UID to its place in the log, oldest first
         self._log: deque[LoggedEvent] = deque()
         self._start = 0
-
-    def __iter__(self) -> Iterator[str]:
-        """The UIDs, the oldest first."""
-        return iter(self._begun)
 
     def __len__(self) -> int:
         """How many events are logged."""

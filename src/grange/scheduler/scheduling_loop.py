@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from grange.base.clock import Clock
 from grange.base.errors import InvariantError
@@ -65,7 +66,8 @@ class SchedulingLoop:
             outcome: metrics.bindings.labels(outcome.value) for outcome in binder.BindOutcome
         }
         self._seconds = metrics.seconds
-        self._pending = metrics.pending
+        for pool in ("active", "backoff", "unschedulable"):
+            metrics.pending.labels(pool).set_function(partial(self._count_pending, pool))
         self._config = config
         self._schedule_one = schedule_one
         self._cycle = cycle
@@ -254,12 +256,12 @@ class SchedulingLoop:
                 self._history.rejected(assumed.uid, diagnosis, now)
                 self._conditions.unschedulable(assumed.queued.info.pod, why, reason=SCHEDULER_ERROR)
 
+    def _count_pending(self, pool: str) -> int:
+        found: int = getattr(self._queue.statistics(), pool)
+        return found
+
     async def _wait(self) -> None:
         """Until an event, or until the queue has something to do by itself."""
-        statistics = self._queue.statistics()
-        self._pending.labels("active").set(statistics.active)
-        self._pending.labels("backoff").set(statistics.backoff)
-        self._pending.labels("unschedulable").set(statistics.unschedulable)
         self._wake.clear()
         wait_s: float | None = None
         now = self._clock.monotonic()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.support.gang_cluster import Bench
+from tests.support.scheduler_cluster import pool_of
 
 from grange.scheduler import plugins
 from grange.scheduler.cycle import Unschedulable
@@ -51,7 +52,7 @@ def test_trials_that_were_broken_off_are_taken_back() -> None:
     assert snapshot.assumed == []
     assert [info.uid for info in snapshot.node_info_map["a"].pods] == ["uid-runs"]
     assert snapshot.table.cpu_used[:1].tolist() == [1000]
-    assert bench.queue.pool_of("uid-big") is SubQueue.ERROR_BACKOFF
+    assert pool_of(bench.queue, "uid-big") is SubQueue.ERROR_BACKOFF
     assert bench.queue.statistics().in_flight == 0
     bench.pods("next", requests={"cpu": "1"})
     assert bench.run() == {"runs": "a", "next": "a"}

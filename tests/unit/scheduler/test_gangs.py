@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 from tests.support.gang_cluster import Bench, names
-from tests.support.scheduler_cluster import ZONE
+from tests.support.scheduler_cluster import ZONE, pool_of
 
 from grange.scheduler.clusterevents import NODE_ADD
 from grange.scheduler.cycle import Batch
@@ -142,7 +142,7 @@ def test_119_error_in_one_member_aborts_all_and_is_retried(*, big: bool) -> None
     assert (bench.cache.assumed_count, bench.gangs.attempts) == (0, 1)
     leader = "big" if big else "p0"
     assert bench.why[leader] == "0/1 nodes are available: no."
-    assert bench.queue.pool_of(f"uid-{leader}") is SubQueue.ERROR_BACKOFF
+    assert pool_of(bench.queue, f"uid-{leader}") is SubQueue.ERROR_BACKOFF
     assert not bench.gangs.wait_line.for_nodes  # no nodes are kept for it
     flaky.code = Code.SUCCESS
     assert {"p0", "p1"} <= set(bench.run(3.0))
@@ -171,8 +171,8 @@ def test_119_bug_met_by_one_member_leaves_nothing_of_the_gang() -> None:
     outcome = bench.loop.handle_bug(caught.value, bench.now)
     assert isinstance(outcome, Batch)
     assert (raising.booked, bench.cache.assumed_count) == ([], 0)
-    assert bench.queue.pool_of("uid-p0") is SubQueue.ERROR_BACKOFF
-    assert {bench.queue.pool_of(f"uid-{name}") for name in ("p1", "p2", "p3")} == {
+    assert pool_of(bench.queue, "uid-p0") is SubQueue.ERROR_BACKOFF
+    assert {pool_of(bench.queue, f"uid-{name}") for name in ("p1", "p2", "p3")} == {
         SubQueue.UNSCHEDULABLE
     }
     assert bench.loop.handle_bug(caught.value, bench.now) is None  # no pod is being tried

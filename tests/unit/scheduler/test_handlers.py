@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.scheduler_cluster import PROFILE
+from tests.support.scheduler_cluster import PROFILE, pool_of
 
 from grange.api.kinds.pod import ContainerStatus, Pod, PodStatus
 from grange.base.log import Logger
@@ -118,7 +118,7 @@ def test_the_deletion_of_a_pod_calls_those_that_wait_for_room(scene: Scene) -> N
     scene.handlers.pod_added(pod("n"))
     scene.queue.mark_unschedulable(waiting, frozenset({"NodeResourcesFit"}), 0.0)
     scene.handlers.pod_updated(pod("n"), finished("n"))
-    assert scene.queue.pool_of(waiting.uid) is SubQueue.BACKOFF
+    assert pool_of(scene.queue, waiting.uid) is SubQueue.BACKOFF
 
 
 def test_node_is_charged_for_a_resize_until_it_is_over(scene: Scene) -> None:

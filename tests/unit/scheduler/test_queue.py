@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.scheduler_cluster import PROFILE
+from tests.support.scheduler_cluster import PROFILE, pool_of
 
 from grange.scheduler import plugins
 from grange.scheduler.clusterevents import (
@@ -69,7 +69,7 @@ def test_check_97_backoff_doubles_to_its_maximum() -> None:
         queue.mark_unschedulable(popped(queue, now), FIT, now)
         queue.move(ASSIGNED_POD_DELETE, now)
         start = now
-        while queue.pool_of("uid-p") is not SubQueue.ACTIVE:
+        while pool_of(queue, "uid-p") is not SubQueue.ACTIVE:
             deadline = queue.next_deadline(now)
             assert deadline is not None
             assert deadline > now
@@ -101,7 +101,7 @@ def test_check_97_without_backoff_nothing_waits() -> None:
     queue.add(info("p"), now=0.0)
     queue.mark_unschedulable(popped(queue, 0.0), FIT, 0.0)
     queue.move(LEFTOVER, 0.0)
-    assert queue.pool_of("uid-p") is SubQueue.ACTIVE
+    assert pool_of(queue, "uid-p") is SubQueue.ACTIVE
 
 
 def test_check_98_a_retry_goes_behind_newer_pods_of_its_priority() -> None:
@@ -208,7 +208,7 @@ def test_check_100_hints_decide_who_stays(
     queue.add(info("p", **options), now=0.0)
     queue.mark_unschedulable(popped(queue, 0.0), frozenset({rejector}), 0.0)
     assert queue.move(event, 0.0, before, after) == int(moves)
-    assert queue.pool_of("uid-p") is (SubQueue.BACKOFF if moves else SubQueue.UNSCHEDULABLE)
+    assert pool_of(queue, "uid-p") is (SubQueue.BACKOFF if moves else SubQueue.UNSCHEDULABLE)
 
 
 def test_check_100_a_pending_plugin_skips_the_backoff() -> None:
@@ -253,7 +253,7 @@ def test_check_101_a_gated_pod_ignores_unrelated_events() -> None:
     for event in (NODE_ADD, ASSIGNED_POD_DELETE):
         assert queue.move(event, 0.0) == 0
     assert queue.move(LEFTOVER, 0.0) == 0
-    assert queue.pool_of("uid-p") is SubQueue.UNSCHEDULABLE
+    assert pool_of(queue, "uid-p") is SubQueue.UNSCHEDULABLE
 
 
 def test_check_101_removing_the_gates_lets_the_pod_in() -> None:
@@ -272,9 +272,9 @@ def test_check_102_leftovers_are_tried_again() -> None:
     queue.flush(0.0)
     queue.mark_unschedulable(popped(queue, 0.0), FIT, 0.0)
     queue.flush(300.0)
-    assert queue.pool_of("uid-p") is SubQueue.UNSCHEDULABLE
+    assert pool_of(queue, "uid-p") is SubQueue.UNSCHEDULABLE
     queue.flush(330.5)
-    assert queue.pool_of("uid-p") is SubQueue.ACTIVE
+    assert pool_of(queue, "uid-p") is SubQueue.ACTIVE
 
 
 def test_check_103_activating_a_pod_in_flight_brings_it_back() -> None:
@@ -283,9 +283,9 @@ def test_check_103_activating_a_pod_in_flight_brings_it_back() -> None:
     pod = popped(queue, 0.0)
     queue.activate([pod.uid], 0.0)
     queue.mark_unschedulable(pod, frozenset({"Deaf"}), 0.0)
-    assert queue.pool_of(pod.uid) is SubQueue.BACKOFF
+    assert pool_of(queue, pod.uid) is SubQueue.BACKOFF
     queue.activate([pod.uid, "absent"], 0.0)
-    assert queue.pool_of(pod.uid) is SubQueue.ACTIVE
+    assert pool_of(queue, pod.uid) is SubQueue.ACTIVE
 
 
 def test_idle_time_is_not_spent_in_backoff() -> None:
@@ -351,7 +351,7 @@ def test_a_binding_that_failed_comes_back_with_its_history() -> None:
     queue.done(pod)
     assert "uid-p" not in queue
     queue.requeue(pod.info, 1.0, tried=pod)
-    assert queue.pool_of("uid-p") is SubQueue.ERROR_BACKOFF
+    assert pool_of(queue, "uid-p") is SubQueue.ERROR_BACKOFF
     queue.flush(10.0)
     assert popped(queue, 10.0).attempts == 2
 
@@ -393,7 +393,7 @@ def test_leftovers_are_requeued_at_the_deadline() -> None:
     queue.mark_unschedulable(popped(queue, 0.0), FIT, 0.0)
     assert queue.next_deadline(0.0) == 30.0
     queue.flush(30.0)
-    assert queue.pool_of("uid-p") is SubQueue.ACTIVE
+    assert pool_of(queue, "uid-p") is SubQueue.ACTIVE
 
 
 def test_unsigned_pods_each_get_their_own_hint() -> None:
@@ -410,8 +410,8 @@ def test_unsigned_pods_each_get_their_own_hint() -> None:
         queue.add(info(name), now=0.0)
         queue.mark_unschedulable(popped(queue, 0.0), frozenset({"Unsigned"}), 0.0)
     assert queue.move(NODE_ADD, 0.0) == 1
-    assert queue.pool_of("uid-first") is SubQueue.UNSCHEDULABLE
-    assert queue.pool_of("uid-second") is SubQueue.BACKOFF
+    assert pool_of(queue, "uid-first") is SubQueue.UNSCHEDULABLE
+    assert pool_of(queue, "uid-second") is SubQueue.BACKOFF
 
 
 def test_ungated_pod_that_never_failed_has_no_backoff() -> None:
@@ -420,7 +420,7 @@ def test_ungated_pod_that_never_failed_has_no_backoff() -> None:
     queue.add(before, now=0.0)
     event = pod_update(before, after, Subject.UNSCHEDULED_POD)
     queue.update(after, event, now=0.0)
-    assert queue.pool_of("uid-p") is SubQueue.ACTIVE
+    assert pool_of(queue, "uid-p") is SubQueue.ACTIVE
 
 
 def test_statistics_of_a_pod_deleted_and_added_in_flight() -> None:
@@ -475,6 +475,6 @@ def test_due_is_when_a_pod_is_tried_at_the_latest() -> None:
     queue.move(LEFTOVER, 7.5)
     assert queue.due(parked) == 9.0
     queue.flush(8.99)
-    assert queue.pool_of("uid-failed") is SubQueue.ERROR_BACKOFF
+    assert pool_of(queue, "uid-failed") is SubQueue.ERROR_BACKOFF
     queue.flush(9.0)
-    assert queue.pool_of("uid-failed") is SubQueue.ACTIVE
+    assert pool_of(queue, "uid-failed") is SubQueue.ACTIVE

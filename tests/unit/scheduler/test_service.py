@@ -774,6 +774,19 @@ async def test_attempts_are_kept_and_explained(clock: Clock, rng: Stream, log: L
         assert scheduler._history.of(uid) == []
 
 
+async def test_metrics_count_pods_that_wait(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", capacity=SMALL)
+        await made.start_scheduler()
+        await made.add_pods("big", "bigger", requests={"cpu": "2"})
+        await made.settle()
+        waiting = {"pool": "unschedulable"}
+        assert made.registry.get_sample_value("grange_scheduler_pending_pods", waiting) == 2
+        await made.delete("big")
+        await made.settle()
+        assert made.registry.get_sample_value("grange_scheduler_pending_pods", waiting) == 1
+
+
 async def test_only_a_scheduler_at_work_explains(clock: Clock, rng: Stream, log: Logger) -> None:
     """One that waits for its turn in a farm has not even heard of the pods."""
     async with world(clock, rng, log) as made:
