@@ -313,6 +313,11 @@ class NodeTable:
             column = self._labels[key] = self._build_labels(key)
         return column
 
+    def domains(self, key: str) -> Ids:
+        """The number of each row's value of a label, its domain; ``ABSENT`` for rows without the key."""
+        ids: Ids = self.labels(key).ids[self.all]
+        return ids
+
     def amounts(self, name: str, rows: Rows) -> tuple[Integers, Integers]:
         """What the rows' nodes offer of a resource, and how much of it is in use."""
         match name:

@@ -9,29 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
+from grange.placement.columns import Ids, Integers, Mask
 from grange.scheduler.plugin_explanation import Refusals
 from grange.scheduler.podindex import Counter
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _FEW = 32  # up to so many, a loop is quicker than the array
 _UNKNOWN = -1
-
-
-class EveryRow:
-    """RowGroups of which every row of the table is one."""
-
-    def __init__(self, table: NodeTable) -> None:
-        self._table = table
-
-    def domains(self, key: str) -> Ids:
-        """The domain of each row; -1 for those without the key."""
-        ids: Ids = self._table.labels(key).ids[self._table.all]
-        return ids
-
-    def rows(self) -> Rows:
-        """All of them."""
-        return self._table.all
 
 
 class Domains:
@@ -66,7 +50,7 @@ class Domains:
 
     def ids(self) -> Ids:
         """The domain of each row; -1 for those without the key."""
-        return EveryRow(self._snapshot.table).domains(self.key)
+        return self._snapshot.table.domains(self.key)
 
     def update(self) -> None:
         """Take in what changed since the last time."""
@@ -195,7 +179,7 @@ class DomainExplanation:
     def __init__(self, refusals: Refusals, rules: Sequence[DomainRule]) -> None:
         self.refusals = refusals
         table = refusals.snapshot.table
-        self.ids: list[Ids] = [table.labels(rule.key).ids[table.all] for rule in rules]
+        self.ids = [table.domains(rule.key) for rule in rules]
         self.lacks: Integers = np.zeros(len(refusals.refused), np.int64)
         for rule, ids in zip(rules, self.ids, strict=True):
             self.lacks += ~rule.verdicts()[ids] & refusals.refused

@@ -226,18 +226,8 @@ class Score(Protocol):
         """The same for many."""
 
 
-class RowGroups(Protocol):
-    """Rows of the table, or groups of rows that have equal domains."""
-
-    def domains(self, key: str) -> Ids:
-        """Each group's domain of a label key, as numbered by the table; -1 for none."""
-
-    def rows(self) -> Rows:
-        """The rows, where each group is one row.
-
-        Raises:
-            InvariantError: groups have several rows.
-        """
+DomainsOf = Callable[[str], Ids]
+"""The domains by label key of every row, or of groups of rows that share them; -1 for no such label."""
 
 
 class DomainScore(Protocol):
@@ -254,11 +244,11 @@ class DomainScore(Protocol):
     def refresh(self) -> None:
         """Take in what changed."""
 
-    def scores(self, groups: RowGroups, feasible: Mask) -> Integers:
-        """0 to 100 for feasible groups, anything for the others.
+    def scores(self, domains: DomainsOf, feasible: Mask) -> Integers:
+        """0 to 100 for feasible rows or groups, anything for the others.
 
         Args:
-            groups: the groups.
+            domains: of all of them.
             feasible: which of them have a feasible node; at least one.
         """
 

@@ -19,13 +19,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from grange.base.errors import InvariantError
-from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
+from grange.placement.columns import Ids, Integers, Mask, NodeTable
 from grange.scheduler.diagnosis import Tally
-from grange.scheduler.domains import DomainRule, EveryRow
+from grange.scheduler.domains import DomainRule
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
 from grange.scheduler.engine.lazy_heap import LazyHeap
-from grange.scheduler.framework import DomainScore, Profile, RowGroups
+from grange.scheduler.framework import DomainScore, DomainsOf, Profile
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot
 
@@ -47,10 +46,8 @@ class _Cells:
             code = np.unique(code, return_inverse=True)[1]
         first, of_row = np.unique(code, return_index=True, return_inverse=True)[1:]
         self.count = len(first)
-        self._domains = {key: ids[first] for key, ids in columns.items()}
-        self.lists: dict[str, list[int]] = {
-            key: found.tolist() for key, found in self._domains.items()
-        }
+        self.domains: dict[str, Ids] = {key: ids[first] for key, ids in columns.items()}
+        self.lists = {key: found.tolist() for key, found in self.domains.items()}
         self.of_row: Ids = np.full(table.size, self.count, np.int32)
         self.of_row[rows] = of_row
         self.of = self.of_row.data
@@ -58,13 +55,6 @@ class _Cells:
     def members(self, cell: int) -> Integers:
         """The rows of a cell."""
         return np.flatnonzero(self.of_row == cell)
-
-    def domains(self, key: str) -> Ids:
-        ids: Ids = self._domains[key]
-        return ids
-
-    def rows(self) -> Rows:
-        raise InvariantError("a cell is no row")
 
 
 class _Barrier:
@@ -83,7 +73,7 @@ class _Barrier:
         self.rule.refresh()
         self._verdicts = self.rule.verdicts().copy()
         self._verdict = self._verdicts.data
-        ids = table.labels(self.rule.key).ids[table.all]
+        ids = table.domains(self.rule.key)
         rows = np.flatnonzero(table.valid[table.all] & (ids >= 0))
         rows = rows[np.argsort(ids[rows], kind="stable")]
         self._rows = rows.data
@@ -271,11 +261,11 @@ class TopologyClass(EquivalenceClass):
         best = np.array(self._top[: cells.count], np.int64)
         feasible: Mask = best >= 0
         for rule in self._by_cell:
-            feasible &= rule.verdicts()[cells.domains(rule.key)]
+            feasible &= rule.verdicts()[cells.domains[rule.key]]
         if not feasible.any():
             return -1
         if self._rankings:
-            best = best + (self._ranked(cells, feasible) << TIE_BITS)
+            best = best + (self._ranked(cells.domains.__getitem__, feasible) << TIE_BITS)
         return int(best[feasible].max())
 
     def _open_cells(self, cells: _Cells) -> list[int]:
@@ -295,10 +285,9 @@ class TopologyClass(EquivalenceClass):
         return int(keys[feasible].max())
 
     def _opened(self, snapshot: NodeInfoSnapshot) -> Mask:
-        groups = EveryRow(snapshot.table)
         feasible = self._open_now(snapshot)
         for _, rule in self._rules:
-            feasible &= rule.verdicts()[groups.domains(rule.key)]
+            feasible &= rule.verdicts()[snapshot.table.domains(rule.key)]
         return feasible
 
     def open_rows(self, snapshot: NodeInfoSnapshot) -> Mask:
@@ -309,14 +298,14 @@ class TopologyClass(EquivalenceClass):
     def totals(self, snapshot: NodeInfoSnapshot, feasible: Mask) -> Integers:
         """The score of every row if just these were feasible; anything for the others."""
         total = super().totals(snapshot, feasible)
-        total += self._ranked(EveryRow(snapshot.table), feasible)
+        total += self._ranked(snapshot.table.domains, feasible)
         return total
 
-    def _ranked(self, groups: RowGroups, feasible: Mask) -> Integers:
+    def _ranked(self, domains: DomainsOf, feasible: Mask) -> Integers:
         total: Integers = np.zeros(len(feasible), np.int64)
         for ranking, weight in self._rankings:
             ranking.refresh()
-            total += weight * ranking.scores(groups, feasible)
+            total += weight * ranking.scores(domains, feasible)
         return total
 
     def _explain(self, snapshot: NodeInfoSnapshot, rows: Integers, tally: Tally) -> Integers:

@@ -12,7 +12,7 @@ import numpy as np
 from grange.placement import kernels
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
-from grange.scheduler.domains import DomainRule, EveryRow
+from grange.scheduler.domains import DomainRule
 from grange.scheduler.dry_run import DryRun
 from grange.scheduler.framework import CycleState, Normalise, Profile, Scope, Status
 from grange.scheduler.nominator import Nominated
@@ -76,7 +76,7 @@ class Evaluation:
             refused: Mask = np.zeros(len(self.valid), np.bool_)
             for rule in rules:
                 rule.refresh()
-                ids = table.labels(rule.key).ids[table.all]
+                ids = table.domains(rule.key)
                 passed = rule.verdicts()[ids]
                 refused |= ~passed
                 first = ids[self._left][~passed[self._left]]
@@ -155,7 +155,7 @@ class Evaluation:
             ranking = item.ranking(pod, self.snapshot, item.concerns(pod, self.snapshot.index))
             if ranking is not None:
                 ranking.refresh()
-                found[name] = weight * ranking.scores(EveryRow(table), self.feasible)
+                found[name] = weight * ranking.scores(table.domains, self.feasible)
         return found
 
 

@@ -114,7 +114,7 @@ class Capacity:
             unlimited: as if there were any number of pods of each shape: the size of a domain.
         """
         column = table.labels(key)
-        ids = column.ids[table.all]
+        ids = table.domains(key)
         labelled = ids >= 0
         found: dict[str, int] = {}
         for shape, fitting in zip(self.shapes, self.copies, strict=True):

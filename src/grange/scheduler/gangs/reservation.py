@@ -63,7 +63,7 @@ def choose(
     if not domain_key:
         return pick(everywhere)
     column = table.labels(domain_key)
-    ids = column.ids[table.all]
+    ids = table.domains(domain_key)
     best: tuple[int, tuple[str, ...]] | None = None
     room = now.by_domain(table, domain_key)
     for value, number in sorted(column.numbers.items()):
@@ -94,7 +94,7 @@ class _Conflicts:
                 for at, meta in enumerate(metas)
                 if term.selector.matches(meta.namespace, meta.labels, known)
             }
-            ids = table.labels(term.key).ids[table.all]
+            ids = table.domains(term.key)
             self._terms.append((ids, holders, subjects, set(), set()))
 
     def limit(self, at: int, row: int, room: int) -> int:

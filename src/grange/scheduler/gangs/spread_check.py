@@ -35,7 +35,7 @@ class _DomainCounts:
     ) -> None:
         table, self.constraint, self.counted = snapshot.table, constraint, counted
         column = table.labels(constraint.key)
-        self.ids = column.ids[table.all]
+        self.ids = table.domains(constraint.key)
         self.eligible = eligible & (self.ids >= 0)
         ids, length = self.ids[self.eligible], len(column.values)
         self.domains = np.flatnonzero(np.bincount(ids, minlength=length))
@@ -187,7 +187,7 @@ def _eligible(
     rows = table.all
     mask: Mask = table.valid[rows].copy()
     for item in together:
-        mask &= table.labels(item.key).ids[rows] >= 0
+        mask &= table.domains(item.key) >= 0
     if constraint.honor_affinity:
         mask &= among & kernels.matches(table, rows, pod.affinity)
     if constraint.honor_taints:

@@ -10,7 +10,7 @@ import numpy as np
 from grange.placement.columns import Integers, Mask
 from grange.placement.podaffinity import PodSelector, Term, TermKind
 from grange.scheduler.domains import DomainExplanation, DomainRule, Domains
-from grange.scheduler.framework import RowGroups
+from grange.scheduler.framework import DomainsOf
 from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
 from grange.scheduler.podinfo import PodInfo
 
@@ -103,11 +103,11 @@ class PreferredTerms:
         for domains, _ in self._weighted:
             domains.update()
 
-    def scores(self, groups: RowGroups, feasible: Mask) -> Integers:
+    def scores(self, domains: DomainsOf, feasible: Mask) -> Integers:
         """As ``podaffinity.scaled``."""
         raw: Integers = np.zeros(len(feasible), np.int64)
-        for domains, weight in self._weighted:
-            raw += weight * domains.counts[groups.domains(domains.key)]
+        for summed, weight in self._weighted:
+            raw += weight * summed.counts[domains(summed.key)]
         candidates = raw[feasible]
         least, most = int(candidates.min()), int(candidates.max())
         if least == most:

@@ -12,7 +12,7 @@ from grange.placement import kernels, spread
 from grange.placement.columns import ABSENT, Ids, Integers, Mask, NodeTable
 from grange.placement.spread import HOSTNAME, Constraint
 from grange.scheduler.domains import DomainExplanation, DomainRule, Domains
-from grange.scheduler.framework import RowGroups
+from grange.scheduler.framework import DomainsOf
 from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
 from grange.scheduler.podindex import Counter, Query
 from grange.scheduler.podinfo import PodInfo
@@ -63,7 +63,7 @@ class EligibleDomains(Domains):
         table, rows = self._table, self._table.all
         mask: Mask = np.ones(table.size, np.bool_)
         for key in self._others:
-            mask &= table.labels(key).ids[rows] >= 0
+            mask &= table.domains(key) >= 0
         if self._constraint.honor_affinity and self._pod.affinity.demands:
             mask &= kernels.matches(table, rows, self._pod.affinity)
         if self._constraint.honor_taints:
@@ -130,9 +130,9 @@ class PreferredSpread:
         for domains in self._domains.values():
             domains.update()
 
-    def scores(self, groups: RowGroups, feasible: Mask) -> Integers:
+    def scores(self, domains: DomainsOf, feasible: Mask) -> Integers:
         """As ``spread.raw_score`` and ``spread.scaled``; 0 outside all domains."""
-        ids = {key: groups.domains(key) for key in self.keys}
+        ids = {key: domains(key) for key in self.keys}
         inside = feasible.copy()
         for item in self._soft:
             if not item.lenient:
@@ -146,12 +146,11 @@ class PreferredSpread:
             mine = ids[item.key]
             if item.key == HOSTNAME:
                 number = places
-                counts = self._counters[at].rows(self._table.size)[groups.rows()]
+                counts = self._counters[at].rows(self._table.size)
             else:
-                domains = self._domains[at]
                 found = by_value(mine, self._table, item.key) if item.lenient else mine
                 number = int(np.count_nonzero(np.bincount(found[inside] + 1)))
-                counts = domains.counts[mine]
+                counts = self._domains[at].counts[mine]
             weight, extra = spread.weight(number), float(item.max_skew - 1)
             part = counts.astype(np.float64) * weight + extra
             total += np.where(mine >= 0, part, 0.0) if item.lenient else part
