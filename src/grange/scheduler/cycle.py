@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from grange.placement import devices
 from grange.scheduler.cache import Cache
 from grange.scheduler.diagnosis import Diagnosis, refusal
 from grange.scheduler.disruption_budgets import DisruptionBudgets
@@ -224,10 +225,9 @@ class Cycle:
         """The pod as it would be on a node that all filters passed, devices included."""
         profile = self._profiles.of(info)
         info = info.on(node_name)
-        allocator = profile.device_allocator
-        if allocator is not None and allocator.applies(info):
-            node = self.snapshot.node_info_map[node_name]
-            return info.holding(allocator.allocate(info, node))
+        choose = profile.device_allocator
+        if choose is not None and devices.asked(info.request):
+            return info.holding(choose(info, self.snapshot.node_info_map[node_name]))
         return info
 
     def assume(

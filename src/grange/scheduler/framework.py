@@ -108,24 +108,17 @@ class CycleState:
         found = self._values.get(kind)
         return found if isinstance(found, kind) else None
 
-    def clone(self) -> "CycleState":
-        """A copy for dry runs; values must be replaced, not modified."""
-        copy = CycleState()
-        copy._values.update(self._values)
-        return copy
-
 
 class Scope(Enum):
     """What a verdict about a node depends on, besides the pod.
 
     ``NODE``: the node object. ``LOAD``: what it offers and the sum of its pods' requests, and
-    nothing else (``NodeInfo.load``); nodes of one load share the verdict. ``USAGE``: the node and its
-    pods. ``NODES``: all node objects (scores only).
+    nothing else (``NodeInfo.load``); nodes of one load share the verdict. ``NODES``: all node objects
+    (scores only).
     """
 
     NODE = "Node"
     LOAD = "Load"
-    USAGE = "Usage"
     NODES = "Nodes"
 
 
@@ -288,14 +281,8 @@ class TopologyPlugin(Protocol):
         """Why these rules reject nodes, and what would help."""
 
 
-class DeviceAllocator(Protocol):
-    """Chooses devices of a node for a pod."""
-
-    def applies(self, pod: PodInfo) -> bool:
-        """Whether the pod needs devices."""
-
-    def allocate(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
-        """The devices, by number, on a feasible node."""
+DeviceAllocator = Callable[[PodInfo, NodeInfo], tuple[int, ...]]
+"""Of a pod that requests devices and a feasible node: which of its devices, by number."""
 
 
 @dataclass(frozen=True, slots=True)

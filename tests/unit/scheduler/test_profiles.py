@@ -10,6 +10,7 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
 from grange.base.rng import Stream
+from grange.placement import devices
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.component_config import configure
@@ -64,9 +65,9 @@ class World:
 
     def on(self, pod: Pod, node: str) -> PodInfo:
         """As the cycle places it, with its devices."""
-        info, allocator = PodInfo.of(pod).on(node), self.profile.device_allocator
-        if allocator is not None and allocator.applies(info):
-            info = info.holding(allocator.allocate(info, self.snapshot.node_info_map[node]))
+        info, choose = PodInfo.of(pod).on(node), self.profile.device_allocator
+        if choose is not None and devices.asked(info.request):
+            info = info.holding(choose(info, self.snapshot.node_info_map[node]))
         return info
 
 

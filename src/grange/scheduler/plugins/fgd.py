@@ -107,24 +107,13 @@ class FGD(NodeScore[tuple[int, int], Load]):
         return self._choose(self.demand(pod), node.load)[1]
 
 
-class _Devices:
-    """Chooses devices where the pod adds least."""
-
-    def __init__(self, score: FGD) -> None:
-        self.allocate = score.allocate
-
-    def applies(self, pod: PodInfo) -> bool:
-        """To pods that ask for devices."""
-        return devices.asked(pod.request) > 0
-
-
 def make(args: FGDArgs) -> Plugin:
     """The plugin for a workload."""
     kinds = [
         PodKind(quantity.milli(item.cpu), item.gpu_milli, item.number) for item in args.workload
     ]
     score = FGD(TargetWorkload(kinds))
-    return replace(score.plugin(), device_allocator=_Devices(score))
+    return replace(score.plugin(), device_allocator=score.allocate)
 
 
 PLUGIN = configurable(FGDArgs, make)

@@ -77,4 +77,4 @@ class GpuShare(NodeFilter[int, Load], NodeScore[int, Load]):
 
 _SHARE = GpuShare()
 
-PLUGIN = replace(_SHARE.plugin(), pre_filter=_Amounts(), device_allocator=_SHARE)
+PLUGIN = replace(_SHARE.plugin(), pre_filter=_Amounts(), device_allocator=_SHARE.allocate)
