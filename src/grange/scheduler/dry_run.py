@@ -57,9 +57,9 @@ class DryRun:
         return [(name, item) for name, item in self._profile.filters if item.applies(self.pod)]
 
     @cached_property
-    def by_usage(self) -> list[tuple[str, Filter]]:
-        """Those of them that look at more than the node object."""
-        return [pair for pair in self.filters if pair[1].scope is not Scope.NODE]
+    def by_load(self) -> list[tuple[str, Filter]]:
+        """Those of them that look at loads."""
+        return [pair for pair in self.filters if pair[1].scope is Scope.LOAD]
 
     @property
     def rules(self) -> list[tuple[str, DomainRule]]:
@@ -152,7 +152,7 @@ class WhatIf:
     def _judge(self) -> Status:
         trial = self._trial
         pod, state, node = trial.pod, trial.state, self.node
-        for name, plugin in trial.by_usage if self._judged else trial.filters:
+        for name, plugin in trial.by_load if self._judged else trial.filters:
             status = plugin.filter(state, pod, node)
             if status is not SUCCESS and not status.ok:
                 return Status(status.code, status.reasons, name)
@@ -184,7 +184,7 @@ class LoadDryRun:
     def __init__(self, trial: DryRun) -> None:
         self._pod = trial.pod
         self._state = trial.state
-        self._filters = trial.by_usage
+        self._filters = trial.by_load
         self._known: BoundedDict[Load, Status] = BoundedDict(_KEPT)
         self._refusals: BoundedDict[Status, Status] = BoundedDict(
             _KEPT
@@ -195,13 +195,8 @@ class LoadDryRun:
     @staticmethod
     def suits(trial: DryRun) -> bool:
         """Whether node objects and loads decide alone, and node objects first."""
-        scopes = [item.scope for _, item in trial.filters]
-        first = len(scopes) - len(trial.by_usage)
-        return (
-            not trial.rules
-            and all(scope is Scope.NODE for scope in scopes[:first])
-            and all(scope is Scope.LOAD for scope in scopes[first:])
-        )
+        last = trial.filters[len(trial.filters) - len(trial.by_load) :]
+        return not trial.rules and last == trial.by_load
 
     def status(self, load: Load) -> Status:
         """The verdict of the filters on a load, on a node whose object lets the pod pass."""

@@ -30,10 +30,9 @@ from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot, merged
 
-# Up to so many rows the scalar forms are cheaper than some forty small array operations.
-_FEW_ROWS = 16
-# The same where most rows have a load that was judged before.
-_FEW_LOADS = 64
+# Up to so many rows the scalar forms are cheaper than some forty small array operations: most rows
+# have a load that was judged before.
+_FEW_ROWS = 64
 _LOADS_MAX = 10_000
 # Above this share of all rows, starting from scratch is cheaper than patching.
 _MANY_ROWS = 0.25
@@ -69,7 +68,7 @@ class EngineStatistics:
 class _Normalised:
     """One normalised score of a class: raw by row, and the maximum over feasible rows."""
 
-    __slots__ = ("flat", "most", "plugin", "raw", "reverse", "weight")
+    __slots__ = ("most", "plugin", "raw", "reverse", "weight")
 
     def __init__(self, plugin: Score, weight: int, raw: Integers) -> None:
         self.plugin = plugin
@@ -77,7 +76,6 @@ class _Normalised:
         self.reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
         self.raw = raw
         self.most = 0
-        self.flat = True  # nothing but zeros so far: there is no maximum to follow
 
     def one(self, row: int) -> int:
         if self.most == 0:
@@ -101,19 +99,14 @@ class EquivalenceClass:
         self._state = CycleState()
         filters = [plugin for _, plugin in profile.filters if plugin.applies(pod)]
         self._by_node: list[Filter] = [item for item in filters if item.scope is Scope.NODE]
-        self._by_usage: list[Filter] = [item for item in filters if item.scope is not Scope.NODE]
+        self._by_load: list[Filter] = [item for item in filters if item.scope is Scope.LOAD]
         scores = [(item, weight) for _, item, weight in profile.scores if item.applies(pod)]
         plain = [pair for pair in scores if pair[0].normalise is Normalise.NONE]
-        fixed = (Scope.NODE, Scope.NODES)
-        self._plain = [pair for pair in plain if pair[0].scope not in fixed]
-        self._fixed = [pair for pair in plain if pair[0].scope in fixed]
+        self._plain = [pair for pair in plain if pair[0].scope is Scope.LOAD]
+        self._fixed = [pair for pair in plain if pair[0].scope is not Scope.LOAD]
         self._scaled = [pair for pair in scores if pair[0].normalise is not Normalise.NONE]
         self._profile = profile
         self._of_nodes = any(item.scope is Scope.NODES for item, _ in scores)
-        # Whether what is not fixed by the node is a function of its load.
-        self._of_load = all(item.scope is Scope.LOAD for item in self._by_usage) and all(
-            item.scope is Scope.LOAD for item, _ in self._plain
-        )
         self._judged: BoundedDict[Load, int] = BoundedDict(_LOADS_MAX)
         self._nodes = -1
         self._layout = -1
@@ -150,7 +143,7 @@ class EquivalenceClass:
 
     @property
     def flat(self) -> bool:
-        """Whether no score is scaled by what is feasible, as of the last look."""
+        """Whether scores that are scaled by what is feasible are equal there, as of the last look."""
         return self._flat
 
     def totals(self, snapshot: NodeInfoSnapshot, feasible: Mask) -> Integers:
@@ -158,7 +151,7 @@ class EquivalenceClass:
         rows = snapshot.table.all
         total = self._worth[rows].copy()
         for score in self._normalised:
-            most = 0 if score.flat else int(score.raw[rows].max(initial=0, where=feasible))
+            most = int(score.raw[rows].max(initial=0, where=feasible))
             scaled = kernels.normalised(score.raw[rows], most, reverse=score.reverse)
             total += score.weight * scaled
         return total
@@ -221,7 +214,7 @@ class EquivalenceClass:
             rows.setdefault(row, False)
         if len(rows) > _MANY_ROWS * snapshot.table.size + _FEW_ROWS:
             self._build(snapshot)
-        elif len(rows) <= (_FEW_LOADS if self._of_load else _FEW_ROWS):
+        elif len(rows) <= _FEW_ROWS:
             self._patch_few(snapshot, rows)
         else:
             self._patch_many(snapshot, rows)
@@ -265,7 +258,7 @@ class EquivalenceClass:
             if self._extra is not None:
                 self._extra[renewed] = self._scores(self._fixed, table, renewed)
         feasible = self._allowed[rows].copy()
-        for plugin in self._by_usage:
+        for plugin in self._by_load:
             feasible &= plugin.filter_rows(pod, table, rows)
         if self._barred is not None:
             feasible &= self._barred[rows] == 0
@@ -279,8 +272,6 @@ class EquivalenceClass:
             if nodes_changed or not by_node:
                 again = renewed if by_node else rows
                 score.raw[again] = score.plugin.score_rows(pod, table, again)
-                score.flat = score.flat and not score.raw[again].any()
-        self._flat = all(score.flat for score in self._normalised)
 
     def _scores(self, scores: list[tuple[Score, int]], table: NodeTable, rows: Rows) -> Integers:
         total: Integers = np.zeros(kernels.count(table, rows), np.int64)
@@ -292,11 +283,10 @@ class EquivalenceClass:
         """Find the maxima again; True if any moved."""
         moved = False
         for score in self._normalised:
-            if score.flat:
-                continue
             most = int(score.raw.max(initial=0, where=self._feasible))
             moved |= most != score.most
             score.most = most
+        self._flat = not any(score.most for score in self._normalised)
         return moved
 
     def _rekey(self, snapshot: NodeInfoSnapshot) -> None:
@@ -325,17 +315,14 @@ class EquivalenceClass:
 
     def _judge(self, info: NodeInfo) -> int:
         """What the node's load is worth; -1 where the pod does not fit."""
-        judged, pod, state = self._judged, self.pod, self._state
-        if self._of_load:
-            known = judged.get(info.load)
-            if known is not None:
-                return known
+        known = self._judged.get(info.load)
+        if known is not None:
+            return known
         self._statistics.judged += 1
-        worth = -1
-        if _passes(self._by_usage, state, pod, info):
+        pod, state, worth = self.pod, self._state, -1
+        if _passes(self._by_load, state, pod, info):
             worth = sum(weight * plugin.score(state, pod, info) for plugin, weight in self._plain)
-        if self._of_load:
-            judged[info.load] = worth
+        self._judged[info.load] = worth
         return worth
 
     def _patch_few(self, snapshot: NodeInfoSnapshot, rows: dict[int, bool]) -> None:
@@ -385,8 +372,6 @@ class EquivalenceClass:
             if node_changed or score.plugin.scope is not Scope.NODE:
                 raw = score.plugin.score(state, pod, info)
                 score.raw[row] = raw
-                if raw and score.flat:
-                    score.flat = self._flat = False
             now = raw if feasible else 0
             then = before if was_feasible else 0
             moved |= now != then and (now > score.most or then == score.most)
