@@ -42,11 +42,9 @@ _ALL = "*"
 _ELSEWHERE = frozenset(
     {
         "AzureDiskLimits",
-        "DynamicResources",
         "EBSLimits",
         "GCEPDLimits",
         "NodeVolumeLimits",
-        "VolumeRestrictions",
         "VolumeZone",
     }
 )

@@ -13,7 +13,6 @@ from typing import TypeVar
 import msgspec
 
 from grange.api import names
-from grange.api.status import Cause
 from grange.base.errors import GrangeError
 from grange.scheduler.framework import Plugin
 
@@ -123,21 +122,6 @@ def _located(text: str, path: str) -> str:
             text = refusal(found[1], message)
     message = path + text if text.startswith((".", "[")) else f"{path}: {text}"
     return message.lstrip(".: ")
-
-
-def refuse_causes(causes: Iterable[Cause], path: str) -> None:
-    """Turn what the API's own checks found into an error.
-
-    Args:
-        causes: with fields relative to the checked document.
-        path: where that document is.
-
-    Raises:
-        ConfigurationError: there is any.
-    """
-    for cause in causes:
-        field = f"{path}.{cause.field}" if cause.field else path
-        raise ConfigurationError(f"{field}: {cause.message}")
 
 
 def configurable(kind: type[A], make: Callable[[A], Plugin]) -> Plugin:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-import msgspec
 import numpy as np
 
 from grange.api import codec
@@ -30,7 +29,7 @@ from grange.scheduler.framework import (
 )
 from grange.scheduler.node_attributes import NAME_AND_LABELS, NameAndLabels
 from grange.scheduler.node_plugin import NodeFilter, NodeScore
-from grange.scheduler.plugin_args import ConfigurationError, PluginArgs, read, refuse_causes
+from grange.scheduler.plugin_args import PluginArgs, configurable, refusal
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy, altered
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -224,37 +223,23 @@ class NodeAffinityArgs(PluginArgs, frozen=True, kw_only=True):
     added_affinity: Document | None = None
 
 
-def _configure(document: object, path: str) -> Plugin:
-    arguments = read(document, NodeAffinityArgs, path)
-    if arguments.kind not in ("", "NodeAffinityArgs"):
-        raise ConfigurationError(f"{path}.kind: must be NodeAffinityArgs")
-    if arguments.added_affinity is None:
-        return PLUGIN
-    return make(_added(arguments.added_affinity, f"{path}.addedAffinity"))
-
-
-def _added(document: Document, path: str) -> NodeRules:
+def _added(document: Document) -> NodeRules:
+    """Checked as those of a pod are."""
     causes = check_definition(document, "io.k8s.api.core.v1.NodeAffinity")
-    faults = Faults()
     if not causes:
+        faults = Faults()
         check_scheduling({"affinity": {"nodeAffinity": document}}, "spec", faults)
-        inside = "spec.affinity.nodeAffinity."
-        causes = [
-            msgspec.structs.replace(cause, field=cause.field.removeprefix(inside))
-            for cause in faults.causes
-        ]
-    refuse_causes(causes, path)
+        causes = faults.causes
+    for cause in causes:
+        field = cause.field.removeprefix("spec.affinity.nodeAffinity.")
+        raise ValueError(refusal(f"addedAffinity.{field}".rstrip("."), cause.message))
     return node_rules.of_terms(codec.convert(document, NodeAffinity))
 
 
-def make(added: NodeRules) -> Plugin:
+def make(args: NodeAffinityArgs) -> Plugin:
     """The plugin with terms that every pod of the profile has besides its own."""
-    return replace(
-        NodeAffinityFilter(added).plugin(),
-        pre_filter=_Names(),
-        score=_Preferred(added),
-        configure=_configure,
-    )
+    added = NONE if args.added_affinity is None else _added(args.added_affinity)
+    return replace(NodeAffinityFilter(added).plugin(), pre_filter=_Names(), score=_Preferred(added))
 
 
-PLUGIN = make(NONE)
+PLUGIN = configurable(NodeAffinityArgs, make)
