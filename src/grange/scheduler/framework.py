@@ -482,6 +482,14 @@ class Profile:
         """All profiles there are."""
         return (self,)
 
+    def allowed_rows(self, pod: PodInfo, table: NodeTable) -> Mask:
+        """By row, whether the filters which look at node objects alone let the pod pass."""
+        mask: Mask = table.valid[table.all].copy()
+        for _, plugin in self.filters:
+            if plugin.scope is Scope.NODE and plugin.applies(pod):
+                mask &= plugin.filter_rows(pod, table, table.all)
+        return mask
+
     def sign(self, pod: PodInfo) -> int:
         """Number the pod's signature: pods with equal numbers get equal decisions in any state.
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from grange.api.pod_requests import Resources, is_scalar
-from grange.placement.columns import Integers, Mask, NodeTable
+from grange.placement.columns import Integers, NodeTable
 from grange.placement.node_usage import asked_amounts
-from grange.scheduler.framework import Profiles, Scope
+from grange.scheduler.framework import Profiles
 from grange.scheduler.podinfo import PodInfo
 
 _ANY_NUMBER = 2**31  # of pods on a node
@@ -41,16 +41,6 @@ def shapes(profiles: Profiles, pods: Sequence[PodInfo]) -> list[Shape]:
         first.setdefault(number, pod)
         counts[number] = counts.get(number, 0) + 1
     return [Shape(first[number], count) for number, count in counts.items()]
-
-
-def allowed(profiles: Profiles, pod: PodInfo, table: NodeTable) -> Mask:
-    """The rows that the filters which look at node objects alone let pass."""
-    rows = table.all
-    mask: Mask = table.valid[rows].copy()
-    for _, plugin in profiles.of(pod).filters:
-        if plugin.scope is Scope.NODE and plugin.applies(pod):
-            mask &= plugin.filter_rows(pod, table, rows)
-    return mask
 
 
 def copies(table: NodeTable, need: Resources, *, empty: bool = False) -> Integers:
@@ -90,12 +80,13 @@ class Capacity:
         """Measure it."""
         found = []
         for shape in wanted:
-            counted = profiles.of(shape.pod).amounts
+            profile = profiles.of(shape.pod)
+            counted = profile.amounts
             if counted is None:
                 fitting = np.full(table.size, _ANY_NUMBER, np.int64)
             else:
                 fitting = copies(table, counted(shape.pod), empty=empty)
-            found.append(np.where(allowed(profiles, shape.pod, table), fitting, 0))
+            found.append(np.where(profile.allowed_rows(shape.pod, table), fitting, 0))
         return cls(tuple(wanted), tuple(found))
 
     def whole(self) -> int:

@@ -27,7 +27,6 @@ from grange.scheduler.framework import (
     CycleState,
     Handle,
     PostFilterResult,
-    Scope,
     Status,
 )
 from grange.scheduler.nodeinfo import NodeInfo
@@ -230,21 +229,18 @@ class Evaluator:
         moved = known.layout != snapshot.layout
         if moved or known.nodes != snapshot.index.nodes:
             known.layout, known.nodes = snapshot.layout, snapshot.index.nodes
-            order = self._open_rows(trial, pod)
+            order = self._open_rows(pod)
             # Even where the order stays, there may be a new row.
             if known.victims is not None and (moved or not np.array_equal(order, known.order)):
                 known.victims.follow(order)
             known.order = order
         return known
 
-    def _open_rows(self, trial: DryRun, pod: PodInfo) -> Integers:
+    def _open_rows(self, pod: PodInfo) -> Integers:
         """The rows that might take the pod, in the order of the node tree."""
         snapshot = self._handle.snapshot
         table, rows, need = snapshot.table, snapshot.table.all, pod.request.resources
-        mask = table.valid[rows].copy()
-        for _, plugin in trial.filters:
-            if plugin.scope is Scope.NODE:
-                mask &= plugin.filter_rows(pod, table, rows)
+        mask = self._handle.profile.allowed_rows(pod, table)
         if self._counts_amounts:
             mask &= table.cpu_total[rows] >= need.cpu_milli
             mask &= table.memory_total[rows] >= need.memory_bytes
