@@ -19,7 +19,6 @@ class SchedulerConfig:
         binding_group: how many bindings are written in one request, which is one commit.
         backlog: deciding pauses while so many placed pods are not known to be bound, so that a more
             urgent pod is never behind more than these.
-        writers: how many conditions are written at once.
         slice_s: how long deciding may hold the event loop before others get a turn.
         slice_pods: the same in pods.
         queue_policy: in which order gangs and pods wait, by its name in ``gangs.queue_policies``.
@@ -32,7 +31,6 @@ class SchedulerConfig:
     binders: int = 8
     binding_group: int = 128
     backlog: int = 1024
-    writers: int = 16
     slice_s: float = 0.005
     slice_pods: int = 256
     queue_policy: str = queue_policies.DEFAULT
@@ -41,7 +39,7 @@ class SchedulerConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
-        for name in ("binders", "binding_group", "backlog", "writers", "slice_pods"):
+        for name in ("binders", "binding_group", "backlog", "slice_pods"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
         if self.binding_group > LIMIT:

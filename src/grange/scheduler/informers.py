@@ -81,16 +81,11 @@ class Informers:
 
     async def wait_synced(self) -> None:
         """Wait until every collection was listed."""
-        await self.namespaces.synced.wait()
-        await self.services.synced.wait()
-        for informer in self.workloads:
+        for informer in (
+            *(self.namespaces, self.services, *self.workloads, self.nodes, self.pods),
+            *(self.groups, self.quotas, self.budgets, self.classes),
+        ):
             await informer.synced.wait()
-        await self.nodes.synced.wait()
-        await self.pods.synced.wait()
-        await self.groups.synced.wait()
-        await self.quotas.synced.wait()
-        await self.budgets.synced.wait()
-        await self.classes.synced.wait()
 
 
 async def wait_for_bindings(

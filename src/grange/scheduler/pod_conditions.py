@@ -26,6 +26,9 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 SCHEDULING_GATED = "SchedulingGated"
 
+WRITERS = 16
+"""How many conditions a scheduler writes at once."""
+
 _BACKOFF = Exponential(initial_s=0.2, cap_s=10.0)
 
 
@@ -37,7 +40,7 @@ class _Report:
 
 
 class PodConditions:
-    """Writes conditions; ``run`` as many writers as may be at work at once.
+    """Writes conditions; each ``run`` is one writer.
 
     Args:
         recorder: for events; run by its owner.

@@ -29,7 +29,7 @@ from grange.scheduler.gangs.queue_policies import POLICIES
 from grange.scheduler.informers import Informers, wait_for_bindings
 from grange.scheduler.metrics import instruments
 from grange.scheduler.nominator import Nominator
-from grange.scheduler.pod_conditions import PodConditions
+from grange.scheduler.pod_conditions import WRITERS, PodConditions
 from grange.scheduler.preemption.evictor import Evictor
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueueStatistics
@@ -185,7 +185,7 @@ class Scheduler:
         )
         async with Nursery("scheduler") as nursery:
             nursery.start(self._recorder.run(), name="scheduler recorder")
-            for number in range(self._config.writers):
+            for number in range(WRITERS):
                 nursery.start(self._conditions.run(), name=f"scheduler writer {number}")
             nursery.start(self._conditions.run_delayed_events(), name="scheduler delayed events")
             if self._config.assume_ttl_s:

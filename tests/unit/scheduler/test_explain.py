@@ -18,7 +18,7 @@ from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import reference
 from grange.scheduler.explain import changes
 from grange.scheduler.explain.attempt_history import AttemptHistory, AttemptRecord, AttemptResult
-from grange.scheduler.explain.evaluation import Evaluation, without_pod
+from grange.scheduler.explain.evaluation import Evaluation
 from grange.scheduler.explain.explainer import PodExplainer
 from grange.scheduler.framework import CycleState
 from grange.scheduler.nodeinfo import NodeInfo
@@ -48,9 +48,10 @@ class Surveyed(World):
                 assert evaluation.missing(row), "a near node lacks something, in words"
             near = evaluation.nearest(32)
             for blocking in changes.find_blocking_pods(PROFILE, CycleState(), evaluation, near, 3):
-                with without_pod(self.snapshot, blocking.pod):
-                    after = Evaluation(PROFILE, info, self.snapshot)
-                    assert after.feasible[self.snapshot.table.rows[blocking.node]]
+                self.snapshot.take_out(blocking.pod)
+                after = Evaluation(PROFILE, info, self.snapshot)
+                self.snapshot.put_back(blocking.pod.uid)
+                assert after.feasible[self.snapshot.table.rows[blocking.node]]
             for clause in changes.remedies(PROFILE, CycleState(), evaluation):
                 if clause.change is not None:
                     self.tried(clause.change(info), {names[row] for row in clause.rows})

@@ -687,7 +687,7 @@ async def test_after_a_crash_the_service_starts_from_what_is_true(
         assert len(scheduler.queue) == 0
 
 
-@pytest.mark.parametrize("field", ["binders", "binding_group", "backlog", "writers", "slice_pods"])
+@pytest.mark.parametrize("field", ["binders", "binding_group", "backlog", "slice_pods"])
 def test_settings_that_cannot_work_are_refused(field: str) -> None:
     options: dict[str, Any] = {field: 0}
     with pytest.raises(ValueError, match=field):

@@ -4,8 +4,7 @@ It uses the vectorised forms on the scheduler's own snapshot, between two decisi
 nothing that a decision depends on.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -201,13 +200,3 @@ def apply_nominations(
         rule.refresh()
     explanation.lacks = refused.astype(np.int64)
     evaluation.refuse(NAME, explanation, found)
-
-
-@contextmanager
-def without_pod(snapshot: NodeInfoSnapshot, info: PodInfo) -> Iterator[None]:
-    """Take an assumed or bound pod out of the snapshot for a block, which must not await."""
-    snapshot.take_out(info)
-    try:
-        yield
-    finally:
-        snapshot.put_back(info.uid)

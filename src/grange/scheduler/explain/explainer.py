@@ -27,7 +27,7 @@ from grange.scheduler.cache import Cache
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.explain import changes
 from grange.scheduler.explain.attempt_history import AttemptHistory, AttemptRecord
-from grange.scheduler.explain.evaluation import Evaluation, apply_nominations, without_pod
+from grange.scheduler.explain.evaluation import Evaluation, apply_nominations
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.podinfo import PodInfo
@@ -152,15 +152,17 @@ class PodExplainer:
         entry = self._snapshot.node_info_map.get(node)
         if entry is None or all(item.uid != known.uid for item in entry.pods):
             return answer
-        with without_pod(self._snapshot, known):
-            as_waiting = known.on("")
-            evaluation = Evaluation(profile, as_waiting, self._snapshot)
+        self._snapshot.take_out(known)  # until the answer is found: it must not await
+        try:
+            evaluation = Evaluation(profile, known.on(""), self._snapshot)
             row = self._snapshot.table.rows[node]
             feasible = int(np.count_nonzero(evaluation.feasible))
             if evaluation.feasible[row]:
                 return replace(answer, choice=self._choice(evaluation, row), feasible=feasible)
             missing = (NearNode(name=node, missing=tuple(evaluation.missing(row))),)
             return replace(answer, nearest=missing, feasible=feasible)
+        finally:
+            self._snapshot.put_back(known.uid)
 
     def _choice(self, evaluation: Evaluation, row: int | None = None) -> Choice | None:
         """How a row compares with the best of the others; by default the best row."""

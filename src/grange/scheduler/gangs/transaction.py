@@ -76,27 +76,23 @@ class Transaction:
     nominations: dict[str, tuple[PodInfo, str]] = field(default_factory=dict)
 
     def place_all(self, attempt: GangAttempt, overridden: Sequence[PodInfo]) -> bool:
-        """Place as many candidates as are needed; whether that was done.
+        """Place as many candidates as are needed; whether that was done. Rolls back before it raises.
 
         Args:
             attempt: the candidates.
             overridden: what is decided instead of each candidate's own pod.
         """
         quorum = attempt.quorum()
-        for queued, info in zip(attempt.candidates, overridden, strict=True):
-            if quorum.is_met or not quorum.is_reachable or self.failed:
-                break
-            if quorum.takes(queued.uid):
-                quorum.tried(queued.uid, placed=self.place(queued, info))
-        return quorum.is_met and not self.failed
-
-    def place(self, queued: QueuedPod, overridden: PodInfo) -> bool:
-        """Place one member; whether it has a node. Rolls back before it raises."""
         try:
-            return self._place(queued, overridden)
+            for queued, info in zip(attempt.candidates, overridden, strict=True):
+                if quorum.is_met or not quorum.is_reachable or self.failed:
+                    break
+                if quorum.takes(queued.uid):
+                    quorum.tried(queued.uid, placed=self._place(queued, info))
         except BaseException:
             self.roll_back()
             raise
+        return quorum.is_met and not self.failed
 
     def _place(self, queued: QueuedPod, overridden: PodInfo) -> bool:
         state = CycleState()
