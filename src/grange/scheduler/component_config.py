@@ -208,9 +208,9 @@ def configure(document: Document) -> Configured:
         spec.scheduler_name: _profile(spec, f"profiles[{at}]", given, numbers)
         for at, spec in enumerate(given.profiles)
     }
-    sorts = {type(profile.queue_sort) for profile in profiles.values()}
-    if len(sorts) > 1:
-        raise ConfigurationError("profiles: all must sort the queue by the same plugin")
+    for does, alike in (("sort the queue", "queue_sort"), ("bind", "bind")):
+        if len({type(getattr(profile, alike)) for profile in profiles.values()}) > 1:
+            raise ConfigurationError(f"profiles: all must {does} by the same plugin")
     made = ProfileSet(profiles)
     queue = QueueSettings(
         backoff_initial_s=given.pod_initial_backoff_seconds,

@@ -4,49 +4,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from grange.api.status import ApiError
-from grange.client.client import Client
 from grange.scheduler.domains import DomainRule
 from grange.scheduler.framework import Bind, NodeCheck, Plugin, Profile, TopologyPlugin
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 
-class _Binds:
-    """Binds every pod as its profile does."""
-
-    def __init__(self, profiles: "ProfileSet") -> None:
-        self._profiles = profiles
-
-    async def bind(
-        self, client: Client, placements: Sequence[tuple[PodInfo, str]]
-    ) -> Sequence[ApiError | None]:
-        outcomes: list[ApiError | None] = [None] * len(placements)
-        of_plugin: dict[int, list[int]] = {}
-        binds = [self._profiles.of(pod).bind for pod, _ in placements]
-        for at, bind in enumerate(binds):
-            of_plugin.setdefault(id(bind), []).append(at)
-        for places in of_plugin.values():
-            group = [placements[at] for at in places]
-            found = await binds[places[0]].bind(client, group)
-            for at, outcome in zip(places, found, strict=True):
-                outcomes[at] = outcome
-        return outcomes
-
-
 class ProfileSet:
     """Profiles by scheduler name.
 
     Args:
-        by_name: at least one; names may share a profile. All sort the queue alike, since they
-            share it, and have their numbers of signatures from one source.
+        by_name: at least one; names may share a profile. All sort the queue and bind alike, since they
+            share both, and have their numbers of signatures from one source.
     """
 
     def __init__(self, by_name: Mapping[str, Profile]) -> None:
         self._by_name = dict(by_name)
         self._each = tuple(dict.fromkeys(self._by_name.values()))
-        alike = len({id(profile.bind) for profile in self._each}) == 1
-        self.bind: Bind = self._each[0].bind if alike else _Binds(self)
+        self.bind: Bind = self._each[0].bind
 
     @property
     def names(self) -> frozenset[str]:
