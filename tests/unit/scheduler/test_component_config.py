@@ -235,6 +235,7 @@ def at(point: str, plugin: str, **more: int) -> dict[str, Any]:
         ),
         (fit(kind="NodeAffinityArgs"), f"{FIT}.kind: must be NodeResourcesFitArgs"),
         (fit(apiVersion="v1beta3"), f"{FIT}.apiVersion: must be"),
+        (args("NodeAffinity", apiVersion="v1beta3"), f"{FIT}.apiVersion: must be"),
         (fit(ignoredResources=["a b"]), f"{FIT}.ignoredResources[0]: "),
         (fit(ignoredResourceGroups=["a/b"]), f"{FIT}.ignoredResourceGroups[0]: "),
         (strategy(type="Best"), f"{STRATEGY}.type: must be LeastAllocated, MostAllocated or"),
