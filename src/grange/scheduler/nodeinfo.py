@@ -36,6 +36,7 @@ class ImageState:
 
 
 _NO_IMAGES: Mapping[str, ImageState] = MappingProxyType({})
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 def _without(pods: tuple[PodInfo, ...], at: int) -> tuple[PodInfo, ...]:
@@ -123,6 +124,11 @@ class NodeInfo:
     def usage(self) -> Usage:
         """What its pods need together."""
         return self.load.usage
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of its node object."""
+        return _NO_LABELS if self.node is None else self.node.metadata.labels
 
     def offer(self, allocatable: Resources) -> None:
         """The node offers this from now on."""

@@ -54,19 +54,14 @@ class Sampler:
         self._profile = profile
         self._snapshot = snapshot
         self._rotation = rotation
-        self._layout = -1
-        self._order: Integers = np.zeros(0, np.int64)
 
     def best(self, one: EquivalenceClass, state: CycleState | None = None) -> str | None:
         """The node for a pod of the class; None when no node is feasible."""
         snapshot = self._snapshot
-        if self._layout != snapshot.layout:
-            self._layout = snapshot.layout
-            listed, row_of = snapshot.node_info_list, snapshot.table.rows
-            self._order = np.fromiter((row_of[info.name] for info in listed), np.int64, len(listed))
-        total = len(self._order)
+        order: Integers = np.asarray(snapshot.order)
+        total = len(order)
         start = self._rotation.start % total
-        turned = np.concatenate([self._order[start:], self._order[:start]])
+        turned = np.concatenate([order[start:], order[:start]])
         feasible = one.open_rows(snapshot)
         found = np.flatnonzero(feasible[turned])
         wanted = 1

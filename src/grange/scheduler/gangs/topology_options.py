@@ -121,8 +121,8 @@ def _occupied(gang: Gang, snapshot: NodeInfoSnapshot, key: str) -> frozenset[str
     for member in gang.members.values():
         if member.state in ON_NODES and not member.is_terminating:
             entry = snapshot.get(member.pod.spec.node_name)
-            if entry is not None and entry.node is not None:
-                found.add(entry.node.metadata.labels.get(key, ""))
+            if entry is not None:
+                found.add(entry.labels.get(key, ""))
     return frozenset(found - {""})
 
 

@@ -55,10 +55,6 @@ def _selected_by_all(terms: tuple[Term, ...], info: PodInfo, known: Namespaces) 
     return all(_selected(term, info, known) for term in terms)
 
 
-def _labels(node: NodeInfo) -> dict[str, str]:
-    return node.node.metadata.labels if node.node is not None else {}
-
-
 class InterPodAffinityArgs(PluginArgs, frozen=True, kw_only=True):
     """As in Kubernetes.
 
@@ -83,7 +79,7 @@ class _Counts:
         known = snapshot.index.namespaces
         self._excluded_by_others: set[_Domain] = set()
         for node in snapshot.have_pods_with_required_anti_affinity:
-            labels = _labels(node)
+            labels = node.labels
             for other in node.pods_with_required_anti_affinity:
                 self._excluded_by_others.update(
                     (term.key, labels[term.key])
@@ -94,7 +90,7 @@ class _Counts:
         self._excluded: set[_Domain] = set()
         required, excluded = pod.terms.affinity, pod.terms.anti_affinity
         for node in snapshot.node_info_list if required or excluded else ():
-            labels = _labels(node)
+            labels = node.labels
             for other in node.pods:
                 if required and _selected_by_all(required, other, known):
                     self._with_affinity.update(
@@ -114,7 +110,7 @@ class _Counts:
         )
 
     def check(self, node: NodeInfo) -> Status:
-        labels = _labels(node)
+        labels = node.labels
         for term in self._pod.terms.affinity:
             value = labels.get(term.key)
             if value is None or not (self._first or (term.key, value) in self._with_affinity):
@@ -143,7 +139,7 @@ def _sums(pod: PodInfo, snapshot: NodeInfoSnapshot, required: int) -> Count[_Dom
     known, sums = snapshot.index.namespaces, Count[_Domain]()
     preferred = pod.terms.preferred
     for node in snapshot.node_info_list if preferred else snapshot.have_pods_with_affinity:
-        labels = _labels(node)
+        labels = node.labels
         for other in node.pods if preferred else node.pods_with_affinity:
             for term in preferred:
                 if term.key in labels and _selected(term, other, known):
@@ -182,7 +178,7 @@ class InterPodAffinity:
             return None
         raw = []
         for node in feasible:
-            labels = _labels(node)
+            labels = node.labels
             raw.append(sum(sum_ for (key, value), sum_ in sums.items() if labels.get(key) == value))
         least, most = min(raw), max(raw)
         return [podaffinity.scaled(item, least, most) for item in raw]

@@ -59,12 +59,8 @@ def _soft(pod: PodInfo) -> Constraints:
 # --- the reference: counted from scratch -----------------------------------------------------------
 
 
-def _labels(node: NodeInfo) -> dict[str, str]:
-    return node.node.metadata.labels if node.node is not None else {}
-
-
 def _in_all_domains(node: NodeInfo, constraints: Constraints) -> bool:
-    labels = _labels(node)
+    labels = node.labels
     return all(item.lenient or item.key in labels for item in constraints)
 
 
@@ -98,7 +94,7 @@ def _by_domain(
             for constraint, counts in zip(constraints, found, strict=True):
                 if _included(pod, node, constraint):
                     chosen = _chosen(node, constraint, snapshot)
-                    counts[_labels(node).get(constraint.key, "")] += chosen
+                    counts[node.labels.get(constraint.key, "")] += chosen
     return found
 
 
@@ -114,7 +110,7 @@ class _Counts:
         ]
 
     def check(self, node: NodeInfo) -> Status:
-        labels = _labels(node)
+        labels = node.labels
         for constraint, counts, least in self._limits:
             value = labels.get(constraint.key)
             if value is None:
@@ -149,7 +145,7 @@ class PodTopologySpread:
             spread.weight(
                 len(inside)
                 if item.key == HOSTNAME
-                else len({_labels(node).get(item.key, "") for node in inside})
+                else len({node.labels.get(item.key, "") for node in inside})
             )
             for item in soft
         ]
@@ -157,7 +153,7 @@ class PodTopologySpread:
         for node in inside:
             parts = []
             for item, counts, weight in zip(soft, by_domain, weights, strict=True):
-                value = _labels(node).get(item.key)
+                value = node.labels.get(item.key)
                 if value is None:
                     continue  # of a lenient constraint
                 count = _chosen(node, item, snapshot) if item.key == HOSTNAME else counts[value]
