@@ -31,7 +31,6 @@ class Action(IntFlag):
     NODE_LABEL = auto()
     NODE_TAINT = auto()
     NODE_CONDITION = auto()
-    NODE_ANNOTATION = auto()
     NODE_FEATURES = auto()
     POD_LABEL = auto()
     POD_SCALE_DOWN = auto()

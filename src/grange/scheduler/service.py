@@ -32,7 +32,6 @@ from grange.scheduler.nominator import Nominator
 from grange.scheduler.pod_conditions import WRITERS, PodConditions
 from grange.scheduler.preemption.evictor import Evictor
 from grange.scheduler.queue import SchedulingQueue
-from grange.scheduler.queued_pods import QueueStatistics
 from grange.scheduler.schedule_one import ScheduleOne
 from grange.scheduler.scheduling_loop import SchedulingLoop
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -220,10 +219,6 @@ class Scheduler:
         """Have a pod that waits tried again."""
         self.queue.activate([uid], self._clock.monotonic())
         self._wake.set()
-
-    def statistics(self) -> QueueStatistics:
-        """How many pods wait where."""
-        return self.queue.statistics()
 
     @property
     def names(self) -> frozenset[str]:

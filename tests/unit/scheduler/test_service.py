@@ -624,7 +624,7 @@ async def test_a_bug_that_one_pod_meets_stops_nobody_else(
         assert found.reason == "SchedulerError"
         assert found.message == "bug on the way: RuntimeError: a bug"
         assert (buggy.booked, scheduler.cache.pod_count) == ([], 0)
-        assert scheduler.statistics().in_flight == 0
+        assert scheduler.queue.statistics().in_flight == 0
         if point != "unreserve":
             await made.add_pods("other", requests={"cpu": "1"})
             await made.settle(1.0)
