@@ -1,6 +1,6 @@
 """What 5,000 machines that only heartbeat cost: renewed Leases, written status, the node controller's looks.
 
-The agents' own heartbeats, the API server over a SQLite store on a real directory, and the controllers that watch
+The agents' own heartbeats and watches of their nodes, the API server over a SQLite store on a real directory, and the controllers that watch
 nodes and Leases, all in one process; HTTP and TLS are not in it. Each part of a round is made by all machines once and
 counted at its interval. Alone: ``python -m bench.heartbeats``.
 """
@@ -21,8 +21,8 @@ from grange.api.kinds import MACHINE, NODEPOOL
 from grange.api.kinds.machine import NODE_POOL_LABEL
 from grange.api.kinds.nodepool import DEDICATED
 from grange.api.meta import Document
+from grange.app import gc_tuning
 from grange.base.clock import LoopClock
-from grange.base.log import Logger
 from grange.controllers.nodelifecycle.config import NodeLifecycleConfig
 from grange.controllers.nodelifecycle.controller import NodeLifecycle
 from grange.machines.controller.controller_context import NodeControllerContext
@@ -31,6 +31,7 @@ from grange.machines.controller.machine_heartbeats import MachineHeartbeats
 from grange.machines.controller.machine_listers import MachineListers
 from grange.machines.controller.node_controller_config import NodeControllerConfig
 from grange.machines.controller.status_updater import StatusUpdater
+from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import Recorder
 from grange.sim.api_fixture import ApiFixture
 
@@ -67,16 +68,13 @@ async def _round(turns: list[Callable[[], Awaitable[None]]]) -> float:
     return time.process_time() - began
 
 
-def _heartbeats(fixture: ApiFixture, recorder: Recorder, timing: Timing) -> list[Heartbeat]:
-    log, client = Logger("bench"), fixture.new_client()
+def _heartbeats(deps: Deps, recorder: Recorder, timing: Timing) -> list[Heartbeat]:
     config = NodeConfig("", {"cpu": "4", "memory": "4Gi", "pods": "110"}, timing=timing)
     return [
         Heartbeat(
-            client,
+            replace(deps, clock=_OneTurn()),
             replace(config, name=f"m{at}"),
             recorder=recorder,
-            clock=_OneTurn(),
-            log=log,
             has_synced_status=lambda: True,
             disk=lambda: DiskPressure(is_pressure=False, message="enough"),
         )
@@ -134,13 +132,14 @@ async def heartbeats() -> dict[str, float]:
         fixture.start(NodeLifecycle(deps, NodeLifecycleConfig(grace_s=_PATIENCE_S)))
         fixture.nursery.start(deps.informers.run())
         usual, timing = Timing(), Timing(status_heartbeat_s=0.0)
-        agents = _heartbeats(fixture, recorder, usual)
+        agents = _heartbeats(deps, recorder, usual)
         for agent in agents:
             await agent.register()
         await _machines(fixture)
         await quiet(fixture)
+        gc_tuning.settle()
         renewed_s = await _round([agent.run for agent in agents])
-        written_s = await _round([agent.run for agent in _heartbeats(fixture, recorder, timing)])
+        written_s = await _round([agent.run for agent in _heartbeats(deps, recorder, timing)])
         await quiet(fixture)
         looks_s = await _round([looks.beat, looks.reap])
     status_s = max(0.0, written_s - renewed_s)
@@ -158,6 +157,7 @@ async def heartbeats() -> dict[str, float]:
 
 def measure() -> dict[str, float]:
     """Shares of a core, in percent, and microseconds of a heartbeat."""
+    gc_tuning.tune()  # as a server does
     return uvloop.run(heartbeats())
 
 

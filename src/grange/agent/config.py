@@ -82,8 +82,8 @@ class NodeConfig:
         host_ip: the machine's address, as ``status.hostIP`` and the node's InternalIP.
         environment: what every container starts with; the server's own environment, which may
             hold tokens, is never passed on.
-        own_pods_only: watch only the pods of this node; False shares the process's one copy of
-            all pods, which is cheaper where the scheduler keeps it anyway.
+        own_objects_only: watch only this node and its pods; False shares the process's one copy of
+            all, which is cheaper where the scheduler keeps it anyway.
         timing: waits and intervals.
         runtime: name of what runs the containers, in ``containerID`` and in the Node's status.
         isolation: what separates its pods from each other and from the machine, for the Node.
@@ -106,7 +106,7 @@ class NodeConfig:
     pod_network: str = ""
     host_ip: str = "127.0.0.1"
     environment: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_ENVIRONMENT))
-    own_pods_only: bool = True
+    own_objects_only: bool = True
     timing: Timing = field(default_factory=Timing)
     runtime: str = "process"
     isolation: str = "none"

@@ -1,7 +1,7 @@
 """The Node object and its Lease: how the control plane knows that a node is there.
 
-The Lease is renewed often and is small, and the Node is read with it. The Node's status is written
-every few minutes, and as soon as the server's copy of the node differs from the agent's:
+The Lease is renewed often and is small. The Node's status is written every few minutes, and at the
+first heartbeat after the server's copy of the node, which is watched, differs from the agent's:
 a control plane that lost sight of it marks it Unknown, and only the agent can end that.
 A deleted Node is registered again. Conditions are patched by their type, so that those
 which others have set on the Node stay.
@@ -20,12 +20,10 @@ from grange.api import timestamps
 from grange.api.kinds import LEASE, NODE
 from grange.api.kinds.lease import NODE_LEASES, OLD_STATUS_SYNCED_UNTIL, STATUS_SYNCED_UNTIL
 from grange.api.kinds.node import Node
-from grange.api.meta import Document
+from grange.api.meta import Document, ObjectKey
 from grange.api.status import AlreadyExists, ApiError, NotFound
 from grange.base.backoff import Exponential
-from grange.base.clock import Clock
-from grange.base.log import Logger
-from grange.client.client import Client
+from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import NORMAL, Recorder
 
 _VERSION = "v1.36.0+grange"  # of the agent, in the form that clients parse: the API it speaks
@@ -136,10 +134,9 @@ class Heartbeat:
     """Registers one node and keeps its Lease renewed.
 
     Args:
-        client: to the API.
+        deps: client, informers, clock, log.
         config: of the node.
         recorder: where the registration is recorded.
-        clock, log: time and the node's logger.
         has_synced_status: whether the status of all pods of the node is written. The Lease records
             until when that was so: no older change of a pod is still to come.
         disk: whether the node has disk pressure.
@@ -147,20 +144,21 @@ class Heartbeat:
 
     def __init__(
         self,
-        client: Client,
+        deps: Deps,
         config: NodeConfig,
         *,
         recorder: Recorder,
-        clock: Clock,
-        log: Logger,
         has_synced_status: Callable[[], bool],
         disk: Callable[[], DiskPressure],
     ) -> None:
-        self._client = client
+        self._client = deps.client
+        self._clock = deps.clock
+        self._log = deps.log.bind(node=config.name)
         self._config = config
+        self._key = ObjectKey("", config.name)
+        fields = f"metadata.name={config.name}" if config.own_objects_only else ""
+        self._nodes = deps.informers.informer(NODE, fields=fields)
         self._recorder = recorder
-        self._clock = clock
-        self._log = log
         self._has_synced_status = has_synced_status
         self._disk = disk
         self._status_due = 0.0
@@ -184,7 +182,7 @@ class Heartbeat:
         backoff, failures = Exponential(_RETRY_S, cap_s=period_s), 0
         while True:
             try:
-                await self._beat()
+                await self._beat(was_away=failures > 0)
             except ApiError as error:
                 failures += 1
                 self._log.warning("heartbeat failed", attempt=failures, error=error)
@@ -240,18 +238,25 @@ class Heartbeat:
         )
         self._log.info("node registered", capacity=dict(self._config.capacity))
 
-    async def _beat(self) -> None:
+    async def _beat(self, *, was_away: bool) -> None:
         await self._renew()
-        try:
-            node = await self._client.get(NODE, self._config.name)
-        except NotFound:
+        # After an outage what the watch brought may be of before it; what it lacks may be on its way.
+        known = None if was_away else self._nodes.store.get(self._key)
+        node = known or await self._read()
+        if node is None:
             self._log.warning("the node's object is gone; registering it again")
             await self._register()
-            return
-        if self._clock.monotonic() >= self._status_due or not _is_current(
+        elif self._clock.monotonic() >= self._status_due or not _is_current(
             node, self._config, self._disk()
         ):
             await self._write_status(node)
+
+    async def _read(self) -> Node | None:
+        """The Node as the server has it now."""
+        try:
+            return await self._client.get(NODE, self._config.name)
+        except NotFound:
+            return None
 
     async def _write_status(self, node: Node) -> None:
         patch = {"status": status(self._config, node, self._clock.now(), self._disk())}

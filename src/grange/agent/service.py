@@ -62,11 +62,9 @@ class NodeAgent:
             deps.client, "grange-agent", clock=deps.clock, rng=deps.rng, log=self._log
         )
         self._heartbeat = Heartbeat(
-            deps.client,
+            deps,
             config,
             recorder=self._recorder,
-            clock=deps.clock,
-            log=self._log,
             has_synced_status=self._has_synced_status,
             disk=lambda: self._disk.pressure,
         )
@@ -109,7 +107,7 @@ class NodeAgent:
         self._workers: dict[str, PodWorker] = {}
         self._nursery: Nursery | None = None
         self._services = deps.informers.informer(SERVICE)
-        fields = f"spec.nodeName={config.name}" if config.own_pods_only else ""
+        fields = f"spec.nodeName={config.name}" if config.own_objects_only else ""
         self._pods: Informer[Pod] = deps.informers.informer(POD, fields=fields)
         self._listening = False
 

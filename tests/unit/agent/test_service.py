@@ -520,6 +520,35 @@ async def test_a_node_that_is_marked_unknown_says_how_it_is(tools: Tools) -> Non
         assert {item.type: item.status for item in node.status.conditions}["Ready"] == "True"
 
 
+async def test_a_heartbeat_is_one_request(tools: Tools) -> None:
+    """The Node is watched; it is not read each time."""
+    async with world(*tools) as there:
+        await there.clock.sleep(35)
+        asked: list[str] = []
+        there.gate = lambda request: asked.append(f"{request.method} {request.path}")
+        await there.clock.sleep(100)
+        lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1"
+        assert asked == [f"PATCH {lease}"] * 10
+
+
+async def test_first_heartbeat_after_an_outage_reads_the_node(tools: Tools) -> None:
+    """The watch may bring late what happened meanwhile."""
+    async with world(*tools) as there:
+        await there.clock.sleep(35)
+        there.held_watches.add("/api/v1/nodes")
+        there.gate = lambda request: ServiceUnavailable("away")
+        await there.clock.sleep(60)
+        unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        patch = {"status": {"conditions": [unknown]}}
+        await there.client.patch(
+            NODE, "node-1", patch=patch, type="strategic", subresource="status"
+        )
+        there.gate = lambda request: None
+        await there.clock.sleep(11)
+        node = await there.node()
+        assert {item.type: item.status for item in node.status.conditions}["Ready"] == "True"
+
+
 async def test_a_resource_that_a_user_added_causes_no_writes(tools: Tools) -> None:
     async with world(*tools) as there:
         await there.clock.sleep(35)
