@@ -8,7 +8,7 @@ Never: running pods, changing nodes; it writes bindings, conditions of pods, gan
 Flow: informers → ``event_handlers`` → ``cache`` and ``queue`` → ``schedule_one`` (snapshot → ``engine``
     → assume) → ``binder`` → informer confirms the assumption.
 Concurrency: cache, queue, engine and cycle are synchronous, take ``now`` and belong to the one
-    event loop; ``service`` is the asynchronous shell: ``scheduling_loop`` schedules in slices,
-    ``binder`` writes the bindings, ``pod_conditions`` why pods wait.
+    event loop; ``service`` is the asynchronous shell and schedules in slices, ``binder`` writes the
+    bindings, ``pod_conditions`` why pods wait.
 Start reading at: ``schedule_one``, then ``cycle``, ``cache`` and ``engine``; ``framework`` for plugins.
 """

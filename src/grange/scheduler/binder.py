@@ -13,7 +13,6 @@ all when its node is gone by then.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from grange.api.kinds import POD
@@ -31,6 +30,7 @@ from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.client.errors import Unreachable
 from grange.scheduler.cache import Cache
+from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.cycle import Assumed
 from grange.scheduler.framework import Bind
 
@@ -55,21 +55,6 @@ class BindOutcome(Enum):
     __hash__ = object.__hash__  # members are singletons; the inherited one is slow
 
 
-@dataclass(frozen=True, slots=True)
-class BindLimits:
-    """How much is under way.
-
-    Attributes:
-        groups: so many requests at once.
-        group: so many bindings in one.
-        pods: the binder is full with so many whose outcome is not known.
-    """
-
-    groups: int
-    group: int
-    pods: int
-
-
 class Binder:
     """Binds assumed pods.
 
@@ -89,7 +74,7 @@ class Binder:
         cache: Cache,
         complete: Callable[[Sequence[Assumed], BindOutcome, str], object],
         *,
-        limits: BindLimits,
+        config: SchedulerConfig,
         clock: Clock,
         log: Logger,
     ) -> None:
@@ -98,7 +83,7 @@ class Binder:
         self._plugin = plugin
         self._cache = cache
         self._complete = complete
-        self._limits = limits
+        self._config = config
         self._clock = clock
         self._log = log
         self._waiting: deque[Assumed] = deque()
@@ -109,7 +94,7 @@ class Binder:
     @property
     def full(self) -> bool:
         """Whether no more pods should be put in for now."""
-        return len(self.under_way) >= self._limits.pods
+        return len(self.under_way) >= self._config.backlog
 
     def start(self, nursery: Nursery) -> None:
         """Work in this nursery from now on.
@@ -134,9 +119,9 @@ class Binder:
 
     def work(self) -> None:
         """See to it that what was put in is being written: by as many tasks as there are groups."""
-        size, nursery = self._limits.group, self._nursery
-        groups = self._at_work + -(-len(self._waiting) // size)
-        while nursery is not None and self._at_work < min(self._limits.groups, groups):
+        config, nursery = self._config, self._nursery
+        groups = self._at_work + -(-len(self._waiting) // config.binding_group)
+        while nursery is not None and self._at_work < min(config.binders, groups):
             self._at_work += 1
             nursery.start(self._write_groups(nursery), name="scheduler binder")
 
@@ -160,7 +145,7 @@ class Binder:
 
     def _next_group(self) -> Sequence[Assumed]:
         """The first waiting pods that are still to be bound."""
-        size = min(len(self._waiting), self._limits.group)
+        size = min(len(self._waiting), self._config.binding_group)
         group: list[Assumed] = []
         settled: list[Assumed] = []
         lost: list[Assumed] = []

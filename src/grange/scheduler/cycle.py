@@ -99,6 +99,7 @@ class Cycle:
     """What happens to pods on a snapshot of the cluster.
 
     Args:
+        permits_changed: called when Permit plugins have decided about pods.
         budgets: what preemption may disrupt.
         offset: where searches for victims start: a number below the argument.
     """
@@ -108,17 +109,13 @@ class Cycle:
         profiles: Profiles,
         cache: Cache,
         *,
-        snapshot: NodeInfoSnapshot | None = None,
-        nominator: Nominator | None = None,
-        waiting_pods: WaitingPods[Assumed] | None = None,
+        permits_changed: Callable[[], None] = lambda: None,
         budgets: DisruptionBudgets | None = None,
         offset: Callable[[int], int] = lambda _: 0,
     ) -> None:
-        self.snapshot = NodeInfoSnapshot() if snapshot is None else snapshot
-        self.nominator = Nominator() if nominator is None else nominator
-        self.waiting_pods: WaitingPods[Assumed] = (
-            WaitingPods() if waiting_pods is None else waiting_pods
-        )
+        self.snapshot = NodeInfoSnapshot()
+        self.nominator = Nominator()
+        self.waiting_pods: WaitingPods[Assumed] = WaitingPods(permits_changed)
         self._profiles = profiles
         self._cache = cache
         rotation = Rotation()

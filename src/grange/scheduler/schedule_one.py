@@ -1,7 +1,7 @@
 """Schedules one pod: the next of the queue, a decision, an assumption, or what follows from none.
 
-What takes time (binding) starts from the ``Assumed`` that comes out; ``scheduling_loop`` calls this
-again and again.
+What takes time (binding) starts from the ``Assumed`` that comes out; ``service`` calls this again
+and again.
 """
 
 from dataclasses import replace

@@ -1,43 +1,48 @@
 """The scheduler as a service: informers in, bindings and conditions out.
 
-One task schedules in short slices, so that the event loop stays responsive (``scheduling_loop``,
-which calls ``schedule_one``); binders write the bindings (``binder``); writers
-set conditions of pods that wait (``pod_conditions``). All of them are children of one nursery. Events
-of the informers arrive at ``event_handlers``. This module wires, starts and queries them.
+One task schedules in short slices, so that the event loop stays responsive (it calls ``schedule_one``),
+and hands on what becomes of pods; binders write the bindings (``binder``); writers set conditions of
+pods that wait (``pod_conditions``). All of them are children of one nursery. Events of the informers
+arrive at ``event_handlers``.
 """
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from grange.api.explanation import Explanation
 from grange.api.kinds.pod import Pod
+from grange.base.errors import InvariantError
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import Recorder
 from grange.scheduler import plugins
+from grange.scheduler.binder import Binder, BindOutcome
 from grange.scheduler.cache import Cache
+from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
 from grange.scheduler.config import SchedulerConfig
-from grange.scheduler.cycle import Assumed, Cycle
+from grange.scheduler.cycle import Assumed, Batch, Cycle, Dropped, Outcome, Unschedulable, Waiting
+from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.disruption_budgets import DisruptionBudgets
-from grange.scheduler.errors import NotAtWork
+from grange.scheduler.errors import CacheCorrupted, NotAtWork
 from grange.scheduler.event_handlers import InformerEventHandlers
 from grange.scheduler.explain.attempt_history import AttemptHistory
 from grange.scheduler.explain.explainer import PodExplainer
-from grange.scheduler.framework import Profile, Profiles
+from grange.scheduler.framework import PostFilterResult, Profile, Profiles
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.gangs.podgroup_status import StatusWriter
 from grange.scheduler.gangs.queue_policies import POLICIES
 from grange.scheduler.informers import Informers, wait_for_bindings
 from grange.scheduler.metrics import instruments
-from grange.scheduler.nominator import Nominator
-from grange.scheduler.pod_conditions import WRITERS, PodConditions
+from grange.scheduler.pod_conditions import SCHEDULER_ERROR, UNSCHEDULABLE, WRITERS, PodConditions
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.evictor import Evictor
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.schedule_one import ScheduleOne
-from grange.scheduler.scheduling_loop import SchedulingLoop
-from grange.scheduler.snapshot import NodeInfoSnapshot
-from grange.scheduler.waiting_pods import WaitingPods
 
 _SWEEP_S = 1.0
+_BROKEN_MAX = 32  # pods in a row whose cycles meet a bug, before all starts again
 
 __all__ = ["Scheduler", "SchedulerConfig"]
 
@@ -57,19 +62,24 @@ class Scheduler:
         self._history = AttemptHistory()
         self._wake = asyncio.Event()
         metrics = instruments(deps.metrics)
+        self._attempts = {
+            result: metrics.attempts.labels(result)
+            for result in ("scheduled", "unschedulable", "error")
+        }
+        self._outcomes = {
+            outcome: metrics.bindings.labels(outcome.value) for outcome in BindOutcome
+        }
+        self._seconds = metrics.seconds
+        for pool in ("active", "backoff", "unschedulable"):
+            metrics.pending.labels(pool).set_function(partial(self._count_pending, pool))
         budgets = DisruptionBudgets()
-        snapshot = NodeInfoSnapshot()
-        self._nominator = nominator = Nominator()
-        self._waiting_pods: WaitingPods[Assumed] = WaitingPods(self._wake.set)
         self.cache = Cache(ttl_s=config.assume_ttl_s)
         self.queue = SchedulingQueue(self._profile, config.queue)
         rng = deps.rng.fork("preemption")
         self.cycle = Cycle(
             self._profile,
             self.cache,
-            snapshot=snapshot,
-            nominator=nominator,
-            waiting_pods=self._waiting_pods,
+            permits_changed=self._wake.set,
             budgets=budgets,
             offset=lambda nodes: rng.integer(0, nodes - 1),
         )
@@ -93,7 +103,7 @@ class Scheduler:
         self._evictor = Evictor(
             deps.client,
             self._recorder,
-            nominator,
+            self.cycle.nominator,
             activate=self._activate,
             clock=clock,
             log=log,
@@ -115,46 +125,39 @@ class Scheduler:
             config.scheduler_names,
             now=clock.monotonic,
             log=log,
-            nominator=nominator,
+            nominator=self.cycle.nominator,
             informers=self._informers,
             budgets=budgets,
             gangs=self.gangs.handlers,
-            waiting_pods=self._waiting_pods,
+            waiting_pods=self.cycle.waiting_pods,
             conditions=self._conditions,
             history=self._history,
             wake=self._wake,
-            in_progress=lambda: (*self._binder.under_way.values(), *self._waiting_pods.held()),
+            in_progress=lambda: (*self._binder.under_way.values(), *self.cycle.waiting_pods.held()),
         )
-        self._loop = SchedulingLoop(
+        self._binder = Binder(
+            deps.client,
+            self._profile.bind,
+            self.cache,
+            self._complete,
             config=config,
-            metrics=metrics,
-            schedule_one=self.schedule_one,
-            cycle=self.cycle,
-            cache=self.cache,
-            queue=self.queue,
-            gangs=self.gangs,
-            handlers=self._handlers,
-            client=deps.client,
-            bind=self._profile.bind,
-            evictor=self._evictor,
-            conditions=self._conditions,
-            history=self._history,
-            wake=self._wake,
             clock=clock,
             log=log,
         )
-        self._binder = self._loop.binder
         self._explainer = PodExplainer(
             self._profile_for,
             self.cache,
             self.queue,
-            snapshot,
+            self.cycle.snapshot,
             self._history,
             clock=clock,
-            nominator=nominator,
+            nominator=self.cycle.nominator,
             waits_for=self._waits_for,
         )
         self._registered = self._running = False
+        self._decided = 0  # of the running slice, not counted yet
+        self._broken: dict[str, None] = {}  # pods whose cycles met a bug, with no other in between
+        self._broken_at = 0  # decisions, when the last of them did
 
     async def run(self) -> None:
         """Schedule until cancelled.
@@ -194,7 +197,7 @@ class Scheduler:
             self._evictor.start(nursery)
             self._running = True
             try:
-                await self._loop.run()
+                await self._schedule()
             finally:
                 self._running = False
 
@@ -209,10 +212,10 @@ class Scheduler:
         After a crash the state may be the reason, and what was in flight is lost.
         """
         self.queue.clear()
-        for assumed in self._waiting_pods.held():
+        for assumed in self.cycle.waiting_pods.held():
             self.schedule_one.forget(assumed)
-        self._waiting_pods.clear()
-        self._nominator.clear()
+        self.cycle.waiting_pods.clear()
+        self.cycle.nominator.clear()
         self._handlers.rebuild()
 
     def _activate(self, uid: str) -> None:
@@ -247,3 +250,190 @@ class Scheduler:
     def _profile_for(self, scheduler_name: str) -> Profile | None:
         ours = scheduler_name in self._config.scheduler_names
         return self._profile.named(scheduler_name) if ours else None
+
+    # --- deciding ----------------------------------------------------------------------------
+
+    async def _schedule(self) -> None:
+        """Decide until cancelled."""
+        while True:
+            now = self._clock.monotonic()
+            self.queue.flush(now)
+            self._collect_permitted(now)
+            self.gangs.handlers.tick(now)
+            idle = self._schedule_slice(now)
+            if self._decided:
+                self._attempts["scheduled"].inc(self._decided)
+                self._decided = 0
+            self._binder.work()
+            if idle:
+                await self._wait()
+            else:
+                await self._clock.sleep(0)
+
+    def _schedule_slice(self, now: float) -> bool:
+        """Decide for a while; True when there is nothing left to do now."""
+        limit = now + self._config.slice_s
+        for _ in range(self._config.slice_pods):
+            if self._binder.full:
+                return True  # what follows from an outcome wakes us
+            try:
+                outcome = self.schedule_one.schedule_one(now)
+            except (CacheCorrupted, InvariantError):
+                raise  # what every decision is based on is wrong
+            except Exception as error:  # a bug that one pod meets costs it a backoff
+                outcome = self._handle_bug(error, now)
+                if outcome is None:
+                    raise
+            if outcome is None:
+                return True
+            self._handle(outcome, now)
+            now = self._clock.monotonic()
+            if now >= limit:
+                return False
+        return False
+
+    def _handle_bug(self, error: Exception, now: float) -> Outcome | None:
+        """Continue without the pod whose cycle ended in a bug; None when only a restart helps.
+
+        That is so, too, when pod after pod meets one: what they share may be the reason.
+        """
+        queued = self.queue.in_flight()
+        if queued is None:
+            return None
+        decisions = self.cycle.decisions
+        if decisions > self._broken_at + 1:
+            self._broken.clear()
+        self._broken_at = decisions
+        self._broken[queued.uid] = None
+        if len(self._broken) > _BROKEN_MAX:
+            self._broken.clear()
+            return None
+        outcome = self.schedule_one.handle_bug(error, now)
+        if outcome is not None:
+            pod = str(queued.info.pod.key)
+            if queued.errors == 1:
+                self._log.crash("bug in a pod's cycle", error, pod=pod)
+            else:
+                self._log.warning("bug in a pod's cycle again", pod=pod, error=error)
+        return outcome
+
+    def _collect_permitted(self, now: float) -> None:
+        """Bind or requeue the pods that Permit plugins have decided on."""
+        waiting_pods = self.cycle.waiting_pods
+        if waiting_pods:
+            waiting_pods.expire(now)
+        released = waiting_pods.collect_released()
+        for assumed in released:
+            self._handle(assumed, now)
+        self.gangs.permits_decided(released, now)
+        for refused in waiting_pods.collect_refused():
+            for assumed in refused.pods:
+                self._reject(assumed, refused.plugin, refused.reason)
+            self.gangs.permits_decided(refused.pods, now)
+
+    def _reject(self, assumed: Assumed, plugin: str, reason: str) -> None:
+        """Forget a held pod's assumption, and try again later."""
+        now = self._clock.monotonic()
+        self.schedule_one.forget(assumed)
+        self.queue.move(ASSIGNED_POD_DELETE, now, assumed.info.pod, None)
+        if self._handlers.requeue(assumed.info.pod, assumed, rejector=plugin or "Permit"):
+            diagnosis = Diagnosis(self.cycle.snapshot.num_nodes, pre_filter=reason)
+            self._handle(Unschedulable(assumed.queued, diagnosis), now)
+
+    # --- outcomes ----------------------------------------------------------------------------
+
+    def _handle(self, outcome: Outcome, now: float) -> None:
+        match outcome:
+            case Assumed():
+                self._decided += 1
+                uid = outcome.info.uid
+                self._history.scheduled(uid, outcome.node_name, outcome.state.score, now)
+                self._binder.put(outcome)
+            case Waiting():
+                pass
+            case Unschedulable(queued, diagnosis, post_filter):
+                nominated = self.cycle.nominator.node_of(queued.uid)
+                if nominated:
+                    diagnosis = replace(diagnosis, nominated=nominated)
+                result = "error" if diagnosis.error else "unschedulable"
+                self._attempts[result].inc()
+                self._history.rejected(queued.uid, diagnosis, now)
+                reason = SCHEDULER_ERROR if diagnosis.error else UNSCHEDULABLE
+                self._conditions.unschedulable(
+                    queued.info.pod,
+                    diagnosis.message,
+                    reason=reason,
+                    event_after_s=diagnosis.event_after_s,
+                )
+                if post_filter is not None:
+                    self._evictor.put(queued.info, self._reject_held(queued.info, post_filter))
+            case Batch(outcomes):
+                for one in outcomes:
+                    self._handle(one, now)
+            case Dropped():
+                pass
+
+    def _reject_held(self, pod: PodInfo, result: PostFilterResult) -> PostFilterResult:
+        """Reject victims that are held: they run nowhere yet, so they need not be deleted."""
+        waiting_pods = self.cycle.waiting_pods
+        held = [victim.uid for victim in result.victims if victim.uid in waiting_pods]
+        for uid in held:
+            waiting_pods.reject(uid, "", f"pod {pod.pod.key} preempts")
+        left = tuple(victim for victim in result.victims if victim.uid not in held)
+        return replace(result, victims=left)
+
+    def _complete(self, group: Sequence[Assumed], outcome: BindOutcome, message: str) -> None:
+        """Note how bindings ended; queue the pods again that need another node."""
+        self._outcomes[outcome].inc(len(group))
+        now = self._clock.monotonic()
+        if outcome is BindOutcome.BOUND:
+            if self._config.assume_ttl_s:
+                for assumed in group:
+                    self.cache.finish_binding(assumed.info.pod, now)
+            self._seconds.observe(*(now - assumed.queued.first_queued for assumed in group))
+            self._conditions.scheduled([assumed.info.pod for assumed in group])
+        else:
+            for assumed in group:
+                # If it is not assumed any more, the informer has shown what became of it.
+                if self.cache.is_assumed_pod(assumed.info.pod):
+                    self._retry(assumed, now, gone=outcome is BindOutcome.GONE, message=message)
+                elif not self.cache.is_on(assumed.uid, assumed.node_name):
+                    self.cycle.unreserve(assumed)
+        self._wake.set()  # the backlog has space
+
+    def _retry(self, assumed: Assumed, now: float, *, gone: bool, message: str) -> None:
+        self.schedule_one.forget(assumed)
+        self.queue.move(ASSIGNED_POD_DELETE, now, assumed.info.pod, None)
+        if not gone and self._handlers.requeue(assumed.info.pod, assumed):
+            self.gangs.handlers.bind_failed(assumed.info.pod, assumed.queued, now)
+            if message:
+                why = f"the binding to {assumed.node_name} was refused: {message}"
+                diagnosis = Diagnosis(1, waits=why, error=True)
+                self._history.rejected(assumed.uid, diagnosis, now)
+                self._conditions.unschedulable(assumed.queued.info.pod, why, reason=SCHEDULER_ERROR)
+
+    def _count_pending(self, pool: str) -> int:
+        found: int = getattr(self.queue.statistics(), pool)
+        return found
+
+    async def _wait(self) -> None:
+        """Until an event, or until the queue has something to do by itself."""
+        self._wake.clear()
+        wait_s: float | None = None
+        now = self._clock.monotonic()
+        deadlines = [
+            self.cycle.waiting_pods.next_deadline(),
+            self.gangs.handlers.next_deadline(now),
+        ]
+        if not self._binder.full:
+            deadlines.append(self.queue.next_deadline(now))
+        deadline = min((found for found in deadlines if found is not None), default=None)
+        if deadline is not None:
+            wait_s = deadline - now
+            if wait_s <= 0:
+                return
+        try:
+            async with self._clock.timeout(wait_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
