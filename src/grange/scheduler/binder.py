@@ -70,7 +70,7 @@ class Binder:
     def __init__(
         self,
         client: Client,
-        plugin: Bind,
+        bind: Bind,
         cache: Cache,
         complete: Callable[[Sequence[Assumed], BindOutcome, str], object],
         *,
@@ -80,7 +80,7 @@ class Binder:
     ) -> None:
         self.under_way: dict[str, Assumed] = {}
         self._client = client
-        self._plugin = plugin
+        self._bind = bind
         self._cache = cache
         self._complete = complete
         self._config = config
@@ -165,7 +165,7 @@ class Binder:
 
     async def _write(self, group: Sequence[Assumed]) -> Sequence[ApiError | None]:
         placements = [(assumed.info, assumed.node_name) for assumed in group]
-        return await self._plugin.bind(self._client, placements)
+        return await self._bind(self._client, placements)
 
     def _end(self, group: Sequence[Assumed], outcome: BindOutcome, message: str = "") -> None:
         for assumed in group:

@@ -209,7 +209,7 @@ def configure(document: Document) -> Configured:
         for at, spec in enumerate(given.profiles)
     }
     for does, alike in (("sort the queue", "queue_sort"), ("bind", "bind")):
-        if len({type(getattr(profile, alike)) for profile in profiles.values()}) > 1:
+        if len({getattr(profile, alike) for profile in profiles.values()}) > 1:
             raise ConfigurationError(f"profiles: all must {does} by the same plugin")
     made = ProfileSet(profiles)
     queue = QueueSettings(

@@ -126,8 +126,8 @@ class Cycle:
         budgets = DisruptionBudgets() if budgets is None else budgets
         self._post_filters = {
             profile: [
-                item.make(Handle(profile, self.snapshot, self.nominator, budgets, offset))
-                for _, item in profile.post_filter
+                make(Handle(profile, self.snapshot, self.nominator, budgets, offset))
+                for _, make in profile.post_filter
             ]
             for profile in profiles.each()
         }

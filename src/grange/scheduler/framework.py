@@ -6,7 +6,7 @@ Filters and scores have two forms, for one node and for many rows of the node ta
 depends on, so that the engine knows for how long it may keep it.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -130,18 +130,11 @@ class Normalise(Enum):
     BY_MAX_REVERSED = "ByMaxReversed"
 
 
-class PreEnqueue(Protocol):
-    """Gates pods out of the active queue."""
+PreEnqueue = Callable[[PodInfo], Status]
+"""Gates pods out of the active queue: whether the pod may enter it."""
 
-    def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Whether the pod may enter the active queue."""
-
-
-class QueueSort(Protocol):
-    """Orders the active queue."""
-
-    def sort_key(self, pod: PodInfo, timestamp: float) -> tuple[float, ...]:
-        """The smallest is scheduled first; ``timestamp`` is when the pod was queued."""
+QueueSort = Callable[[PodInfo, float], tuple[float, ...]]
+"""Orders the active queue, by a pod and when it was queued: the smallest is scheduled first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,14 +316,11 @@ class PostFilterResult:
     lent: frozenset[str] = frozenset()
 
 
-class PostFilter(Protocol):
-    """Runs when no node is feasible."""
+PostFilter = Callable[[Handle], Callable[[CycleState, PodInfo], PostFilterResult]]
+"""Makes, once for a scheduling loop, what is called for each pod without a feasible node.
 
-    def make(self, handle: Handle) -> Callable[[CycleState, PodInfo], PostFilterResult]:
-        """The function that is called for each pod without a node; made once for a loop.
-
-        It changes nothing: the cycle and the service carry the result out.
-        """
+That changes nothing: the cycle and the service carry the result out.
+"""
 
 
 class Reserve(Protocol):
@@ -354,18 +344,14 @@ class Permit(Protocol):
         """
 
 
-class Bind(Protocol):
-    """Writes bindings."""
+Bind = Callable[
+    [Client, Sequence[tuple[PodInfo, str]]], Coroutine[None, None, Sequence[ApiError | None]]
+]
+"""Binds pods to nodes, each for itself; at most ``api.bindings.LIMIT``.
 
-    async def bind(
-        self, client: Client, placements: Sequence[tuple[PodInfo, str]]
-    ) -> Sequence[ApiError | None]:
-        """Bind pods to nodes, each for itself; at most ``api.bindings.LIMIT``.
-
-        Returns:
-            For each, in order, None when the server has accepted it, or its error.
-        Cancellation: the results are unknown.
-        """
+Returns for each, in order, None when the server has accepted it, or its error.
+Cancellation: the results are unknown.
+"""
 
 
 @dataclass(frozen=True, slots=True)

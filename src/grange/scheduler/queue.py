@@ -52,7 +52,7 @@ class SchedulingQueue:
 
     def __init__(self, profiles: Profiles, settings: QueueSettings | None = None) -> None:
         self._profiles = profiles
-        self._sort = profiles.each()[0].queue_sort
+        self._sort_key = profiles.each()[0].queue_sort
         # Which events a plugin asks for is the same in all profiles; its hints may differ.
         self._asked = {name: item for one in profiles.each() for name, item in one.events.items()}
         self._settings = settings or QueueSettings()
@@ -336,7 +336,7 @@ class SchedulingQueue:
     # --- inside ------------------------------------------------------------------------------
 
     def _push(self, pod: QueuedPod, heap: Heap) -> None:
-        key = self._sort.sort_key(pod.info, pod.timestamp)
+        key = self._sort_key(pod.info, pod.timestamp)
         if heap is not self._active:
             key = (float(floor(self._expiry(pod))), *key)
         self._tickets += 1
@@ -344,8 +344,8 @@ class SchedulingQueue:
 
     def _enter(self, pod: QueuedPod, heap: Heap, now: float) -> None:
         """Put a pod into a heap, unless a PreEnqueue plugin holds it."""
-        for name, plugin in self._profiles.of(pod.info).pre_enqueue:
-            if not plugin.pre_enqueue(pod.info).ok:
+        for name, pre_enqueue in self._profiles.of(pod.info).pre_enqueue:
+            if not pre_enqueue(pod.info).ok:
                 pod.gate = name
                 pod.rejectors, pod.pending = frozenset({name}), frozenset()
                 self._park(pod)

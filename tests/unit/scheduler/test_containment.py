@@ -18,26 +18,23 @@ from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queued_pods import SubQueue
 
 
-class _Careless:
-    """Tries what would be if no pod ran, and breaks off before it puts anybody back."""
+def _careless(handle: Handle) -> Callable[[CycleState, PodInfo], PostFilterResult]:
+    """Tries what would be if no pod ran, and breaks off before it puts any back."""
 
-    def make(self, handle: Handle) -> Callable[[CycleState, PodInfo], PostFilterResult]:
-        """See ``framework.PostFilter``."""
+    def ask(state: CycleState, pod: PodInfo) -> PostFilterResult:
+        for node in handle.snapshot.node_info_list:
+            for info in [*node.pods]:
+                handle.snapshot.take_out(info)
+        handle.snapshot.assume_pod(pod.on("a"))
+        raise RuntimeError("a bug")
 
-        def ask(state: CycleState, pod: PodInfo) -> PostFilterResult:
-            for node in handle.snapshot.node_info_list:
-                for info in [*node.pods]:
-                    handle.snapshot.take_out(info)
-            handle.snapshot.assume_pod(pod.on("a"))
-            raise RuntimeError("a bug")
-
-        return ask
+    return ask
 
 
 def test_trials_that_were_broken_off_are_taken_back() -> None:
     """The next pod does not get room that was only free in a trial; the first is not in flight."""
     base = [item for item in plugins.DEFAULT if item.post_filter is None]
-    bench = Bench(Plugin("Careless", post_filter=_Careless()), base=base)
+    bench = Bench(Plugin("Careless", post_filter=_careless), base=base)
     bench.nodes("a", capacity={"cpu": "2", "memory": "4Gi", "pods": "10"})
     bench.pods("runs", requests={"cpu": "1"})
     bench.run()

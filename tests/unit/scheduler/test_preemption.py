@@ -290,7 +290,7 @@ def test_arguments_are_those_of_kubernetes() -> None:
     assert plugin.post_filter is not None
     world = World()
     handle = Handle(PROFILE, world.snapshot, world.nominator, world.budgets, lambda _: 0)
-    found = plugin.post_filter.make(handle)
+    found = plugin.post_filter(handle)
     assert isinstance(found, Evaluator)
     assert found._settings == CandidateSettings(50, 0)
 

@@ -225,8 +225,8 @@ class PodExplainer:
         self, answer: Explanation, profile: Profile, queued: QueuedPod
     ) -> Explanation:
         gates = [gate.get("name", "") for gate in queued.info.pod.spec.scheduling_gates]
-        plugin = next((item for name, item in profile.pre_enqueue if name == queued.gate), None)
-        reasons = plugin.pre_enqueue(queued.info).reasons if plugin is not None else ()
+        closed = [item for name, item in profile.pre_enqueue if name == queued.gate]
+        reasons = closed[0](queued.info).reasons if closed else ()
         if gates:
             summary = f"is held back by its gates: {', '.join(gates)}"
             hint = "the program or user that set spec.schedulingGates has to remove them"

@@ -13,20 +13,19 @@ from grange.scheduler.framework import Plugin
 from grange.scheduler.podinfo import PodInfo
 
 
-class _Binder:
-    async def bind(
-        self, client: Client, placements: Sequence[tuple[PodInfo, str]]
-    ) -> Sequence[ApiError | None]:
-        """Fenced by the UID; the server refuses a pod that is bound already."""
-        group = []
-        for info, node_name in placements:
-            meta = info.pod.metadata
-            binding = Binding(meta.namespace, meta.name, meta.uid, node_name)
-            if info.devices:
-                held = {gpus.ANNOTATION: devices.written(info.devices)}
-                binding = msgspec.structs.replace(binding, annotations=held)
-            group.append(binding)
-        return await client.bind(group)
+async def _bind(
+    client: Client, placements: Sequence[tuple[PodInfo, str]]
+) -> Sequence[ApiError | None]:
+    """Fenced by the UID; the server refuses a pod that is bound already."""
+    group = []
+    for info, node_name in placements:
+        meta = info.pod.metadata
+        binding = Binding(meta.namespace, meta.name, meta.uid, node_name)
+        if info.devices:
+            held = {gpus.ANNOTATION: devices.written(info.devices)}
+            binding = msgspec.structs.replace(binding, annotations=held)
+        group.append(binding)
+    return await client.bind(group)
 
 
-PLUGIN = Plugin("DefaultBinder", bind=_Binder())
+PLUGIN = Plugin("DefaultBinder", bind=_bind)

@@ -1,10 +1,7 @@
 """DefaultPreemption: evicts pods of lower priority for a pod without a feasible node."""
 
-from collections.abc import Callable
-
-from grange.scheduler.framework import CycleState, Handle, Plugin, PostFilterResult
+from grange.scheduler.framework import Plugin
 from grange.scheduler.plugin_args import PluginArgs, configurable, refusal, within
-from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.evaluator import Evaluator
 from grange.scheduler.preemption.victim_selection import CandidateSettings
 
@@ -27,21 +24,12 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True, kw_only=True):
             raise ValueError(refusal("minCandidateNodesAbsolute", message))
 
 
-class _Preemption:
-    def __init__(self, settings: CandidateSettings) -> None:
-        self._settings = settings
-
-    def make(self, handle: Handle) -> Callable[[CycleState, PodInfo], PostFilterResult]:
-        """One evaluator for each scheduling loop."""
-        return Evaluator(handle, self._settings)
-
-
 def make(args: DefaultPreemptionArgs) -> Plugin:
     """The plugin with these arguments."""
     settings = CandidateSettings(
         args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
     )
-    return Plugin(_NAME, post_filter=_Preemption(settings))
+    return Plugin(_NAME, post_filter=lambda handle: Evaluator(handle, settings))
 
 
 PLUGIN = configurable(DefaultPreemptionArgs, make)

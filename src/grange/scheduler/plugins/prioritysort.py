@@ -4,10 +4,8 @@ from grange.scheduler.framework import Plugin
 from grange.scheduler.podinfo import PodInfo
 
 
-class _ByPriority:
-    def sort_key(self, pod: PodInfo, timestamp: float) -> tuple[float, ...]:
-        """Priority descending, time of queueing ascending."""
-        return -pod.pod.spec.priority, timestamp
+def _by_priority(pod: PodInfo, timestamp: float) -> tuple[float, ...]:
+    return -pod.pod.spec.priority, timestamp
 
 
-PLUGIN = Plugin("PrioritySort", queue_sort=_ByPriority())
+PLUGIN = Plugin("PrioritySort", queue_sort=_by_priority)

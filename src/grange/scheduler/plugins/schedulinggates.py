@@ -5,17 +5,15 @@ from grange.scheduler.framework import SUCCESS, Code, Plugin, Status
 from grange.scheduler.podinfo import PodInfo
 
 
-class _Gates:
-    def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Not while there is any gate."""
-        gates = [gate.get("name", "") for gate in pod.pod.spec.scheduling_gates]
-        if not gates:
-            return SUCCESS
-        return Status(Code.UNRESOLVABLE, (f"waiting for scheduling gates: {', '.join(gates)}",))
+def _is_open(pod: PodInfo) -> Status:
+    gates = [gate.get("name", "") for gate in pod.pod.spec.scheduling_gates]
+    if not gates:
+        return SUCCESS
+    return Status(Code.UNRESOLVABLE, (f"waiting for scheduling gates: {', '.join(gates)}",))
 
 
 PLUGIN = Plugin(
     "SchedulingGates",
-    pre_enqueue=_Gates(),
+    pre_enqueue=_is_open,
     events=(Registration(ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_GATES)),),
 )
