@@ -89,7 +89,7 @@ class NodeInfo:
         node: the object.
         load: what it offers and what its pods need together.
         pods: its pods, assumed ones included.
-        pods_with_affinity, pods_with_required_anti_affinity: those of them with such terms.
+        pods_with_affinity: those of them that state affinity or anti-affinity.
         image_states: the images it has, by every name.
         generation: when it last changed; unique among all changes of one cache.
     """
@@ -102,7 +102,6 @@ class NodeInfo:
         "node",
         "pods",
         "pods_with_affinity",
-        "pods_with_required_anti_affinity",
     )
 
     def __init__(self, name: str) -> None:
@@ -111,7 +110,6 @@ class NodeInfo:
         self.load: Load = loads.NOTHING
         self.pods: tuple[PodInfo, ...] = ()
         self.pods_with_affinity: tuple[PodInfo, ...] = ()
-        self.pods_with_required_anti_affinity: tuple[PodInfo, ...] = ()
         self.image_states: Mapping[str, ImageState] = _NO_IMAGES
         self.generation = 0
 
@@ -130,6 +128,11 @@ class NodeInfo:
         """The labels of its node object."""
         return _NO_LABELS if self.node is None else self.node.metadata.labels
 
+    @property
+    def pods_with_required_anti_affinity(self) -> tuple[PodInfo, ...]:
+        """Those of its pods that require anti-affinity."""
+        return tuple(info for info in self.pods_with_affinity if info.has_required_anti_affinity)
+
     def offer(self, allocatable: Resources) -> None:
         """The node offers this from now on."""
         self.load = self.load.offered(allocatable)
@@ -140,11 +143,6 @@ class NodeInfo:
         self.load = charged(self.load, info)
         if info.has_affinity:
             self.pods_with_affinity = (*self.pods_with_affinity, info)
-            if info.has_required_anti_affinity:
-                self.pods_with_required_anti_affinity = (
-                    *self.pods_with_required_anti_affinity,
-                    info,
-                )
 
     def _index(self, uid: str) -> int:
         for at, info in enumerate(self.pods):
@@ -164,10 +162,6 @@ class NodeInfo:
         self.load = discharged(self.load, info)
         if info.has_affinity:
             self.pods_with_affinity = _dropped(self.pods_with_affinity, uid)
-            if info.has_required_anti_affinity:
-                self.pods_with_required_anti_affinity = _dropped(
-                    self.pods_with_required_anti_affinity, uid
-                )
         return info
 
     def replace_pod(self, info: PodInfo) -> None:
@@ -182,10 +176,6 @@ class NodeInfo:
             self.pods = _exchanged(self.pods, at, info)
             if info.has_affinity:
                 self.pods_with_affinity = _renewed(self.pods_with_affinity, info)
-                if info.has_required_anti_affinity:
-                    self.pods_with_required_anti_affinity = _renewed(
-                        self.pods_with_required_anti_affinity, info
-                    )
             return
         self.remove_pod(info.uid)
         self.add_pod(info)
@@ -202,7 +192,6 @@ class NodeInfo:
         self.load = other.load
         self.pods = other.pods
         self.pods_with_affinity = other.pods_with_affinity
-        self.pods_with_required_anti_affinity = other.pods_with_required_anti_affinity
         self.image_states = other.image_states
         self.generation = other.generation
 

@@ -158,7 +158,6 @@ class PodInfo(msgspec.Struct, gc=False):
             and self.devices == other.devices
             and self.disks == other.disks
             and self.has_affinity == other.has_affinity
-            and self.has_required_anti_affinity == other.has_required_anti_affinity
         )
 
     def label_set(self) -> LabelSet:
