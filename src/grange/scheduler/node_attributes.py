@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from grange.api.kinds.node import Node, Taint
 from grange.api.kinds.pod import Pod
-from grange.api.pod_fields import IMAGES_LABEL
 from grange.placement import ports
-from grange.placement.columns import Mask, NodeTable, Rows
+from grange.placement.columns import ABSENT, NodeTable, Rows
 from grange.placement.disks import inline_disks
 from grange.placement.loads import Load
 from grange.placement.ports import UsedPorts
@@ -84,6 +83,20 @@ def _numbers(table: NodeTable, rows: Rows) -> Sequence[int]:
     return range(*rows.indices(table.size)) if isinstance(rows, slice) else rows.tolist()
 
 
+def label(key: str) -> Attribute[str | None]:
+    """The value of a label; None for nodes without it."""
+    return _of_object(
+        lambda node: node.metadata.labels.get(key),
+        # The values are numbered from 0, and ABSENT is the number before.
+        lambda table, rows: (
+            table.labels(key).ids[rows] - ABSENT,
+            (None, *table.labels(key).values),
+        ),
+        Action.NODE_LABEL,
+        None,
+    )
+
+
 _NO_FEATURES: frozenset[str] = frozenset()
 NameAndLabels: TypeAlias = tuple[str, Mapping[str, str]]
 _NAMELESS: NameAndLabels = ("", {})
@@ -101,12 +114,6 @@ NAME_AND_LABELS: Attribute[NameAndLabels] = _of_object(
     ),
     Action.NODE_LABEL,
     _NAMELESS,
-)
-RUNS_IMAGES: Attribute[bool] = _of_object(
-    lambda node: node.metadata.labels.get(IMAGES_LABEL) == "true",
-    lambda table, rows: (_has_label(table, rows, IMAGES_LABEL, "true"), (False, True)),
-    Action.NODE_LABEL,
-    absent=False,
 )
 UNSCHEDULABLE: Attribute[bool] = _of_object(
     lambda node: node.spec.unschedulable,
@@ -137,15 +144,6 @@ EXCLUSIVE_USE: Attribute[UsedPorts] = Attribute(
     ),
 )
 """Host ports and inline disks in use."""
-
-
-def _has_label(table: NodeTable, rows: Rows, key: str, value: str) -> NDArray[np.int8]:
-    column = table.labels(key)
-    number = column.numbers.get(value)
-    if number is None:
-        return np.zeros(len(column.ids[rows]), np.int8)
-    has: Mask = column.ids[rows] == number
-    return has.view(np.int8)
 
 
 def _distinct_loads(table: NodeTable, rows: Rows) -> Values[Load]:

@@ -4,16 +4,17 @@ Kubernetes has no such plugin, because there every node can. A node shows it by 
 has the label, every node is worth the same.
 """
 
-from grange.scheduler.node_attributes import RUNS_IMAGES
+from grange.api.pod_fields import IMAGES_LABEL
+from grange.scheduler.node_attributes import label
 from grange.scheduler.node_plugin import NodeScore
 from grange.scheduler.podinfo import PodInfo
 
 
-class ImageRuntime(NodeScore[bool, bool]):
+class ImageRuntime(NodeScore[bool, str | None]):
     """Reads the label that agents set."""
 
     name = "ImageRuntime"
-    attribute = RUNS_IMAGES
+    attribute = label(IMAGES_LABEL)
     weight = 20  # more than all other preferences together: elsewhere the pod would wait
 
     def demand(self, pod: PodInfo) -> bool:
@@ -23,9 +24,9 @@ class ImageRuntime(NodeScore[bool, bool]):
             item.image and not item.command for item in (*spec.init_containers, *spec.containers)
         )
 
-    def score_value(self, demand: bool, value: bool) -> int:  # noqa: FBT001  the form of scores
+    def score_value(self, demand: bool, value: str | None) -> int:  # noqa: FBT001  the form of scores
         """All or nothing."""
-        return 100 if demand and value else 0
+        return 100 if demand and value == "true" else 0
 
 
 PLUGIN = ImageRuntime().plugin()
