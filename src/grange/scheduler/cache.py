@@ -21,11 +21,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from grange.api import pod_requests
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
+from grange.api.selectors import Labels
 from grange.base.errors import invariant
 from grange.placement.podaffinity import Namespaces
 from grange.scheduler.errors import CacheCorrupted, CacheError
@@ -37,13 +38,6 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 Pods: TypeAlias = list[Pod]
 Names: TypeAlias = list[str]
 PodFilter: TypeAlias = Callable[[Pod], bool]
-
-
-class Selector(Protocol):
-    """What chooses among labels; ``api.selectors.Labels`` is one."""
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +243,11 @@ class Cache:
                 self._drop(uid)
         return expired
 
-    def list(self, selector: Selector) -> Pods:
+    def list(self, selector: Labels) -> Pods:
         """All pods whose labels the selector chooses, assumed ones and those of ghosts too."""
         return self.filtered_list(_every_pod, selector)
 
-    def filtered_list(self, pod_filter: PodFilter, selector: Selector) -> Pods:
+    def filtered_list(self, pod_filter: PodFilter, selector: Labels) -> Pods:
         """As ``list``, of the pods that also pass the filter."""
         return [
             info.pod

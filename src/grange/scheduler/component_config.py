@@ -22,7 +22,8 @@ from grange.api.status import ApiError
 from grange.scheduler import plugins
 from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.engine import EVERY_NODE
-from grange.scheduler.framework import Plugin, Profile
+from grange.scheduler.extension_points import EXTENSION_POINTS, what_it_lacks, without
+from grange.scheduler.framework import Plugin, Profile, ProfileSet
 from grange.scheduler.plugin_args import (
     API_VERSION,
     ConfigSection,
@@ -31,7 +32,6 @@ from grange.scheduler.plugin_args import (
     refusal,
     within,
 )
-from grange.scheduler.profiles import EXTENSION_POINTS, ProfileSet, what_it_lacks, without
 from grange.scheduler.queued_pods import QueueSettings
 
 KIND = "KubeSchedulerConfiguration"

@@ -6,7 +6,7 @@ Filters and scores have two forms, for one node and for many rows of the node ta
 depends on, so that the engine knows for how long it may keep it.
 """
 
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -491,21 +491,44 @@ class Profile:
         return pod.signature
 
 
-class Profiles(Protocol):
-    """The profiles of one scheduler; one profile alone is such a set."""
+class ProfileSet:
+    """Profiles by scheduler name.
+
+    Args:
+        by_name: at least one; names may share a profile. All sort the queue and bind alike, since they
+            share both, and have their numbers of signatures from one source.
+    """
+
+    def __init__(self, by_name: Mapping[str, Profile]) -> None:
+        self._by_name = dict(by_name)
+        self._each = tuple(dict.fromkeys(self._by_name.values()))
+        self.bind: Bind = self._each[0].bind
 
     @property
-    def bind(self) -> Bind:
-        """What binds pods."""
+    def names(self) -> frozenset[str]:
+        """The scheduler names."""
+        return frozenset(self._by_name)
 
     def of(self, pod: PodInfo) -> Profile:
-        """The profile that the pod asks for."""
+        """The profile that the pod asks for.
+
+        Raises:
+            KeyError: no profile has that name; such pods are not ours.
+        """
+        return self._by_name[pod.pod.spec.scheduler_name]
 
     def named(self, scheduler_name: str) -> Profile | None:
         """The profile of that name, if there is one."""
+        return self._by_name.get(scheduler_name)
 
     def each(self) -> Sequence[Profile]:
-        """All of them; they sort the queue alike."""
+        """All of them."""
+        return self._each
 
     def sign(self, pod: PodInfo) -> int:
-        """Number the pod's signature, as ``Profile.sign``; different for each profile."""
+        """Number the pod's signature."""
+        return self.of(pod).sign(pod)
+
+
+Profiles = Profile | ProfileSet
+"""The profiles of one scheduler; one profile alone is such a set."""

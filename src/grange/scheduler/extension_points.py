@@ -1,55 +1,13 @@
-"""Several profiles in one scheduler, and plugins that are enabled at some extension points only."""
+"""Plugins that are enabled at some extension points only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from grange.scheduler.domains import DomainRule
-from grange.scheduler.framework import Bind, NodeCheck, Plugin, Profile, TopologyPlugin
+from grange.scheduler.framework import NodeCheck, Plugin, TopologyPlugin
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
-
-
-class ProfileSet:
-    """Profiles by scheduler name.
-
-    Args:
-        by_name: at least one; names may share a profile. All sort the queue and bind alike, since they
-            share both, and have their numbers of signatures from one source.
-    """
-
-    def __init__(self, by_name: Mapping[str, Profile]) -> None:
-        self._by_name = dict(by_name)
-        self._each = tuple(dict.fromkeys(self._by_name.values()))
-        self.bind: Bind = self._each[0].bind
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The scheduler names."""
-        return frozenset(self._by_name)
-
-    def of(self, pod: PodInfo) -> Profile:
-        """The profile that the pod asks for.
-
-        Raises:
-            KeyError: no profile has that name; such pods are not ours.
-        """
-        return self._by_name[pod.pod.spec.scheduler_name]
-
-    def named(self, scheduler_name: str) -> Profile | None:
-        """The profile of that name, if there is one."""
-        return self._by_name.get(scheduler_name)
-
-    def each(self) -> Sequence[Profile]:
-        """All of them."""
-        return self._each
-
-    def sign(self, pod: PodInfo) -> int:
-        """Number the pod's signature."""
-        return self.of(pod).sign(pod)
-
-
-# --- single extension points -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
