@@ -210,6 +210,32 @@ async def test_late_claim_of_a_former_owner_is_undone(
         assert (await world.machine("m1")).phase is P.AVAILABLE
 
 
+@pytest.mark.parametrize("epoch", [1, 2])
+async def test_late_write_of_a_dead_claim_is_given_back(
+    epoch: int, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Its request was met meanwhile, by the same owner or a later one, and keeps its machines."""
+    async with machines(clock, rng, log, 2) as world:
+        pool, held = pool_of(world), list[Request]()
+
+        async def hold(request: Request, handle: Any) -> Any:
+            if request.method == "PATCH" and "/machines/m1" in request.path and not held:
+                held.append(request)
+                raise ServiceUnavailable("the answer is late")
+            return await handle(request)
+
+        world.intercept = hold
+        with pytest.raises(ServiceUnavailable):
+            await claim(pool, "r", 2)
+        await world.add_machine("a0")
+        await world.count(P.AVAILABLE, 2)
+        assert await claim(pool, "r", 2, epoch=epoch) == ["a0", "m0"]
+        assert (await world.application.handle(held[0])).status == 200
+        assert (await world.machine("m1")).status.holder_uid == "u-web"
+        assert await claim(pool, "r", 2, epoch=epoch) == ["a0", "m0"]
+        assert (await world.machine("m1")).phase is P.AVAILABLE
+
+
 async def until_claimed(
     world: MachineWorld,
     pool: NodePoolMachines,

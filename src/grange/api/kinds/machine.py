@@ -143,6 +143,8 @@ class MachineStatus(View, frozen=True):
         holder_uid: of that object.
         holder_epoch: of the last request about it; a late one of a former owner of the holder has less.
         request_id: of the request that claimed it, so that a repeated one finds it.
+        claim_generation: orders the claims of a request: the latest that counted the machine in. One that
+            arrived late has less than those that its request was answered with.
         launch_time: RFC 3339; when the provider was first asked. Its boot deadline counts from here.
         available_time: RFC 3339; when it was last free.
         last_error: of the last failed attempt to boot it, for people.
@@ -166,6 +168,7 @@ class MachineStatus(View, frozen=True):
     holder_uid: str = msgspec.field(name="holderUID", default="")
     holder_epoch: int = 0
     request_id: str = msgspec.field(name="requestID", default="")
+    claim_generation: int = 0
     launch_time: str | None = None
     available_time: str | None = None
     last_error: str = ""
@@ -311,6 +314,11 @@ def _status_fields() -> dict[str, Document]:
             "description": "Of the last request about it by an owner of the holder.",
         },
         "requestID": text("Of the request that claimed it."),
+        "claimGeneration": {
+            "type": "integer",
+            "format": "int64",
+            "description": "Of the latest claim of the request that counted it in.",
+        },
         "launchTime": text("When the provider was first asked.", format="date-time"),
         "availableTime": text("When it was last free.", format="date-time"),
         "lastError": text("Of the last failed attempt to boot it."),

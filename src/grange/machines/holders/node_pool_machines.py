@@ -24,6 +24,7 @@ from grange.reconcile.latest_views import LatestViews
 from grange.reconcile.machine_pool import PoolExhausted, StaleRequest
 
 _TRIES = 8
+_CLAIMS_OF_EPOCH = 1 << 20
 _REMEDY = "label nodes to match spec.nodeSelector, add nodes, or add machines to a pool"
 _P, _E = MachinePhase, MachineEvent
 
@@ -49,6 +50,7 @@ class NodePoolMachines:
         self._nodes = deps.informers.informer(NODE)
         self._views = LatestViews(self._machines)
         self._known: dict[str, str] | None = None
+        self._claims = 0
         self._machines.add_handler(self._seen, lambda _, new: self._seen(new), self._seen)
         self._pools.add_handler(self._seen, lambda _, new: self._seen(new), self._seen)
 
@@ -66,6 +68,8 @@ class NodePoolMachines:
         """Claim machines.
 
         A claim that ends halfway is completed by the next one under its id; the holder sees what it has.
+        A write of an earlier claim may arrive after that. What it claimed is more than was asked for:
+        the next claim under the id gives it back, and answers with the same machines as before.
 
         Raises:
             PoolExhausted: there are not so many; a pool is asked for them, if one can have them.
@@ -88,25 +92,25 @@ class NodePoolMachines:
         try:
             for _ in range(_TRIES):
                 machines = (await self._client.list(MACHINE)).items
-                given = sorted(
-                    machine.metadata.name
-                    for machine in _held_by(holder, machines)
-                    if machine.status.request_id == request_id
-                )
+                given, late = _under(request_id, _held_by(holder, machines), count)
+                if late:
+                    await self._return_unused(late, "it was claimed after the request was met")
+                    continue
                 missing = count - len(given)
                 if missing > 0:
                     usable = [one for one in machines if self._is_free(one, requirement)]
                     if (free := len(usable)) < missing:
                         raise _exhausted(missing, free, _REMEDY)
+                    self._claims += 1
+                    fields["claimGeneration"] = self._generation(epoch)
                     for machine in sorted(usable, key=_name)[:missing]:
                         fresh += await self._claim(machine, fields)
-                elif await self._stamp(holder, machines, epoch):
+                elif await self._stamp(holder, machines, epoch, request_id):
                     await self._epochs.check(holder, epoch)
                     await self._requests.withdraw(request_id, holder)
-                    return tuple(given)
+                    return tuple(sorted(_name(one) for one in given))
         except (PoolExhausted, StaleRequest) as error:
-            for machine in fresh:
-                await self._give_back(machine, _E.RETURNED_UNUSED, "the claim was not completed")
+            await self._return_unused(fresh, "the claim was not completed")
             if isinstance(error, PoolExhausted):
                 with suppress(ApiError):  # asked again by the next try; what is missing stays true
                     if asked := await self._requests.ask(request_id, holder, demand, count):
@@ -176,19 +180,42 @@ class NodePoolMachines:
         node = self._nodes.store.get(machine.key)
         return node is not None and requirement.accepts(node)
 
-    async def _stamp(self, holder: str, machines: Collection[Machine], epoch: int) -> bool:
+    def _generation(self, epoch: int) -> int:
+        """Higher for each later claim, of this process and of the holder's later owners."""
+        return epoch * _CLAIMS_OF_EPOCH + self._claims
+
+    async def _stamp(
+        self, holder: str, machines: Collection[Machine], epoch: int, met: str = ""
+    ) -> bool:
         """Write the epoch to the holder's machines, so that no earlier request changes them any more.
+
+        Args:
+            holder: whose.
+            machines: as they were read.
+            epoch: of the request.
+            met: id of the request that has what it asked for. Its machines get the generation, too: one
+                that an earlier claim of it may claim yet has less.
 
         Returns:
             Whether all have it; False where one has changed meanwhile.
         """
+        generation = self._generation(epoch)
         for machine in _held_by(holder, machines):
-            if machine.status.holder_epoch < epoch:
+            status, fields = machine.status, {}
+            if status.holder_epoch < epoch:
+                fields["holderEpoch"] = epoch
+            if met and status.request_id == met and status.claim_generation < generation:
+                fields["claimGeneration"] = generation
+            if fields:
                 try:
-                    self._wrote(await self._updater.update(machine, {"holderEpoch": epoch}))
+                    self._wrote(await self._updater.update(machine, fields))
                 except (Conflict, NotFound):
                     return False
         return True
+
+    async def _return_unused(self, machines: Collection[Machine], message: str) -> None:
+        for machine in machines:
+            await self._give_back(machine, _E.RETURNED_UNUSED, message)
 
     async def _give_back(self, machine: Machine, event: MachineEvent, message: str) -> bool:
         """Give a machine back; False where it has changed meanwhile."""
@@ -238,6 +265,15 @@ def _held_by(holder: str, machines: Collection[Machine]) -> list[Machine]:
         for one in machines
         if one.phase is _P.CLAIMED and one.status.holder_uid == holder and not _ends(one)
     ]
+
+
+def _under(
+    request_id: str, held: Collection[Machine], count: int
+) -> tuple[list[Machine], list[Machine]]:
+    """The machines of a request, as many as it asked for, and what was claimed for it beyond that."""
+    found = [one for one in held if one.status.request_id == request_id]
+    found.sort(key=lambda one: (-one.status.claim_generation, _name(one)))
+    return found[:count], found[count:]
 
 
 def _ends(machine: Machine) -> bool:
