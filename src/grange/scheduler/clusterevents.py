@@ -6,6 +6,7 @@ from enum import Enum, IntFlag, auto
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
+from grange.placement.node_usage import amount_of, asked_amounts
 from grange.scheduler.podinfo import PodInfo
 
 
@@ -127,19 +128,15 @@ def pod_update(before: PodInfo, after: PodInfo, subject: Subject) -> ClusterEven
         action |= Action.POD_TOLERATION
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         action |= Action.POD_GATES
-    if before.request is not after.request and shrank(before, after):
+    if before.request is not after.request and _shrank(before, after):
         action |= Action.POD_SCALE_DOWN
     if not action and old.spec != new.spec:
         action |= Action.UPDATE
     return ClusterEvent(subject, action, "pod update") if action else None
 
 
-def shrank(before: PodInfo, after: PodInfo) -> bool:
+def _shrank(before: PodInfo, after: PodInfo) -> bool:
     """Whether the pod asks for less of anything than before."""
-    old, new = before.request.resources, after.request.resources
-    return (
-        new.cpu_milli < old.cpu_milli
-        or new.memory_bytes < old.memory_bytes
-        or new.ephemeral_bytes < old.ephemeral_bytes
-        or any(new.scalars.get(name, 0) < had for name, had in old.scalars.items())
-    )
+    now = after.request.resources
+    asked = asked_amounts(before.request.resources)
+    return any(amount_of(now, name) < amount for name, amount in asked)

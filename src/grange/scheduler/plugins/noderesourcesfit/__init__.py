@@ -17,7 +17,7 @@ from grange.placement import allocation, kernels, resource_fit
 from grange.placement.allocation import CPU_AND_MEMORY, ResourceWeight, Strategy
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.loads import Load
-from grange.placement.node_usage import IDLE
+from grange.placement.node_usage import IDLE, amount_of, asked_amounts
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.framework import Code, Plugin, Status
 from grange.scheduler.node_attributes import LOAD
@@ -132,12 +132,8 @@ class NodeResourcesFit(NodeFilter[PodRequest, Load]):
 
 
 def _grew(need: Resources, before: Resources, after: Resources) -> bool:
-    return (
-        after.pods > before.pods
-        or (need.cpu_milli > 0 and after.cpu_milli > before.cpu_milli)
-        or (need.memory_bytes > 0 and after.memory_bytes > before.memory_bytes)
-        or (need.ephemeral_bytes > 0 and after.ephemeral_bytes > before.ephemeral_bytes)
-        or any(after.scalars.get(name, 0) > before.scalars.get(name, 0) for name in need.scalars)
+    return after.pods > before.pods or any(
+        amount_of(after, name) > amount_of(before, name) for name, _ in asked_amounts(need)
     )
 
 
