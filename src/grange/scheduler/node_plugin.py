@@ -8,7 +8,7 @@ class of pods looks at every load: without them it takes 14 times as long on 5,0
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import ClassVar, Generic, TypeVar
 
@@ -233,20 +233,23 @@ class NodeScore(NodePlugin[D, V]):
         return found
 
 
-class PodFilter(ABC):
-    """Refuses pods that no node can run."""
+class PodFilter:
+    """Refuses pods that no node can run.
 
-    @abstractmethod
-    def refusal(self, pod: PodInfo) -> str:
-        """Why no node can run the pod; empty if some may."""
+    Args:
+        refusal: why no node can run a pod; empty if some may.
+    """
+
+    def __init__(self, refusal: Callable[[PodInfo], str]) -> None:
+        self._refusal = refusal
 
     def for_each(self, pod: PodInfo) -> bool:
         """Only pods that it refuses: the reason is the pod's own."""
-        return bool(self.refusal(pod))
+        return bool(self._refusal(pod))
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
     ) -> PreFilterResult:
         """Refuse, or leave it to the other plugins."""
-        reason = self.refusal(pod)
+        reason = self._refusal(pod)
         return PreFilterResult(Status(Code.UNRESOLVABLE, (reason,))) if reason else PASS

@@ -23,11 +23,9 @@ from grange.scheduler.podinfo import PodInfo
 _IMPOSSIBLE = f"{GPU_MILLI} must be less than {WHOLE} or a multiple of it"
 
 
-class _Amounts(PodFilter):
-    """Refuses amounts that are no share and no whole devices: more nodes would be of no use."""
-
-    def refusal(self, pod: PodInfo) -> str:
-        return "" if devices.is_possible(devices.asked(pod.request)) else _IMPOSSIBLE
+def _refusal(pod: PodInfo) -> str:
+    """Of amounts that are no share and no whole devices: more nodes would be of no use."""
+    return "" if devices.is_possible(devices.asked(pod.request)) else _IMPOSSIBLE
 
 
 class GpuShare(NodeFilter[int, Load], NodeScore[int, Load]):
@@ -77,4 +75,4 @@ class GpuShare(NodeFilter[int, Load], NodeScore[int, Load]):
 
 _SHARE = GpuShare()
 
-PLUGIN = replace(_SHARE.plugin(), pre_filter=_Amounts(), device_allocator=_SHARE.allocate)
+PLUGIN = replace(_SHARE.plugin(), pre_filter=PodFilter(_refusal), device_allocator=_SHARE.allocate)

@@ -5,30 +5,21 @@ hostPath, ConfigMaps, Secrets and the downward API are made on any node. A pod w
 placed and never start, so it waits with a reason.
 """
 
-from collections.abc import Hashable
-
 from grange.scheduler.framework import Plugin
 from grange.scheduler.node_plugin import PodFilter
 from grange.scheduler.podinfo import PodInfo
 
 
-class VolumeBinding(PodFilter):
-    """Refuses claims."""
-
-    def refusal(self, pod: PodInfo) -> str:
-        """The first claim is not found."""
-        if not pod.claims:
-            return ""
-        return f'persistentvolumeclaim "{pod.claims[0].partition("/")[2]}" not found'
-
-
-def _signature(pod: PodInfo) -> Hashable:
-    return pod.claims
+def _refusal(pod: PodInfo) -> str:
+    """The first claim is not found."""
+    if not pod.claims:
+        return ""
+    return f'persistentvolumeclaim "{pod.claims[0].partition("/")[2]}" not found'
 
 
 PLUGIN = Plugin(
     "VolumeBinding",
-    pre_filter=VolumeBinding(),
-    signature=_signature,
+    pre_filter=PodFilter(_refusal),
+    signature=_refusal,
     advice="there are no persistent volumes here; use emptyDir or hostPath",
 )
