@@ -19,6 +19,7 @@ from grange.scheduler.domains import DomainRule
 from grange.scheduler.framework import (
     SUCCESS,
     Code,
+    Concerns,
     CycleState,
     Filter,
     Profile,
@@ -48,7 +49,7 @@ class DryRun:
         self._snapshot = snapshot
         self._profile = profile
         self.state = state
-        self._concerns: tuple[tuple[int, ...], ...] | None = None
+        self._concerns: Concerns | None = None
         self._rules: list[tuple[str, DomainRule]] = []
 
     @cached_property
@@ -64,17 +65,10 @@ class DryRun:
     @property
     def rules(self) -> list[tuple[str, DomainRule]]:
         """The rules about other nodes that concern the pod now, in the order of their reasons."""
-        pod, snapshot = self.pod, self._snapshot
-        concerns = tuple(
-            item.concerns(pod, snapshot.index) for _, item, _ in self._profile.topology
-        )
+        concerns = self._profile.concerns(self.pod, self._snapshot.index)
         if concerns != self._concerns:
             self._concerns = concerns
-            self._rules = [
-                (name, rule)
-                for (name, item, _), mine in zip(self._profile.topology, concerns, strict=True)
-                for rule in item.rules(pod, snapshot, mine)
-            ]
+            self._rules = self._profile.rules(self.pod, self._snapshot, concerns)
         return self._rules
 
     def on(self, node: NodeInfo) -> "WhatIf":

@@ -242,6 +242,10 @@ class DomainScore(Protocol):
 NodeCheck = Callable[[NodeInfo], Status]
 
 
+Concerns = tuple[tuple[int, ...], ...]
+"""Numbers of the pod index's terms, for each plugin about other nodes."""
+
+
 class TopologyPlugin(Protocol):
     """Filters and scores nodes by the pods of their topology domains.
 
@@ -475,6 +479,20 @@ class Profile:
             if plugin.scope is Scope.NODE and plugin.applies(pod):
                 mask &= plugin.filter_rows(pod, table, table.all)
         return mask
+
+    def concerns(self, pod: PodInfo, index: PodIndex) -> Concerns:
+        """Of each plugin about other nodes, the terms of placed pods that matter to the pod."""
+        return tuple([item.concerns(pod, index) for _, item, _ in self.topology])
+
+    def rules(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: Concerns
+    ) -> list[tuple[str, DomainRule]]:
+        """The rules about other nodes, by plugin, in the order of their reasons."""
+        return [
+            (name, rule)
+            for (name, item, _), mine in zip(self.topology, concerns, strict=True)
+            for rule in item.rules(pod, snapshot, mine)
+        ]
 
     def sign(self, pod: PodInfo) -> int:
         """Number the pod's signature: pods with equal numbers get equal decisions in any state.

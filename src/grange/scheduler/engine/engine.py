@@ -26,13 +26,12 @@ from collections import OrderedDict
 
 from grange.base.bounded import BoundedDict
 from grange.scheduler.diagnosis import Diagnosis, pre_filter
-from grange.scheduler.domains import DomainRule
 from grange.scheduler.engine import reference
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
 from grange.scheduler.engine.nominated_filter import NominatedFilter
 from grange.scheduler.engine.sampling import EVERY_NODE, Rotation, Sampler
 from grange.scheduler.engine.topology_class import TopologyClass
-from grange.scheduler.framework import CycleState, DomainScore, Profile
+from grange.scheduler.framework import Concerns, CycleState, DomainScore, Profile
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.podinfo import LabelSet, PodInfo
 from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
@@ -44,10 +43,8 @@ _FEW_NAMES = 32
 _FEW_DOMAINS = 64
 _KEYS_MAX = 20_000
 
-_Concerns = tuple[tuple[int, ...], ...]
-
 # The number of a signature, for pods that no placed pod concerns; else with what concerns them.
-_Key = int | tuple[int, _Concerns]
+_Key = int | tuple[int, Concerns]
 
 
 class Engine:
@@ -82,7 +79,7 @@ class Engine:
         self._classes: OrderedDict[_Key, EquivalenceClass] = OrderedDict()
         self._keys: BoundedDict[tuple[int, LabelSet], _Key] = BoundedDict(_KEYS_MAX)
         self._known = 0
-        self._unconcerned: _Concerns = tuple([()] * len(profile.topology))
+        self._unconcerned: Concerns = tuple([()] * len(profile.topology))
         self.statistics = EngineStatistics()
         self._nominated_filter = NominatedFilter(profile, snapshot, self.statistics)
 
@@ -166,7 +163,7 @@ class Engine:
         of = (number, pod.label_set())
         key = self._keys.get(of)
         if key is None:
-            concerns = tuple([item.concerns(pod, index) for _, item, _ in self._profile.topology])
+            concerns = self._profile.concerns(pod, index)
             key = (number, concerns) if any(concerns) else number
             self._keys[of] = key
         return key
@@ -181,12 +178,11 @@ class Engine:
             self._classes.popitem(last=False)
         return one
 
-    def _new(self, pod: PodInfo, concerns: _Concerns) -> EquivalenceClass:
+    def _new(self, pod: PodInfo, concerns: Concerns) -> EquivalenceClass:
         snapshot = self._snapshot
-        rules: list[tuple[str, DomainRule]] = []
+        rules = self._profile.rules(pod, snapshot, concerns)
         rankings: list[tuple[DomainScore, int]] = []
-        for (name, plugin, weight), mine in zip(self._profile.topology, concerns, strict=True):
-            rules.extend((name, rule) for rule in plugin.rules(pod, snapshot, mine))
+        for (_, plugin, weight), mine in zip(self._profile.topology, concerns, strict=True):
             ranking = plugin.ranking(pod, snapshot, mine) if weight else None
             if ranking is not None:
                 rankings.append((ranking, weight))

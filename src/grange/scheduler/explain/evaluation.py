@@ -11,7 +11,6 @@ import numpy as np
 from grange.placement import kernels
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
-from grange.scheduler.domains import DomainRule
 from grange.scheduler.dry_run import DryRun
 from grange.scheduler.framework import CycleState, Normalise, Profile, Scope, Status
 from grange.scheduler.nominator import Nominated
@@ -33,7 +32,6 @@ class Evaluation:
         feasible: by row, whether the node accepts the pod.
         explanations: of the plugins that refuse any node, by name.
         rules: by plugin, its rules about other nodes.
-        fixed: by row, whether a plugin refuses whatever pods the node has.
         diagnosis: what a decision would return if no node were feasible.
     """
 
@@ -44,7 +42,6 @@ class Evaluation:
         self.feasible: Mask = self.valid.copy()
         self.fixed: Mask = ~self.valid
         self.explanations: dict[str, PluginExplanation] = {}
-        self.rules: dict[str, tuple[DomainRule, ...]] = {}
         self._tally = Tally()
         self._left: Integers = np.flatnonzero(self.valid)
         self._evaluate_filters()
@@ -70,8 +67,7 @@ class Evaluation:
     def _evaluate_rules(self) -> None:
         table, pod, snapshot = self.snapshot.table, self.pod, self.snapshot
         for name, plugin, _ in self._profile.topology:
-            concerns = plugin.concerns(pod, snapshot.index)
-            rules = self.rules[name] = tuple(plugin.rules(pod, snapshot, concerns))
+            rules = plugin.rules(pod, snapshot, plugin.concerns(pod, snapshot.index))
             refused: Mask = np.zeros(len(self.valid), np.bool_)
             for rule in rules:
                 rule.refresh()
