@@ -213,7 +213,11 @@ class NodeInfoSnapshot:
     def _write(self, mine: NodeInfo, before: Node | None) -> None:
         """Bring the entry's row up to date and note what a decision could notice."""
         node = mine.node
-        if node is not None and node is not before and (before is None or _matters(before, node)):
+        if (
+            node is not None
+            and node is not before
+            and (before is None or affects_decisions(before, node))
+        ):
             row = self.table.put_node(node, mine.allocatable)
             self.table.put_usage(row, mine.usage)
             self.changes.note(row * 2 + 1)
@@ -313,8 +317,8 @@ class NodeInfoSnapshot:
             self.index.change(self.table.rows[entry.name], pods, entry.pods)
 
 
-def _matters(before: Node, after: Node) -> bool:
-    """Whether the change could change a decision; heartbeats and conditions cannot."""
+def affects_decisions(before: Node, after: Node) -> bool:
+    """Whether the change of a node could change a decision; heartbeats and conditions cannot."""
     return (
         before.spec != after.spec
         or before.metadata.labels != after.metadata.labels

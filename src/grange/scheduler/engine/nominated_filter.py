@@ -9,11 +9,11 @@ found by a look at all rows, which scales scores over exactly the rows that are 
 count nominated pods. This is the way of the reference, so the decision is the same.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
 import numpy as np
 
+from grange.base.bounded import BoundedDict
 from grange.placement.columns import Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
 from grange.scheduler.dry_run import DryRun, LoadDryRun
@@ -215,7 +215,7 @@ class NominatedFilter:
         self._profile = profile
         self._snapshot = snapshot
         self._statistics = statistics
-        self._known: OrderedDict[Hashable, _NominatorCache] = OrderedDict()
+        self._known: BoundedDict[Hashable, _NominatorCache] = BoundedDict(_KEPT_CLASSES)
 
     def forget(self) -> None:
         """Drop all results."""
@@ -312,10 +312,6 @@ class NominatedFilter:
             if not LoadDryRun.suits(trial):
                 return None
             known = self._known[key] = _NominatorCache(self._snapshot, trial, self._statistics)
-            while len(self._known) > _KEPT_CLASSES:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(key)
         return known
 
 

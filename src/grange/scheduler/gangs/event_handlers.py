@@ -17,6 +17,7 @@ from grange.scheduler.gangs.quotas import Grant, Quotas, amounts, total
 from grange.scheduler.gangs.wait_line import WaitLine
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueuedPod
+from grange.scheduler.snapshot import affects_decisions
 
 Changed = Callable[[Gang | str], None]
 """Called with a gang, or a queue by its name, whose status may be different."""
@@ -130,7 +131,7 @@ class GangEventHandlers:
         kept = self._line.reservation
         entry = kept.cache.node_info(node.metadata.name)
         before = None if entry is None else entry.node
-        if before is None or _offers_else(unreserved(before), node):
+        if before is None or affects_decisions(unreserved(before), node):
             self._line.nodes_changed()
             self._admission.freed()
         return reserved(node, kept.owner) if node.metadata.name in kept.nodes else node
@@ -296,15 +297,6 @@ class GangEventHandlers:
 def _is_same(before: PodGroup, after: PodGroup) -> bool:
     """Whether it is the same object, with the same spec."""
     return before.spec == after.spec and before.metadata.uid == after.metadata.uid
-
-
-def _offers_else(before: Node, after: Node) -> bool:
-    """Whether it may hold other pods than before; heartbeats and conditions do not matter."""
-    return (
-        before.spec != after.spec
-        or before.metadata.labels != after.metadata.labels
-        or before.status.allocatable != after.status.allocatable
-    )
 
 
 def _deadline(gang: Gang) -> float | None:
