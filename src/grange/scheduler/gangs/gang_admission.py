@@ -22,7 +22,7 @@ from grange.api.pod_requests import PODS
 from grange.api.quantity import QuantityError
 from grange.base.backoff import Exponential
 from grange.scheduler.gangs.pod_groups import Gang
-from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank, read, shown, total
+from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank, listed, read, total
 from grange.scheduler.gangs.wait_line import WaitLine
 
 HOLD_S = 60.0
@@ -300,12 +300,10 @@ class GangAdmission:
         held = total(
             other.wanted for other in self._gated.values() if other.state is GateState.HELD
         )
-        short = [
-            f"{name} {shown(name, max(0, left))} of {shown(name, amount)}"
-            for name, amount in item.wanted.items()
-            if (left := found.get(name, 0) - held.get(name, 0)) < amount
-        ]
-        return f"gang wants more than nodes have free: {', '.join(short)}" if short else ""
+        left = {name: max(0, found.get(name, 0) - held.get(name, 0)) for name in item.wanted}
+        short = [name for name, amount in item.wanted.items() if left[name] < amount]
+        lacking = listed(short, left, item.wanted)
+        return f"gang wants more than nodes have free: {lacking}" if short else ""
 
     def _note(self, gang: Gang, reason: str, why: str, place: int) -> None:
         number = str(place) if place <= _POSITIONS_MAX else f"over {_POSITIONS_MAX}"

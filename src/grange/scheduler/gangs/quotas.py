@@ -227,7 +227,7 @@ class Quotas:
             name for name in asked if own[name] > grant.capacity[name] + limits.get(name, own[name])
         ]
         if short:
-            lacking = _listed(short, own, grant.capacity)
+            lacking = listed(short, own, grant.capacity)
             return f"over quota of queue {queue}: {lacking}, {_terms(grant, short)}"
         if grant.cohort:
             whole = {name: wanted[name] + self._cohort_use(grant.cohort, name) for name in asked}
@@ -236,7 +236,7 @@ class Quotas:
             most = {name: self._cohort_capacity(grant.cohort, name) for name in asked}
             short = [name for name in asked if whole[name] > most[name]]
             if short:
-                lacking = f"{_listed(short, whole, most)}{self._borrowers(queue)}"
+                lacking = f"{listed(short, whole, most)}{self._borrowers(queue)}"
                 return f"over quota of cohort {grant.cohort}: {lacking}"
         return ""
 
@@ -357,7 +357,8 @@ def _terms(grant: Grant, short: Iterable[str]) -> str:
     return f"borrowing at most {', '.join(limits)}"
 
 
-def _listed(short: Iterable[str], use: Amounts, capacity: Amounts) -> str:
+def listed(short: Iterable[str], use: Amounts, capacity: Amounts) -> str:
+    """Of each of these resources how much there is, and of how much."""
     return ", ".join(
         f"{name} {shown(name, use[name])} of {shown(name, capacity[name])}" for name in short
     )

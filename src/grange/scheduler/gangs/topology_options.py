@@ -14,7 +14,7 @@ from grange.api.quantity import QuantityError
 from grange.scheduler.framework import Profiles
 from grange.scheduler.gangs.capacity import Capacity, free, shapes
 from grange.scheduler.gangs.pod_groups import ON_NODES, Gang
-from grange.scheduler.gangs.quotas import read, shown
+from grange.scheduler.gangs.quotas import listed, read
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
@@ -134,9 +134,5 @@ def _shortage(group: PodGroup, snapshot: NodeInfoSnapshot) -> str:
     except QuantityError:
         return ""  # the server refuses such a group
     left = free(snapshot.table, [*wanted])
-    lacking = [
-        f"{name} {shown(name, left[name])} of {shown(name, amount)}"
-        for name, amount in wanted.items()
-        if left[name] < amount
-    ]
-    return f"minResources are not free: {', '.join(lacking)}" if lacking else ""
+    short = [name for name, amount in wanted.items() if left[name] < amount]
+    return f"minResources are not free: {listed(short, left, wanted)}" if short else ""
