@@ -146,7 +146,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return 0.0
 
     def _busy(self) -> None:
-        """Something is ready: count the rounds in which time stands still."""
+        """Something is ready: count the rounds in which time stands still.
+
+        Timers within the resolution are run although something is ready. It is their time then: code
+        that looks whether its time has come would otherwise set such a timer again and again.
+        """
+        if self._scheduled:
+            due = self._scheduled[0].when()
+            if self._virtual_now < due < self._virtual_now + self._clock_resolution:
+                self._virtual_now = due
         if self._virtual_now != self._busy_at:
             self._busy_at, self._rounds = self._virtual_now, 0
         self._rounds += 1

@@ -59,6 +59,20 @@ def test_due_timers_fire_however_late_it_is(loop: VirtualLoop) -> None:
     assert loop.time() == 1e9 + 0.1
 
 
+def test_timer_within_the_resolution_moves_time(loop: VirtualLoop) -> None:
+    """Also where something else is ready, for which time stands still."""
+    fired: list[float] = []
+
+    async def main() -> None:
+        await asyncio.sleep(1.0 - 4e-7)
+        loop.call_at(1.0, lambda: fired.append(loop.time()))
+        while not fired:
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(main())
+    assert fired == [1.0]
+
+
 def test_cancelled_timers_do_not_move_time(loop: VirtualLoop) -> None:
     loop.call_later(3600, loop.stop).cancel()
     loop.call_later(1, loop.stop)
