@@ -66,7 +66,6 @@ class PodInfo(msgspec.Struct, gc=False):
         ports: the host ports it requests.
         affinity: its demands and wishes about nodes.
         has_affinity: it states any pod affinity or anti-affinity, even a preference.
-        has_required_anti_affinity: it states required anti-affinity.
         claims: the persistent volume claims it mounts, as ``namespace/name``.
         terms: its demands and wishes about other pods.
         spread: its topology spread constraints, default ones included.
@@ -83,7 +82,6 @@ class PodInfo(msgspec.Struct, gc=False):
     ports: tuple[HostPort, ...]
     affinity: NodeRules
     has_affinity: bool
-    has_required_anti_affinity: bool
     claims: tuple[str, ...]
     terms: Terms = NO_TERMS
     spread: tuple[Constraint, ...] = ()
@@ -103,13 +101,10 @@ class PodInfo(msgspec.Struct, gc=False):
         """
         spec = pod.spec
         request = pod_request(effective_spec(pod))
-        near = far = False
-        if spec.affinity is not None:
-            near = spec.affinity.pod_affinity is not None
-            anti = spec.affinity.pod_anti_affinity
-            if anti is not None:
-                near = True
-                far = bool(anti.required_during_scheduling_ignored_during_execution)
+        affinity = spec.affinity
+        near = affinity is not None and (
+            affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None
+        )
         claims: tuple[str, ...] = ()
         if spec.volumes:
             claims = tuple(
@@ -124,7 +119,6 @@ class PodInfo(msgspec.Struct, gc=False):
             host_ports(spec),
             node_rules.of_pod(spec),
             near,
-            far,
             claims,
             podaffinity.of_pod(pod) if near else NO_TERMS,
             spread.of_pod(pod) if spec.topology_spread_constraints else (),
@@ -159,6 +153,11 @@ class PodInfo(msgspec.Struct, gc=False):
             and self.disks == other.disks
             and self.has_affinity == other.has_affinity
         )
+
+    @property
+    def has_required_anti_affinity(self) -> bool:
+        """Whether it states required anti-affinity."""
+        return bool(self.terms.anti_affinity)
 
     def label_set(self) -> LabelSet:
         """Its namespace and labels."""

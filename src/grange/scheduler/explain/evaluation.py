@@ -182,7 +182,6 @@ def apply_nominations(
     explanation, table = NominationExplanation(evaluation, nominated), evaluation.snapshot.table
     dry_run = DryRun(profile, state, evaluation.pod, evaluation.snapshot)
     found: list[Status] = []
-    refused: Mask = np.zeros(len(evaluation.valid), np.bool_)
     for name in nominated.level:
         row, pods = table.rows.get(name), nominated.on(name)
         if row is None or not pods or not evaluation.feasible[row]:
@@ -190,9 +189,8 @@ def apply_nominations(
         with dry_run.on(evaluation.snapshot.node_info_map[name]) as what_if:
             status = what_if.status(pods)
         if not status.ok:
-            refused[row] = True
+            explanation.lacks[row] = 1
             found.append(status)
     for _, rule in dry_run.rules:
         rule.refresh()
-    explanation.lacks = refused.astype(np.int64)
     evaluation.refuse(NAME, explanation, found)

@@ -136,7 +136,8 @@ class Evaluator:
 
         def trying(row: int) -> Victims | Status:
             node = snapshot.by_row[row]
-            found = self._try(trial, node, nominated.on(node.name))
+            self.tried += 1
+            found = self._judge(trial, node, nominated.on(node.name))
             if isinstance(found, Status):
                 refused[row] = found
             return found
@@ -205,10 +206,6 @@ class Evaluator:
         if not self._counts_amounts:
             return np.ones(self._handle.snapshot.table.size, np.bool_)
         return self._lower.may_fit(pod.request, pod.pod.spec.priority)
-
-    def _try(self, trial: DryRun, node: NodeInfo, nominated: _Pods) -> Victims | Status:
-        self.tried += 1
-        return self._judge(trial, node, nominated)
 
     def _judge(self, trial: DryRun, node: NodeInfo, nominated: _Pods) -> Victims | Status:
         if trial.rules:

@@ -196,4 +196,4 @@ def _without(info: PodInfo, terms: Collection[Term]) -> PodInfo:
     """The pod without these anti-affinity terms."""
     left = tuple(term for term in info.terms.anti_affinity if term not in terms)
     kept = msgspec.structs.replace(info.terms, anti_affinity=left)
-    return altered(info, terms=kept, has_required_anti_affinity=bool(left))
+    return altered(info, terms=kept)
