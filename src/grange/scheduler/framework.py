@@ -459,6 +459,10 @@ class Profile:
         for item in plugins:
             if (item.filter or item.score or item.topology) and item.signature is None:
                 raise ValueError(f"plugin {item.name} filters or scores and has no signature")
+            if item.filter and item.filter.scope is Scope.NODES:
+                raise ValueError(
+                    f"plugin {item.name} filters by all node objects, which scores may do"
+                )
 
     def of(self, pod: PodInfo) -> "Profile":
         """The profile of a pod: this one, for all of them."""

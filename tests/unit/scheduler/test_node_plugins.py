@@ -23,10 +23,11 @@ from grange.scheduler.component_config import configure
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import Engine
 from grange.scheduler.explain.evaluation import Evaluation
-from grange.scheduler.framework import CycleState, Filter, Plugin, Score
+from grange.scheduler.framework import CycleState, Filter, Plugin, Profile, Scope, Score
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.plugin_args import ConfigurationError
 from grange.scheduler.plugin_explanation import Refusals
+from grange.scheduler.plugins.nodename import NodeName
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
@@ -244,3 +245,14 @@ def test_an_example_plugin_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPa
         assert event.hint(pod, builders.node("soon", labels=soon), builders.node("soon"))
     with pytest.raises(ConfigurationError, match="no plugin is called 'MaintenanceWindow'"):
         configure(enabled())
+
+
+def test_filter_by_all_node_objects_is_refused() -> None:
+    """A class keeps verdicts by node or by load; of scores, it follows changes of other nodes, too."""
+
+    class OfAll(NodeName):
+        name = "OfAll"
+        scope = Scope.NODES
+
+    with pytest.raises(ValueError, match="filters by all node objects"):
+        Profile([*plugins.DEFAULT, OfAll().plugin()])
