@@ -114,6 +114,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         )
         self._lock_fd = -1
         self._launcher: Launcher | None = None
+        self._sight = views.sight((config.data_dir, *config.hidden), config.shown)
         self._tier = NO_ISOLATION
         self._programs_network = SHARED
         self._groups: ControlGroups | None = None
@@ -467,14 +468,6 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     def _has_views(self) -> bool:
         return self._tier == NAMESPACES
 
-    @property
-    def _hidden(self) -> tuple[Path, ...]:
-        return (self._config.data_dir, *self._config.hidden)
-
-    @property
-    def _sight(self) -> views.Sight:
-        return views.Sight(self._hidden, self._config.shown)
-
     def _sandbox(self, record: PodFile) -> Sandbox:
         directory = str(self._layout.pod(record.uid))
         return Sandbox(record.uid, record.address, directory, dict(record.volumes))
@@ -532,7 +525,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             )
         if self._tier == LANDLOCK:
             where = self._layout.pod(target.pod_uid)
-            spec["restrict"] = views.restriction(where, self._hidden, alone=not program.joins)
+            spec["restrict"] = views.restriction(where, self._sight.hidden, alone=not program.joins)
         groups = self._groups
         if groups is not None and any(program.limits):
             spec["groups"] = await self._offload.run(lambda: groups.make(target, program.limits))
@@ -562,7 +555,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             spec["join"] = attempt.run.pid
         elif self._tier == LANDLOCK:  # it may signal the container's program
             where = self._layout.pod(target.pod_uid)
-            spec["restrict"] = views.restriction(where, self._hidden, alone=False)
+            spec["restrict"] = views.restriction(where, self._sight.hidden, alone=False)
         if self._groups is not None and any(program.limits):
             spec["groups"] = self._groups.directories(target)
         return spec

@@ -32,13 +32,22 @@ _REMEDIES = {
 class Sight:
     """What containers see of the machine.
 
+    Paths are absolute and without links: they are resolved once, not at each start of a container.
+
     Attributes:
         hidden: files and directories that they see nothing of.
-        shown: directories that they see where they are, also below ``/tmp``.
+        shown: directories below ``/tmp`` that they see where they are.
     """
 
-    hidden: tuple[Path, ...]
-    shown: tuple[Path, ...]
+    hidden: tuple[str, ...]
+    shown: tuple[str, ...]
+
+
+def sight(hidden: Iterable[Path], shown: Iterable[Path]) -> Sight:
+    """What containers see where some paths are hidden and some directories shown."""
+    found = {os.path.realpath(path) for path in shown}
+    below_tmp = sorted(path for path in found if path.startswith(_TMP + "/"))
+    return Sight(tuple(os.path.realpath(path) for path in hidden), tuple(below_tmp))
 
 
 def of_container(
@@ -82,32 +91,27 @@ def of_container(
         "hostname": setup.hostname or setup.name,
         "pod": os.path.realpath(pod),
         "tmp": str(pod / "tmp"),
-        "shown": _below_tmp(sight.shown),
-        "hidden": [os.path.realpath(path) for path in sight.hidden],
+        "shown": sight.shown,
+        "hidden": sight.hidden,
         "mounts": sorted(found, key=lambda item: item[2]),
         "read_only": read_only,
     }
-
-
-def _below_tmp(paths: Iterable[Path]) -> list[str]:
-    found = {os.path.realpath(path) for path in paths}
-    return sorted(path for path in found if path.startswith(_TMP + "/"))
 
 
 def _absolute(path: str) -> str:
     return os.path.normpath("/" + path.lstrip("/"))
 
 
-def restriction(pod: Path, hidden: Iterable[Path], *, alone: bool) -> dict[str, object]:
+def restriction(pod: Path, hidden: Iterable[str], *, alone: bool) -> dict[str, object]:
     """What a container does not reach where it has no own view, for ``landlock.restrict``.
 
     Args:
         pod: the pod's directory, which it reaches.
-        hidden: what it does not.
+        hidden: what it does not: absolute paths without links.
         alone: it does not signal processes of others either.
     """
     return {
-        "hidden": [os.path.realpath(path) for path in hidden],
+        "hidden": [*hidden],
         "shown": [os.path.realpath(pod)],
         "alone": alone,
     }
@@ -152,7 +156,7 @@ def _refusal(run: Callable[[dict[str, object]], socket.socket], data_dir: Path, 
             "output_limit": 0,
         }
         if tier == LANDLOCK:
-            spec["restrict"] = restriction(Path(name), [data_dir], alone=True)
+            spec["restrict"] = restriction(Path(name), [os.path.realpath(data_dir)], alone=True)
         else:
             spec["view"] = {
                 "hostname": "probe",
