@@ -8,6 +8,7 @@ from typing import Any, Protocol
 MANIFEST = Path(__file__).resolve().parent / "gangs.yaml"
 GANGS = ("blue", "green")
 LIMIT_S = 40.0
+PAUSE_S = 0.5  # each look starts a process
 
 
 class Stage(Protocol):
@@ -34,7 +35,7 @@ def until(stage: Stage, wanted: tuple[str, ...], count: int) -> dict[str, dict[s
         if time.monotonic() > deadline:
             phases = " or ".join(wanted)
             raise RuntimeError(f"no {count} groups {phases} after {LIMIT_S:.0f} s: {found}")
-        time.sleep(0.05)
+        time.sleep(PAUSE_S)
 
 
 def waits(stage: Stage) -> dict[str, str]:
@@ -49,7 +50,7 @@ def waits(stage: Stage) -> dict[str, str]:
                 found.setdefault(gang, item["message"])
         if found or time.monotonic() > deadline:
             return found
-        time.sleep(0.05)
+        time.sleep(PAUSE_S)
 
 
 def times(stage: Stage, gang: str) -> tuple[list[str], list[str]]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 HERE = Path(__file__).resolve().parent
 LIMIT_S = 300.0
+PAUSE_S = 1.0  # each look starts a process
 
 
 class Stage(Protocol):
@@ -31,7 +32,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
     while not holds():
         if time.monotonic() > deadline:
             raise RuntimeError(f"not after {LIMIT_S:.0f} s: {what}")
-        time.sleep(0.2)
+        time.sleep(PAUSE_S)
 
 
 def live(stage: Stage, pool: str) -> list[str]:
@@ -50,6 +51,13 @@ def nodes_of(stage: Stage, *names: str) -> list[str]:
     return found if all(found) else []
 
 
+def wait_until_ended(stage: Stage, *pods: str) -> None:
+    """Wait until pods have succeeded."""
+    names = [f"pod/{name}" for name in pods]
+    ended = ("--for", "jsonpath={.status.phase}=Succeeded", "--timeout", f"{LIMIT_S:.0f}s")
+    stage.grange("wait", *names, *ended, quiet=True)
+
+
 def shown_while_there(stage: Stage, pool: str, count: int) -> list[str]:
     """The machines of a pool, once there are so many."""
     until(lambda: len(live(stage, pool)) == count, f"{count} machines of pool {pool}")
@@ -66,6 +74,7 @@ def run(stage: Stage) -> None:
         until(lambda: nodes_of(stage, "alone") == machines, "the pod is on its machine")
         stage.grange("get", "pods", "-o", "wide")
     with stage.step("see the machine go when the pod has ended"):
+        wait_until_ended(stage, "alone")
         until(lambda: not live(stage, "alone"), "the machine of the pod ends")
         stage.grange("machines", "timeline", "--pool", "alone")
     with stage.step("see a pool grow for a gang that fits on no node"):
@@ -77,6 +86,7 @@ def run(stage: Stage) -> None:
         )
         stage.grange("get", "pods", "-o", "wide")
     with stage.step("see the pool shrink when the gang has ended"):
+        wait_until_ended(stage, *pair)
         until(lambda: not live(stage, "shared"), "the machines of the gang end")
         stage.grange("machines", "cost")
         stage.grange("delete", "nodepool", "alone", "shared", quiet=True)

@@ -70,6 +70,6 @@ def run(stage: Stage) -> None:
                 break
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{len(now)} of {REPLICAS} ready {HEAL_LIMIT_S:.0f} s later")
-            time.sleep(0.05)
+            time.sleep(0.5)  # each look starts a process
         stage.show(f"  {victim} is replaced by {fresh[0]['metadata']['name']}")
         check_answers(stage)

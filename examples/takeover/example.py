@@ -14,6 +14,7 @@ from typing import Any, Protocol
 HERE = Path(__file__).resolve().parent
 REPLICAS = 2
 LIMIT_S = 60
+PAUSE_S = 1.0  # each look starts a process
 
 
 class Stage(Protocol):
@@ -75,7 +76,7 @@ def wait_until_on(stage: Stage, name: str) -> None:
             return
         if time.monotonic() > deadline:
             raise RuntimeError(f"expected {REPLICAS} ready pods on {name}, got them on {nodes}")
-        time.sleep(0.2)
+        time.sleep(PAUSE_S)
 
 
 def run(stage: Stage) -> None:

@@ -53,7 +53,7 @@ def finished(stage: Stage) -> dict[str, Any]:
             return status
         if time.monotonic() > deadline:
             raise RuntimeError(f"the job did not end: {status}")
-        time.sleep(0.1)
+        time.sleep(1.0)  # each look starts a process
 
 
 def run(stage: Stage) -> None:
