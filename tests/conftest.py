@@ -4,13 +4,19 @@ import gc
 from contextlib import ExitStack
 
 import pytest
-from tests.support.repeatable_examples import without_local_constants
+from tests.support.repeatable_examples import take_fewer_examples, without_local_constants
 
 
 def pytest_collection_finish() -> None:
     """Take modules and tests out of every later collection of garbage: they stay to the end."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take fewer examples where they are the same in every run."""
+    if config.getoption("--hypothesis-profile") == "ci":
+        take_fewer_examples(items)
 
 
 def pytest_configure(config: pytest.Config) -> None:

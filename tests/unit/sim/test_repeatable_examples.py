@@ -1,4 +1,4 @@
-"""Examples of the profile ``ci`` do not depend on the modules that were loaded before."""
+"""Examples of the profile ``ci``: they do not depend on the modules that were loaded before, and are fewer."""
 
 import importlib.util
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.support.repeatable_examples import without_local_constants
+from tests.support.repeatable_examples import take_fewer_examples, without_local_constants
 
 CONSTANT = 7_000_000_000_000_001
 
@@ -36,3 +36,20 @@ def test_examples_ignore_constants_of_loaded_modules(
         monkeypatch.setitem(sys.modules, "loaded_late", module)
         assert drawn() == before
     assert CONSTANT not in before
+
+
+@pytest.mark.parametrize(("wanted", "taken"), [(50, 50), (80, 40)])
+def test_half_of_many_examples_is_taken(
+    request: pytest.FixtureRequest, wanted: int, taken: int
+) -> None:
+    found: list[int] = []
+
+    @settings(max_examples=wanted, derandomize=True, deadline=None, database=None)
+    @given(st.integers())
+    def draw(number: int) -> None:
+        found.append(number)
+
+    item = pytest.Function.from_parent(request.node.parent, name="draw", callobj=draw)
+    take_fewer_examples([item, item])
+    draw()
+    assert len(found) == taken
