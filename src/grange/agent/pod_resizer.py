@@ -56,6 +56,11 @@ class PodResizer:
             found.append(Condition(RESIZE_IN_PROGRESS, "True", reason, self._failure))
         return tuple(found)
 
+    @property
+    def is_deferred(self) -> bool:
+        """Whether it waits until other pods leave room."""
+        return self._pending is not None and self._pending[0] == DEFERRED
+
     async def step(self, pod: Pod, containers: Sequence[ManagedContainer]) -> float | None:
         """Allocate and apply what can be now.
 
@@ -77,7 +82,7 @@ class PodResizer:
         was_under_way, self._is_under_way = self._is_under_way, _is_under_way(containers)
         if was_under_way and not self._is_under_way:
             self._event(NORMAL, AgentReason.RESIZE_COMPLETED, "Pod resize completed")
-        if self._pending is not None and self._pending[0] == DEFERRED:
+        if self.is_deferred:
             return self._tools.config.timing.retry_cap_s
         return self._tools.config.timing.retries.delay(self._failures) if failures else None
 

@@ -102,6 +102,7 @@ class NodeAgent:
             metrics=instruments(deps.metrics),
             admit=self._admit,
             refuse_resize=self._refuse_resize,
+            room_changed=self._room_changed,
         )
         self._room = pod_requests.allocatable(config.capacity)
         self._workers: dict[str, PodWorker] = {}
@@ -237,6 +238,10 @@ class NodeAgent:
             return pod_requests.INFEASIBLE, never[1]
         now = admission.refusal(wanted, self._held_by_others(pod), self._room)
         return (pod_requests.DEFERRED, now[1]) if now else None
+
+    def _room_changed(self) -> None:
+        for worker in self._workers.values():
+            worker.room_changed()
 
     def _held_by_others(self, pod: Pod) -> list[Resources]:
         return [

@@ -130,6 +130,11 @@ class PodWorker:
         self._vanished = True
         self._wake.set()
 
+    def room_changed(self) -> None:
+        """Another pod of the node holds something else now: a resize that waits for room goes on."""
+        if self._resizer.is_deferred:
+            self._wake.set()
+
     def evict(self, why: str) -> None:
         """The node needs what the pod uses: it is stopped, and fails."""
         if not self._eviction:
@@ -191,7 +196,7 @@ class PodWorker:
                 self._take_over(tasks)
                 if pod_progress.is_reporting(self.pod):
                     nursery.start(self._follow_progress(), name="progress")
-                while not await self._round(tasks):
+                while not await self._turn(tasks):
                     await self._wait()
             finally:
                 self._tools.starter.forget(self._uid)
@@ -250,6 +255,14 @@ class PodWorker:
             self._unwatch = self._tools.runtime.watch(self._uid, self._wake.set)
 
     # --- one round -----------------------------------------------------------------------------
+
+    async def _turn(self, tasks: _Tasks) -> bool:
+        """A round; other pods of the node learn of it when this one then holds something else."""
+        held = self.holds_resources, self.requested
+        is_over = await self._round(tasks)
+        if held != (self.holds_resources, self.requested):
+            self._tools.room_changed()
+        return is_over
 
     async def _round(self, tasks: _Tasks) -> bool:
         """Collect, decide, act, report; True when the pod is over and forgotten."""

@@ -31,6 +31,7 @@ class Tools:
         metrics: what is counted.
         admit: reason and message when the node cannot take a pod.
         refuse_resize: the same when a pod of the node cannot have other resources.
+        room_changed: called when a pod holds something else than before.
     """
 
     client: Client
@@ -44,3 +45,4 @@ class Tools:
     metrics: AgentMetrics
     admit: Callable[[Pod], tuple[str, str] | None]
     refuse_resize: Callable[[Pod, Resources], tuple[str, str] | None]
+    room_changed: Callable[[], None]

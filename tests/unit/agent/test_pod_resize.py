@@ -114,10 +114,26 @@ async def test_resize_waits_until_others_leave_room(tools: Tools) -> None:
         assert await resources(there) == (SMALL["requests"], SMALL["requests"], SMALL["limits"])
         await there.client.delete(POD, "other", "default")
         await there.until_gone("other")
-        await there.clock.sleep(15)
+        await there.clock.sleep(0.5)
         assert await there.condition("PodResizePending") == ("", "", "")
         assert (await resources(there))[0] == {"cpu": "2500m", "memory": "64Mi"}
         assert await events_of_resize(there) == ["Completed", "Deferred", "Started"]
+
+
+async def test_resize_waits_until_another_shrinks(tools: Tools) -> None:
+    other = container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "2"}})
+    async with world(*tools) as there:
+        await there.create(document(other, name="other"))
+        await there.create(document(burstable()))
+        await there.until_ready("other")
+        await there.until_ready()
+        await resize(there, requests={"cpu": "2500m"}, limits={"cpu": "3"})
+        await there.clock.sleep(1)
+        assert (await there.condition("PodResizePending"))[:2] == ("True", "Deferred")
+        await resize(there, "other", requests={"cpu": "1"})
+        await there.clock.sleep(0.5)
+        assert await there.condition("PodResizePending") == ("", "", "")
+        assert (await resources(there))[0] == {"cpu": "2500m", "memory": "64Mi"}
 
 
 async def test_resize_beyond_the_node_is_infeasible(tools: Tools) -> None:
