@@ -253,7 +253,8 @@ async def test_f53_the_end_of_a_used_machine_names_its_pod(
 
 
 async def world_with_machine(world: MachineWorld, phase: str, **status: str) -> Machine:
-    """A machine that no pool has, so that passes leave it alone."""
+    """A machine of a pool that has no provider, so that passes leave it alone."""
+    await world.add_pool("none", provider="unknown")
     machine = await world.add_machine("m", phase, pool="none", instanceID="i", **status)
     await world.join("m")
     await world.settle(0.1)
@@ -304,9 +305,10 @@ async def test_f58_a_machine_of_another_pod_is_not_given(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with machine_world(clock, rng, log) as world:
-        await world.add_pod("other", "none")
-        held = (await world.pod("other")).metadata.uid
-        await world_with_machine(world, "Claimed", boundPodName="default/other", boundPodUID=held)
+        await world_with_machine(world, "Available")
+        held = (await world.add_pod("other", "none")).metadata.uid
+        bound = {"phase": "Claimed", "boundPodName": "default/other", "boundPodUID": held}
+        await world.client.patch(MACHINE, "m", patch={"status": bound}, subresource="status")
         reply = await world.controller.dispenser.request_node(await world.add_pod("a", "none"))
         assert (reply.node, reply.no_binding) == ("", True)
 

@@ -127,6 +127,15 @@ async def test_a_deleted_pool_ends_its_machines(clock: Clock, rng: Stream, log: 
         await world.until(gone)
 
 
+async def test_machine_of_no_pool_ends_unbooted(clock: Clock, rng: Stream, log: Logger) -> None:
+    """The order of a controller that died, recorded after the pool was deleted."""
+    async with machine_world(clock, rng, log) as world:
+        await world.settle()
+        await world.add_machine("late")
+        await world.empty()
+        assert world.cloud.launches == 0
+
+
 async def test_a_pool_shows_what_it_has(clock: Clock, rng: Stream, log: Logger) -> None:
     async with machine_world(clock, rng, log) as world:
         await world.add_pool(standby=[{"instanceType": "small", "count": 2}])

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grange.api import timestamps
-from grange.api.kinds import MACHINE, NAMESPACE
+from grange.api.kinds import MACHINE, NAMESPACE, NODEPOOL
+from grange.api.kinds.machine import Machine
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document, ObjectKey
 from grange.api.status import ApiError, NotFound
@@ -244,7 +245,29 @@ class NodeController:
         return True
 
     async def _reconcile(self, key: ObjectKey) -> Result:
+        machine = self._listers.machine(key.name)
+        if machine is not None and await self._is_of_no_pool(machine):
+            await self._terminate(key.name)
         return await self._executor.reconcile(key)
+
+    async def _is_of_no_pool(self, machine: Machine) -> bool:
+        """Whether its pool is gone, and the machine is not on its way out.
+
+        A deleted pool stays until its machines have ended. One that a controller has ordered before it
+        died may be recorded after that: it would be booted and serve no one.
+        """
+        pool = machine.spec.pool
+        if machine.spec.terminate or machine.metadata.deletion_timestamp is not None:
+            return False
+        if machine.phase is MachinePhase.TERMINATED or self._listers.pool(pool) is not None:
+            return False
+        try:
+            # Caches lag: what one does not show is a first sign, and the server decides.
+            await self._client.get(NODEPOOL, pool)
+        except NotFound:
+            self._log.warning("machine of no pool ends", machine=machine.metadata.name, pool=pool)
+            return True
+        return False
 
     async def _terminate(self, name: str) -> bool:
         """Have a machine end; whether it was there."""
