@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from tests.unit.gangjob.job_simulator import (
     JobSimulator,
     batch_job,
@@ -282,6 +283,22 @@ def test_check_71_role_waits_until_another_is_complete() -> None:
     world.settle()
     assert len(world.pods) == 3
     assert world.phase == "Running"
+
+
+@pytest.mark.parametrize("condition", [Await.READY, Await.COMPLETE])
+def test_job_fails_when_a_role_waits_in_vain(condition: Await) -> None:
+    """All that it waits for has ended, and is not complete; nor does a third role start any more."""
+    driver = workers(2, name="driver", backoff_limit_per_index=0)
+    worker = workers(1, depends_on=(RoleDependency("driver", condition),))
+    last = workers(1, name="last", depends_on=(RoleDependency("worker", condition),))
+    job = gang_job(driver, worker, last, default_action=FailureAction.RESTART_POD)
+    world = JobSimulator(replace(job, services=ServiceMode.POD))
+    world.step()
+    world.fail("train-driver-0")
+    world.end("train-driver-1")
+    world.settle()
+    assert (world.phase, world.reason("Failed")) == ("Failed", "FailedIndexes")
+    assert "driver: 1; what waits for them never starts: worker, last" in world.message("Failed")
 
 
 def test_check_71_started_role_does_not_wait_again() -> None:

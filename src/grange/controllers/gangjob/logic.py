@@ -30,6 +30,7 @@ from grange.controllers.gangjob import (
     job_progress,
     pod_counting,
     pod_creation,
+    role_dependencies,
     success_policy,
 )
 from grange.controllers.gangjob.job_conditions import JobStatusWriter, is_finished
@@ -118,6 +119,13 @@ def _settled(draft: PlanDraft) -> JobEnd | None:
     if not lost:
         return JobEnd(succeeded=True, reason="", message="all indexes are complete")
     text = "; ".join(f"{name}: {len(indexes)}" for name, indexes in lost.items())
+    waiting = [
+        item.counts.role.name
+        for item in draft.members.roles.values()
+        if role_dependencies.never_starts(draft, item)
+    ]
+    if waiting:
+        text += f"; what waits for them never starts: {', '.join(waiting)}"
     return JobEnd(
         succeeded=False,
         reason=JobReason.FAILED_INDEXES,

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from grange.controllers.gangjob import success_policy
+from grange.controllers.gangjob import role_dependencies, success_policy
 from grange.controllers.gangjob.job_members import EARLIER_ATTEMPT, TOO_MANY, RoleMembers
-from grange.controllers.gangjob.model import Await, Creation, GangBackend, JobPod, RoleDependency
+from grange.controllers.gangjob.model import Creation, GangBackend, JobPod
 from grange.controllers.gangjob.plan_draft import PlanDraft
 from grange.controllers.gangjob.pod_outcomes import PodOutcome
 
@@ -19,7 +19,7 @@ def plan_pods(draft: PlanDraft) -> None:
     if not _is_admitted(draft) or success_policy.is_draining(draft) or _is_blocked(draft):
         return
     for members in draft.members.roles.values():
-        if members.started or dependencies_met(draft, members):
+        if members.started or role_dependencies.are_met(draft, members):
             for index in _missing(members):
                 _create(draft, members, index)
 
@@ -27,7 +27,7 @@ def plan_pods(draft: PlanDraft) -> None:
 def needed(draft: PlanDraft, members: RoleMembers) -> int:
     """How many pods of a role have to run for it to be whole."""
     role = members.counts.role
-    if not members.started and not dependencies_met(draft, members):
+    if not members.started and not role_dependencies.are_met(draft, members):
         return 0
     pods = role.replicas - members.counts.finished
     if role.min_replicas is not None:
@@ -35,24 +35,6 @@ def needed(draft: PlanDraft, members: RoleMembers) -> int:
     if role.parallelism is not None:
         pods = min(pods, role.parallelism)
     return max(0, pods)
-
-
-def dependencies_met(draft: PlanDraft, members: RoleMembers) -> bool:
-    """Whether the roles that this one waits for are Ready or Complete."""
-    return all(_is_met(draft, item) for item in members.counts.role.depends_on)
-
-
-def _is_met(draft: PlanDraft, dependency: RoleDependency) -> bool:
-    other = draft.members.roles.get(dependency.role.lower())
-    if other is None:
-        return False
-    counts = other.counts
-    elastic = counts.role.min_replicas
-    if dependency.condition is Await.COMPLETE:
-        given_up = len(counts.given_up) if elastic is not None else 0
-        return len(counts.completed) + given_up >= counts.role.replicas
-    ready = sum(pod.ready for pod in other.having(PodOutcome.LIVE)) + len(counts.completed)
-    return ready >= (counts.role.replicas if elastic is None else elastic)
 
 
 def _is_admitted(draft: PlanDraft) -> bool:

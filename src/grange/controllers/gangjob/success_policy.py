@@ -1,5 +1,6 @@
 """When a job has succeeded, and when it cannot any more."""
 
+from grange.controllers.gangjob import role_dependencies
 from grange.controllers.gangjob.job_counts import RoleCounts
 from grange.controllers.gangjob.model import JobModel, JobRole, SuccessRule
 from grange.controllers.gangjob.plan_draft import PlanDraft
@@ -62,9 +63,10 @@ def is_complete(draft: PlanDraft, rule: SuccessRule) -> bool:
 
 
 def is_settled(draft: PlanDraft) -> bool:
-    """Whether no index that a rule is about has anything left to do."""
+    """Whether no index that a rule is about has anything left to do, or none can begin any more."""
     return all(
         counts.finished >= counts.role.replicas
+        or role_dependencies.never_starts(draft, draft.members.roles[counts.role.name.lower()])
         for rule in draft.model.success
         for counts in _targets(draft, rule)
     )
