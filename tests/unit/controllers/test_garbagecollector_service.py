@@ -251,6 +251,23 @@ async def test_a_cache_that_lags_condemns_nobody(clock: Clock, rng: Stream, log:
         assert (await there.client.get(SECRET, "s", "default")).metadata.name == "s"
 
 
+async def test_owner_that_no_watch_has_shown_takes_its_dependents(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """It comes and goes while the watch is broken; the dependent was looked at in between."""
+    async with world(clock, rng, log, hands=False) as there:
+        there.start(GarbageCollector(there.deps))
+        await there.settle()
+        there.held_watches.add("/api/v1/configmaps")
+        secret = {"metadata": {"name": "s", "ownerReferences": [await config(there, "owner")]}}
+        await there.client.create(SECRET, secret, "default")
+        await there.settle()
+        await delete(there, "owner")
+        await there.settle(5.0)
+        with pytest.raises(NotFound):
+            await there.client.get(SECRET, "s", "default")
+
+
 async def test_deleted_replicationcontroller_takes_or_leaves_its_pods(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -1,6 +1,6 @@
 """The shell of the garbage collector: one look at one object, by uid."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from grange.controllers.garbagecollector.config import GarbageCollectorConfig
 from grange.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Graph, GraphNode
 from grange.controllers.garbagecollector.logic import OwnerState
 from grange.reconcile import finalizers
-from grange.reconcile.controller import Controller, Done, Result
+from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import Informer
 from grange.reconcile.recorder import WARNING, Recorder
@@ -25,6 +25,7 @@ from grange.reconcile.workqueue import rate_limited_queue
 
 NAME = "garbagecollector"
 
+_UNSEEN_S = 2.0  # so long a watch may be behind before the server is asked again
 _RETRY = Exponential(cap_s=60.0)  # deletions that were held go on soon after the word for it
 
 
@@ -129,29 +130,43 @@ class GarbageCollector:
             await self._orphan(entry)
         elif entry.waits_for_dependents:
             await self._foreground(entry)
-        if entry.owners:
-            await self._attempt(entry)
+        if entry.owners and await self._attempt(entry):
+            return Requeue(_UNSEEN_S)
         return Done()
 
     # --- by owners ----------------------------------------------------------------------------
 
-    async def _attempt(self, known: GraphNode) -> None:
-        """Delete the object, or drop references of it, if that is what its owners call for."""
+    async def _attempt(self, known: GraphNode) -> bool:
+        """Delete the object, or drop references of it, if that is what its owners call for.
+
+        Returns:
+            Whether it stays for an owner that only the server has shown: one that goes before a watch
+            brings it is never seen to go, so the object is to be looked at again.
+        """
         if all(self._known_alive(owner, known) for owner in known.owners):
-            return
+            return False
         obj = await self._live(known)
         if obj is None:
-            return
+            return False
         entry = GraphNode.of(known.kind, obj)
         states = {owner.uid: await self._state(owner, entry) for owner in entry.owners}
         dependents = self.graph.dependents(entry.uid)
         match logic.decide(entry, states, has_dependents=bool(dependents)):
             case logic.KeepObject(drop=()):
                 self._warn(obj, entry, states)
+                return any(self._is_unseen(owner, states) for owner in entry.owners)
             case logic.KeepObject(drop=drop):
                 await self._drop_owners(entry.kind, obj, drop)
             case logic.Delete(propagation=propagation):
                 await self._delete(entry, obj, propagation)
+        return False
+
+    def _is_unseen(self, owner: OwnerReference, states: Mapping[str, OwnerState]) -> bool:
+        """Whether an owner exists of which the graph has nothing yet, though it watches its kind."""
+        if states[owner.uid] not in (OwnerState.ALIVE, OwnerState.WAITING):
+            return False
+        kind = self._scheme.kind(owner.api_version, owner.kind)
+        return kind in self._kinds and self.graph.get(owner.uid) is None
 
     def _known_alive(self, owner: OwnerReference, dependent: GraphNode) -> bool:
         found = self.graph.get(owner.uid)
