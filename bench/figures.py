@@ -338,7 +338,7 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
             "%",
             10,
         ),
-        Figure("renewals_percent", "of that, renewed Leases and Nodes read with them", "%"),
+        Figure("renewals_percent", "of that, renewed Leases", "%"),
         Figure("status_percent", "of that, status of Nodes", "%"),
         Figure("looks_percent", "of that, the node controller's looks", "%"),
         Figure("renewal_us", "processor time of one renewal", "µs"),
