@@ -10,6 +10,7 @@ from grange.api.kinds import MACHINE, NAMESPACE, NODEPOOL
 from grange.api.kinds.machine import Machine
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document, ObjectKey
+from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, NotFound
 from grange.base.backoff import Exponential
 from grange.base.tasks import Nursery, supervise
@@ -238,8 +239,12 @@ class NodeController:
         self._disruption.wake()
 
     async def _is_recorded(self, machine: str) -> bool:
+        return await self._exists(MACHINE, machine)
+
+    async def _exists(self, kind: AnyKind, name: str) -> bool:
+        """Whether the server has it: caches lag, and what one does not show is a first sign."""
         try:
-            await self._client.get(MACHINE, machine)
+            await self._client.get(kind, name)
         except NotFound:
             return False
         return True
@@ -261,13 +266,10 @@ class NodeController:
             return False
         if machine.phase is MachinePhase.TERMINATED or self._listers.pool(pool) is not None:
             return False
-        try:
-            # Caches lag: what one does not show is a first sign, and the server decides.
-            await self._client.get(NODEPOOL, pool)
-        except NotFound:
-            self._log.warning("machine of no pool ends", machine=machine.metadata.name, pool=pool)
-            return True
-        return False
+        if await self._exists(NODEPOOL, pool):
+            return False
+        self._log.warning("machine of no pool ends", machine=machine.metadata.name, pool=pool)
+        return True
 
     async def _terminate(self, name: str) -> bool:
         """Have a machine end; whether it was there."""

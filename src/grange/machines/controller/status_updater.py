@@ -25,8 +25,13 @@ _FREED = frozenset({_E.RETURNED_UNUSED, _E.CLEANED})
 _STARTED = frozenset({_E.LAUNCHED, _E.RESUMED})
 _TRIES = 4
 _HOLDER = (
-    *("boundPodName", "boundPodUID"),
-    *("holder", "holderUID", "holderEpoch", "requestID", "claimGeneration"),
+    "boundPodName",
+    "boundPodUID",
+    "holder",
+    "holderUID",
+    "holderEpoch",
+    "requestID",
+    "claimGeneration",
 )
 
 

@@ -24,7 +24,7 @@ from grange.reconcile.latest_views import LatestViews
 from grange.reconcile.machine_pool import PoolExhausted, StaleRequest
 
 _TRIES = 8
-_CLAIMS_OF_EPOCH = 1 << 20
+_CLAIMS_OF_EPOCH = 1 << 20  # so that a later epoch outranks the claims of a process before it
 _REMEDY = "label nodes to match spec.nodeSelector, add nodes, or add machines to a pool"
 _P, _E = MachinePhase, MachineEvent
 
