@@ -2,6 +2,7 @@
 
 from grange.controllers.gangjob import role_dependencies
 from grange.controllers.gangjob.job_counts import RoleCounts
+from grange.controllers.gangjob.job_members import RoleMembers
 from grange.controllers.gangjob.model import JobModel, JobRole, SuccessRule
 from grange.controllers.gangjob.plan_draft import PlanDraft
 
@@ -65,21 +66,24 @@ def is_complete(draft: PlanDraft, rule: SuccessRule) -> bool:
 def is_settled(draft: PlanDraft) -> bool:
     """Whether no index that a rule is about has anything left to do, or none can begin any more."""
     return all(
-        counts.finished >= counts.role.replicas
-        or role_dependencies.never_starts(draft, draft.members.roles[counts.role.name.lower()])
+        members.counts.finished >= members.counts.role.replicas
+        or role_dependencies.never_starts(draft, members)
         for rule in draft.model.success
-        for counts in _targets(draft, rule)
+        for members in _members(draft, rule)
     )
 
 
 def _targets(draft: PlanDraft, rule: SuccessRule) -> list[RoleCounts]:
-    return [draft.counts.roles[r.name.lower()] for r in target_roles(draft.model, rule)]
+    return [members.counts for members in _members(draft, rule)]
+
+
+def _members(draft: PlanDraft, rule: SuccessRule) -> list[RoleMembers]:
+    return [draft.members.roles[role.name.lower()] for role in target_roles(draft.model, rule)]
 
 
 def _any_at_work(draft: PlanDraft, rule: SuccessRule) -> bool:
-    roles = [draft.members.roles[r.name.lower()] for r in target_roles(draft.model, rule)]
     return any(
         index not in role.counts.completed and index not in role.counts.given_up
-        for role in roles
+        for role in _members(draft, rule)
         for index in role.current
     )
