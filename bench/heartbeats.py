@@ -1,8 +1,9 @@
 """What 5,000 machines that only heartbeat cost: renewed Leases, written status, the node controller's looks.
 
-The agents' own heartbeats and watches of their nodes, the API server over a SQLite store on a real directory, and the controllers that watch
-nodes and Leases, all in one process; HTTP and TLS are not in it. Each part of a round is made by all machines once and
-counted at its interval. Alone: ``python -m bench.heartbeats``.
+The agents' own heartbeats and watches of their nodes, the API server over a SQLite store on a real
+directory, and the controllers that watch nodes and Leases, all in one process; HTTP and TLS are not in
+it. Each part of a round is made by all machines once and counted at its interval. Alone:
+``python -m bench.heartbeats``.
 """
 
 import asyncio

@@ -95,7 +95,8 @@ def enter(view: Mapping[str, object]) -> None:
         view: ``hostname``; ``pod``: directory that stays at its path; ``tmp``: directory to be
             ``/tmp``; ``shown``: directories of the machine below ``/tmp`` that stay there;
             ``hidden``: absolute paths without links that show nothing; ``mounts``: volume, path in
-            it, target and whether it is read-only, outer targets first; ``read_only``: only volumes, ``/tmp`` and ``/dev/shm`` are writable.
+            it, target and whether it is read-only, outer targets first; ``read_only``: only
+            volumes, ``/tmp`` and ``/dev/shm`` are writable.
 
     Raises:
         OSError: a part of it is refused.
