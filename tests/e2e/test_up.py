@@ -281,6 +281,28 @@ def test_fewer_nodes_than_before_leave_nothing_behind(tmp_path: Path) -> None:
         plane.stop()
 
 
+def test_nodes_without_their_agents_get_no_pod(tmp_path: Path) -> None:
+    plane = Plane(tmp_path / "data", nodes=2, words=("--pool", "workers=2"))
+    try:
+        plane.start()
+        eventually(lambda: pools(plane) == {"workers": 2}, "nodes")
+        plane.stop()
+        plane.words = ("--disable", "agent")
+        plane.start()
+        plane.grange("wait", "node", "--all", "--for", "condition=Ready=False", "--timeout", "20s")
+        plane.stop()
+        plane.words = ("--disable", "agent", "--remove-nodes")
+        plane.start()
+        assert "No resources" in plane.grange("get", "nodes")
+        plane.stop()
+        plane.words = ()
+        plane.start()
+        eventually(lambda: pools(plane) == {"workers": 2}, "nodes")
+        plane.grange("wait", "node", "--all", "--for", "condition=Ready", "--timeout", "20s")
+    finally:
+        plane.stop()
+
+
 def pools(plane: Plane) -> dict[str, int]:
     """How many nodes each pool has."""
     listed: list[Any] = json.loads(plane.grange("get", "nodes", "-o", "json"))["items"]

@@ -23,6 +23,7 @@ from grange.api.kinds.node import Node
 from grange.api.meta import Document, ObjectKey
 from grange.api.status import AlreadyExists, ApiError, NotFound
 from grange.base.backoff import Exponential
+from grange.client.client import Client
 from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import NORMAL, Recorder
 
@@ -130,6 +131,25 @@ def _is_current(node: Node, config: NodeConfig, disk: DiskPressure) -> bool:
     return agrees and all(room.get(name) == value for name, value in config.capacity.items())
 
 
+async def report_stopped(client: Client, name: str, now: datetime) -> None:
+    """Set the Ready condition of a node without an agent to False.
+
+    Raises:
+        ApiError: it is not set.
+    """
+    stamp = timestamps.rfc3339(now)
+    ready = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "AgentStopped",
+        "message": "the agent was stopped",
+        "lastHeartbeatTime": stamp,
+        "lastTransitionTime": stamp,
+    }
+    patch = {"status": {"conditions": [ready]}}
+    await client.patch(NODE, name, patch=patch, type="strategic", subresource="status")
+
+
 class Heartbeat:
     """Registers one node and keeps its Lease renewed.
 
@@ -193,24 +213,9 @@ class Heartbeat:
 
     async def leave(self) -> None:
         """Set the Ready condition to False, so that the node gets no more pods and connections."""
-        stamp = timestamps.rfc3339(self._clock.now())
-        ready = {
-            "type": "Ready",
-            "status": "False",
-            "reason": "AgentStopped",
-            "message": "the agent was stopped",
-            "lastHeartbeatTime": stamp,
-            "lastTransitionTime": stamp,
-        }
         try:
             async with self._clock.timeout(_LEAVE_S):
-                await self._client.patch(
-                    NODE,
-                    self._config.name,
-                    patch={"status": {"conditions": [ready]}},
-                    type="strategic",
-                    subresource="status",
-                )
+                await report_stopped(self._client, self._config.name, self._clock.now())
         except (ApiError, TimeoutError) as error:
             self._log.warning("the node is not reported as stopped", error=error)
 

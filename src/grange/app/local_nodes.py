@@ -12,6 +12,7 @@ from grange.agent.agent_streams import AgentStreams
 from grange.agent.cluster_dns.service_names import ServiceNames
 from grange.agent.config import NodeConfig
 from grange.agent.container_logs import AgentLogs
+from grange.agent.heartbeat import report_stopped
 from grange.agent.node_runtime import NodeRuntime
 from grange.agent.pod_tunnels import PodTunnels
 from grange.agent.runtime_table import RUNTIMES, RuntimeOptions
@@ -22,6 +23,7 @@ from grange.agent.service_proxy.tunnel import Dial
 from grange.agent.usage_sampler import UsageSampler
 from grange.api.kinds import NODE
 from grange.api.kinds.machinelease import POOL_LABEL
+from grange.api.kinds.node import Node
 from grange.api.status import NotFound
 from grange.app import machine, node_pools
 from grange.app.datadir import remember_pools, remembered_pools
@@ -179,8 +181,12 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
             yield Runnable(f"agent {share.name}", agent.run)
 
     async def remove_former(self, client: Client) -> None:
-        """Remove nodes and labels that only earlier settings ask for, then remember the pools."""
+        """Remove nodes and labels that only earlier settings ask for, then remember the pools.
+
+        Where no agent runs, no node is served: they are not ready, or removed with ``remove_nodes``.
+        """
         if self._runtime is None:
+            await self._end_service(client)
             return
         await self._delete_former_nodes(client)
         await self._remove_former_pools(client)
@@ -204,10 +210,22 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                         NODE, name, patch={"metadata": {"labels": {POOL_LABEL: None}}}
                     )
 
+    async def _end_service(self, client: Client) -> None:
+        """Let no pod wait for the agents of an earlier run: their nodes say Ready, and they are gone."""
+        for node in await self._of_this_machine(client):
+            with contextlib.suppress(NotFound):
+                if self._settings.remove_nodes:
+                    await client.delete(NODE, node.metadata.name, uid=node.metadata.uid)
+                else:
+                    await report_stopped(client, node.metadata.name, self._clock.now())
+
     async def _delete_former_nodes(self, client: Client) -> None:
         """Delete the nodes that an earlier run with a larger ``--nodes`` left behind."""
-        label = f"{MACHINE_LABEL}={self._settings.identity}"
-        for node in (await client.list(NODE, labels=label)).items:
+        for node in await self._of_this_machine(client):
             if node.metadata.name not in self._names:
                 with contextlib.suppress(NotFound):
                     await client.delete(NODE, node.metadata.name, uid=node.metadata.uid)
+
+    async def _of_this_machine(self, client: Client) -> list[Node]:
+        label = f"{MACHINE_LABEL}={self._settings.identity}"
+        return list((await client.list(NODE, labels=label)).items)

@@ -78,7 +78,7 @@ class Settings:
         insecure_listen: listen beyond loopback without any of ``tls_names``.
         nodes: how many nodes the machine is presented as; they share its capacity.
         pools: labels so many of the nodes with the name of a pool of whole machines.
-        remove_nodes: there may be fewer nodes than the last time.
+        remove_nodes: there may be fewer nodes than the last time; none where no agent runs.
         disable: roles that are not run here.
         runtime: what runs containers, by its name in ``agent.runtime_table``.
         cri_socket: of the container runtime; ``none`` for none; empty for one that is found.
@@ -160,7 +160,7 @@ class Settings:
         metadata=flag(
             "--remove-nodes",
             "Allow fewer --nodes than the last time.",
-            "The other nodes and their pods are deleted.",
+            "The other nodes and their pods are deleted; with `--disable agent`, all nodes.",
         ),
     )
     disable: frozenset[str] = field(
