@@ -107,13 +107,15 @@ def test_interruption_cancels_and_frees_everything(plane: Plane, tmp_path: Path)
         stderr=subprocess.STDOUT,
         text=True,
     )
-    eventually(lambda: "long-" in str(running(plane)), "it runs")
-    behind = manifest(tmp_path, "behind", "", driver=driver)
-    waited = plane.grange("test", "run", behind, "--timeout", "15s", code=2)
-    assert "WAIT  position 1" in waited
-    assert "held by TestSession default/long-" in waited
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=LIMIT_S)
+    try:
+        eventually(lambda: "long-" in str(running(plane)), "it runs")
+        behind = manifest(tmp_path, "behind", "", driver=driver)
+        waited = plane.grange("test", "run", behind, "--timeout", "15s", code=2)
+        assert "WAIT  position 1" in waited
+        assert "held by TestSession default/long-" in waited
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130, out
     assert "Interrupted: cancelling 1 session" in out
     assert "CANCELLED ts/long-" in out
@@ -131,7 +133,7 @@ def test_pool_that_can_never_suffice_ends_at_once(plane: Plane, tmp_path: Path) 
 
 def running(plane: Plane) -> list[str]:
     items = plane.get("ts").get("items", [])
-    return [i["metadata"]["name"] for i in items if i["status"].get("phase") == "Running"]
+    return [i["metadata"]["name"] for i in items if i.get("status", {}).get("phase") == "Running"]
 
 
 def test_sessions_are_tests_of_pytest(plane: Plane, tmp_path: Path) -> None:
