@@ -211,7 +211,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                     )
 
     async def _end_service(self, client: Client) -> None:
-        """Let no pod wait for the agents of an earlier run: their nodes say Ready, and they are gone."""
+        """Keep pods off the nodes of an earlier run, which are still Ready though their agents are gone."""
         for node in await self._of_this_machine(client):
             with contextlib.suppress(NotFound):
                 if self._settings.remove_nodes:
