@@ -228,8 +228,9 @@ def _name_what_goes_on(plane: Plane, *, killed: bool) -> None:
     name, instance = machine["metadata"]["name"], machine["status"]["instanceID"]
     if killed:
         plane.kill()
-    text = down(plane)
-    assert f"per hour: {name} (simulated {instance})" in text
+    text, line = down(plane), f"per hour: {name} (simulated {instance})"
+    assert line in text
+    assert killed or line in plane.errors()
     assert "grange delete nodepool paid" in text
     assert f"{near['metadata']['name']} (" not in text
     plane.stop()

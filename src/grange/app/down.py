@@ -118,14 +118,8 @@ async def _end_leftovers(directory: Path, timeout_s: float, env: Environment) ->
 async def _remaining(directory: Path) -> tuple[list[Document], list[str]]:
     """The machines that go on, and the text about them."""
     from grange.app import remaining_machines  # loads the store, which takes its time
-    from grange.store.errors import StoreBusy, StoreError
 
-    try:
-        found = await remaining_machines.remaining(directory / "store", Logger("down"))
-    except StoreBusy:  # it is served again
-        return [], []
-    except StoreError as error:
-        return [], [f"machines of other computers may go on, their records cannot be read: {error}"]
+    found, about = await remaining_machines.reported(directory, Logger("down"))
     documents_of = [
         {
             "name": one.name,
@@ -136,7 +130,7 @@ async def _remaining(directory: Path) -> tuple[list[Document], list[str]]:
         }
         for one in found
     ]
-    return documents_of, remaining_machines.lines(found)
+    return documents_of, about
 
 
 def _too_slow(directory: Path, timeout_s: float) -> click.ClickException:

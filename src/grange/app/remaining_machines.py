@@ -13,6 +13,7 @@ from grange.apiserver.storage import prefix
 from grange.base.log import Logger
 from grange.cli.machine_board import price_of
 from grange.store.directory import DATABASE
+from grange.store.errors import StoreBusy, StoreError
 from grange.store.sqlite import SQLiteStore
 
 _ENDS_HERE = "local"
@@ -63,6 +64,17 @@ async def remaining(store: Path, log: Logger) -> tuple[RemainingMachine, ...]:
         and one.phase is not MachinePhase.TERMINATED
         and (one.status.launch_time or one.status.instance_id)
     )
+
+
+async def reported(directory: Path, log: Logger) -> tuple[tuple[RemainingMachine, ...], list[str]]:
+    """The machines that go on without the control plane of a data directory, and the text about them."""
+    try:
+        found = await remaining(directory / "store", log)
+    except StoreBusy:  # it is served again
+        return (), []
+    except StoreError as error:
+        return (), [f"machines of other computers may go on, their records cannot be read: {error}"]
+    return found, lines(found)
 
 
 def lines(machines: tuple[RemainingMachine, ...]) -> list[str]:

@@ -198,8 +198,14 @@ async def serve(settings: Settings, output: str = "", *, merge_into: Sequence[Pa
         await plane.run(ready, stop)
     finally:
         keys.end()
-    process.forget(settings.data_dir)
     click.echo("stopped; the next up continues with the same objects", err=True)
+    if settings.runs("machines"):
+        from grange.app import remaining_machines  # its part of the library is not needed before
+
+        _, about = await remaining_machines.reported(settings.data_dir, log.Logger("up"))
+        if about:
+            click.echo("\n".join(about), err=True)
+    process.forget(settings.data_dir)
 
 
 def merged_line(context: str, path: Path, *, current: bool) -> str:
