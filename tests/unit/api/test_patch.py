@@ -217,6 +217,15 @@ def without_null(value: Any) -> Any:
 
 
 @settings(max_examples=200, deadline=None)
+@given(DOCUMENTS, DOCUMENTS)
+def test_merge_patch_between_two_documents_makes_the_second(
+    old: dict[str, Any], new: dict[str, Any]
+) -> None:
+    patch = merge_patch.difference(without_null(old), without_null(new))
+    assert merge_patch.apply(without_null(old), patch) == without_null(new)
+
+
+@settings(max_examples=200, deadline=None)
 @given(DOCUMENTS)
 def test_merge_patch_into_nothing_is_the_patch_without_null(patch: dict[str, Any]) -> None:
     assert merge_patch.apply({}, patch) == without_null(patch)

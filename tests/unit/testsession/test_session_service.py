@@ -398,6 +398,22 @@ async def test_failing_collector_costs_no_verdict(failure: Exception, world: Ses
     assert events(session)[-2:] == ["INTERNAL_ERROR", "DONE"]
 
 
+async def test_evidence_of_an_attempt_replaces_the_last_ones(world: SessionWorld) -> None:
+    collector = Collector(world.clock)
+    world.serve(collector)
+    await world.add_session(retries={"failure": 1})
+    await world.reaches("Running")
+    await world.finish("qps-driver", 1)
+    await world.reaches("Provisioning")
+    assert (await world.status()).evidence.complete
+    collector.failure = GrangeError("the disk is full")
+    await world.reaches("Running")
+    await world.finish("qps-driver")
+    await world.reaches("Succeeded")
+    failed = "evidence was not collected: the disk is full"
+    assert (await world.status()).evidence == SessionEvidenceStatus(message=failed)
+
+
 async def test_slow_collector_is_given_up(world: SessionWorld) -> None:
     collector = Collector(world.clock, takes_s=1e6)
     world.serve(collector)

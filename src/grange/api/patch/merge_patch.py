@@ -35,3 +35,20 @@ def _merge(target: Any, patch: dict[str, Any]) -> Document:
 
 def _changed(value: Any, change: Any) -> Any:
     return _merge(value, change) if isinstance(change, dict) else codec.clone(change)
+
+
+def difference(old: Document, new: Document) -> Document:
+    """The merge patch that makes one document of another: what is gone is null, at every depth.
+
+    Empty where they are equal. ``new`` must have no null of its own: a merge patch cannot write one.
+    """
+    patch: Document = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        held = old.get(key)
+        if held == value:
+            continue
+        if isinstance(value, dict) and isinstance(held, dict):
+            patch[key] = difference(held, value)
+        else:
+            patch[key] = value
+    return patch

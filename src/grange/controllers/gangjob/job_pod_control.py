@@ -177,17 +177,3 @@ class JobPodControl(Generic[R]):
 
     def _event(self, job: R, kind: str, reason: str, message: str) -> None:
         self._recorder.event(job, kind, reason, message, kind=self._kind)
-
-
-def status_patch(old: Document, new: Document) -> Document:
-    """A merge patch from one status to another: what is gone is null."""
-    patch: Document = {key: None for key in old if key not in new}
-    for key, value in new.items():
-        held = old.get(key)
-        if held == value:
-            continue
-        if isinstance(value, dict) and isinstance(held, dict):
-            patch[key] = status_patch(held, value)
-        else:
-            patch[key] = value
-    return patch

@@ -18,6 +18,7 @@ from grange.api.kinds import CONFIGMAP, POD, SERVICE
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.service import Service
 from grange.api.meta import Document, ObjectKey, Resource, controller_of, preconditions
+from grange.api.patch import merge_patch
 from grange.api.scheme import KindInfo
 from grange.api.status import AlreadyExists, ApiError, Conflict, NotFound
 from grange.base.errors import GrangeError
@@ -34,7 +35,6 @@ from grange.controllers.gangjob.job_names import role_selector
 from grange.controllers.gangjob.job_pod_control import (
     TRACKED_KINDS,
     JobPodControl,
-    status_patch,
 )
 from grange.controllers.gangjob.job_pods import job_pod
 from grange.controllers.gangjob.job_services import files_document, service_document
@@ -357,7 +357,7 @@ class JobReconciler(Generic[R]):
     async def _write_status(self, job: R, old: JobStatus, new: JobStatus) -> bool:
         """Write the status under compare-and-set; False if the job changed meanwhile or is gone."""
         meta = job.metadata
-        change = status_patch(
+        change = merge_patch.difference(
             self._adapter.status_document(old), self._adapter.status_document(new)
         )
         patch: Document = {"metadata": preconditions(meta), "status": change}

@@ -6,6 +6,7 @@ from grange.api import codec
 from grange.api.kinds import TESTSESSION
 from grange.api.kinds.testsession import TestSession, TestSessionStatus
 from grange.api.meta import Document, preconditions
+from grange.api.patch import merge_patch
 from grange.api.status import Conflict, NotFound
 from grange.base.clock import Clock
 from grange.client.client import Client
@@ -53,7 +54,7 @@ class SessionStatusWriter:
     async def write(self, session: TestSession, new: TestSessionStatus) -> bool:
         """Write the status under compare-and-set; False if the session changed or is gone."""
         meta = session.metadata
-        change = _difference(codec.to_document(session.status), codec.to_document(new))
+        change = merge_patch.difference(codec.to_document(session.status), codec.to_document(new))
         patch: Document = {"metadata": preconditions(meta), "status": change}
         try:
             written = await self._client.patch(
@@ -80,9 +81,3 @@ def _is_urgent(old: TestSessionStatus, new: TestSessionStatus) -> bool:
 
 def _driver_pod(status: TestSessionStatus) -> str:
     return status.components[-1].pod if status.components else ""
-
-
-def _difference(old: Document, new: Document) -> Document:
-    """A merge patch from one status to another: what is gone is null."""
-    patch: Document = {key: None for key in old if key not in new}
-    return patch | {key: value for key, value in new.items() if old.get(key) != value}
