@@ -66,14 +66,15 @@ class LogTap:
         found = await self._inner.send(replaced(request, path=path, query={}))
         if found.status != 200:
             return found
-        return Response(200, chunks=self._lines(request.query.get("sinceTime", "")))
+        last = int(request.query.get("tailLines", len(LINES)))
+        return Response(200, chunks=self._lines(request.query.get("sinceTime", ""), last))
 
     async def close(self) -> None:
         """Close the transport behind."""
         await self._inner.close()
 
-    async def _lines(self, since: str) -> AsyncGenerator[bytes, None]:
-        for number, line in enumerate(LINES):
+    async def _lines(self, since: str, last: int) -> AsyncGenerator[bytes, None]:
+        for number, line in [*enumerate(LINES)][-last:]:
             stamp = _STAMP.format(number)
             if self._faults.strike(4):
                 raise StreamBroken("cut")

@@ -258,7 +258,8 @@ async def test_sessions_survive_an_unlucky_week(
         await all_move(world, machines, partial(unfinished, world), limit_s=SETTLED_S)
         for name in ("x", "y"):
             document = session_document(name, rng.fork(name))
-            document["spec"].pop("ttlSecondsAfterFinished", None)
+            for field in ("ttlSecondsAfterFinished", "concurrency"):  # both are to end, and to stay
+                document["spec"].pop(field, None)
             await world.client.create(TESTSESSION, document, "default")
         await all_move(world, machines, partial(unfinished, world), limit_s=SETTLED_S)
         await clock.sleep(60)  # finished sessions expire

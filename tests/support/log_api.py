@@ -88,6 +88,9 @@ class LogApi:
         if f"{pod}/{container}" not in self.logs:
             raise BadRequest("the container has not started")
         assert request.query["timestamps"] == "true"
+        if request.query.get("follow") != "true":
+            last = int(request.query["tailLines"])
+            return Response(200, b"".join(self.logs[f"{pod}/{container}"][-last:]))
         return Response(200, chunks=self._lines(pod, container, request.query.get("sinceTime", "")))
 
     async def _lines(self, pod: str, container: str, since: str) -> AsyncGenerator[bytes, None]:

@@ -63,6 +63,12 @@ class LogFile:
         return self._last.decode(errors="replace")
 
     @property
+    def newest(self) -> bytes:
+        """The time of the newest line, which may be unfinished; empty where there is none."""
+        stamp, blank, _ = self._rest.partition(b" ")
+        return stamp if blank else self._last
+
+    @property
     def dropped(self) -> int:
         """Bytes in the middle that are not kept."""
         return self._dropped

@@ -176,6 +176,33 @@ async def test_broken_streams_lose_and_repeat_nothing(
         assert found.status.complete
 
 
+async def test_log_of_a_running_container_is_kept_so_far(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    async with running(tmp_path, clock, log) as world:
+        world.api.breaks = 5
+        lines = [f"line {number}" for number in range(25)]
+        world.api.write("bench-driver/main", *lines)
+        world.api.write("bench-server/main", "listening")
+        unfinished = world.api.logs["bench-server/main"]
+        unfinished.append(b"2026-01-01T00:00:01.5Z > ")
+        world.start()
+        found = await world.collect()
+        assert found.status.complete
+        assert world.log("bench-driver/main") == lines
+        assert world.log("bench-server/main") == ["listening"]
+
+
+async def test_running_container_without_a_log_holds_nothing_up(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    async with running(tmp_path, clock, log) as world:
+        world.start()
+        begin = clock.monotonic()
+        assert (await world.collect()).status.complete
+        assert clock.monotonic() - begin < 1
+
+
 async def test_log_of_a_deleted_pod_is_kept(tmp_path: Path, clock: Clock, log: Logger) -> None:
     async with running(tmp_path, clock, log) as world:
         world.api.write("bench-server/main", "dying")

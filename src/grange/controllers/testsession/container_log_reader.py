@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from grange.api.kinds import POD
 from grange.api.kinds.pod import ContainerStatus, Pod
 from grange.api.meta import ObjectKey
-from grange.api.status import ApiError, NotFound
+from grange.api.status import ApiError, BadRequest, NotFound
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
 from grange.client.client import Client, LogOptions
+from grange.evidence import log_file
 from grange.evidence.evidence_directory import EvidenceDirectory, EvidenceError
 from grange.evidence.evidence_paths import EvidenceKey
 from grange.evidence.log_file import LogFile
@@ -75,6 +76,7 @@ class ContainerLogReader:
         self._log = log
         self._offload = offload
         self._file: LogFile | None = None
+        self._fed = asyncio.Event()
 
     @property
     def file(self) -> LogFile | None:
@@ -90,6 +92,46 @@ class ContainerLogReader:
             self._log.error("log of a session is not kept", why=self.problem)
         finally:
             self.ended.set()
+            self._fed.set()
+
+    async def catch_up(self) -> None:
+        """Wait until all is kept that the container has written so far, or its log has ended."""
+        try:
+            newest = await self._newest()
+        except NotFound:
+            await self.ended.wait()
+            return
+        while newest and not self.ended.is_set():
+            file = self._file
+            if file is not None and log_file.sort_key(file.newest) >= log_file.sort_key(newest):
+                return
+            self._fed.clear()
+            await self._fed.wait()
+
+    async def _newest(self) -> bytes:
+        """The time of the last line as the API has it now; empty where there is none.
+
+        Raises:
+            NotFound: the pod is gone.
+        """
+        failures = 0
+        while True:
+            got = b""
+            options = LogOptions(container=self.target.container, tail_lines=1, timestamps=True)
+            name, namespace = self.target.pod.name, self.target.pod.namespace
+            try:
+                async with aclosing(self._client.logs(name, namespace, options=options)) as chunks:
+                    async for chunk in chunks:
+                        got += chunk
+                return got.partition(b" ")[0]
+            except NotFound:
+                raise
+            except BadRequest:  # it has not started
+                return b""
+            except ApiError as error:
+                failures += 1
+                self._log.info("the end of a log is not known", attempt=failures, error=error)
+                await self._clock.sleep(_BACKOFF.delay(failures))
 
     async def _follow(self) -> None:
         target = self.target
@@ -129,6 +171,7 @@ class ContainerLogReader:
                 async for chunk in chunks:
                     got = True
                     await self._offload.run(lambda piece=chunk: file.feed(piece))  # type: ignore[misc]  # called at once
+                    self._fed.set()
         except ApiError as error:
             return got, error
         return got, None

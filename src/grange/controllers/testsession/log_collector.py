@@ -36,7 +36,6 @@ from grange.evidence.artifact_store import ArtifactError
 from grange.evidence.metric_series import SeriesError
 
 _RESERVE_S = 2.0  # of the budget, for what follows the logs
-_SETTLE_S = 0.3  # for what containers that still run have written
 _DRAIN_S = 10.0  # after the end of a session, until its logs are ended
 _PRUNE_S = 300.0
 _FIGURES_KEPT = timedelta(days=400)  # a year, and the month that it is compared with
@@ -184,20 +183,18 @@ class LogCollector:
         return notes
 
     async def _complete(self, pods: Iterable[Pod]) -> None:
-        """Wait for the logs of containers that have ended; others go on until they end."""
-        runs_on = False
+        """Wait for what containers have written: all of it, or so far where they still run."""
+        if self._nursery is None:
+            return
         for pod in pods:
             for container in (*pod.spec.init_containers, *pod.spec.containers):
                 reader = self._readers.get((pod.metadata.uid, container.name))
                 if reader is None:
                     continue
                 if status_of(pod, container.name).state.terminated is not None:
-                    if self._nursery is not None:
-                        await reader.ended.wait()
+                    await reader.ended.wait()
                 else:
-                    runs_on = True
-        if runs_on:
-            await self._tools.clock.sleep(_SETTLE_S)
+                    await reader.catch_up()
 
     async def _end(self, session: TestSession) -> None:
         """Let the readers of a session end, and write its record as it is in the end."""
