@@ -40,7 +40,7 @@ def _changed(value: Any, change: Any) -> Any:
 def difference(old: Document, new: Document) -> Document:
     """The merge patch that makes one document of another: what is gone is null, at every depth.
 
-    Empty where they are equal. ``new`` must have no null of its own: a merge patch cannot write one.
+    Empty where they are equal. ``new`` must have no null: a merge patch cannot write one.
     """
     patch: Document = {key: None for key in old if key not in new}
     for key, value in new.items():
