@@ -12,7 +12,7 @@ from threading import Lock  # noqa: TID251  guards plain values; nothing waits u
 from types import MappingProxyType
 from typing import Protocol
 
-from grange.api.kinds.machinelease import POOL_LABEL
+from grange.api.kinds.machinelease import POOL_LABEL, pool_of
 from grange.api.kinds.node import Node
 from grange.base.errors import GrangeError
 
@@ -221,12 +221,10 @@ class ReservationManager:
 def find_pools(nodes: Iterable[Node]) -> dict[str, Pool]:
     """The pools that the labels of nodes define, by name, all of their machines available.
 
-    Nodes without the label are ignored, and so are those that are cordoned or not ready: no pod
+    Nodes without the label, or of a dedicated NodePool, are ignored, and so are those that are cordoned or not ready: no pod
     can run there. An empty label counts as none.
     """
-    counts = Counter(
-        name for node in nodes if (name := node.metadata.labels.get(POOL_LABEL)) and is_usable(node)
-    )
+    counts = Counter(name for node in nodes if (name := pool_of(node)) and is_usable(node))
     return {name: Pool(name, count, count) for name, count in counts.items()}
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import islice
 
-from grange.api.kinds.machinelease import MACHINE_LEASE, POOL_LABEL, STATE_ANNOTATION
+from grange.api.kinds.machinelease import MACHINE_LEASE, STATE_ANNOTATION, pool_of
 from grange.api.kinds.node import Node
 from grange.placement.lease_model import MachineCounts
 from grange.placement.machine_pools import is_usable
@@ -47,7 +47,7 @@ def machine_of(node: Node, *, pod: str = "", avoided: bool = False) -> PoolMachi
     meta = node.metadata
     return PoolMachine(
         node=meta.name,
-        pool=meta.labels.get(POOL_LABEL, ""),
+        pool=pool_of(node),
         usable=is_usable(node),
         busy=bool(pod) or avoided,
         lease=lease_of(node),

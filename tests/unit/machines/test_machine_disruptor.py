@@ -9,6 +9,7 @@ from tests.unit.machines.disruption import World, pool
 from tests.unit.machines.packing import LARGE, MIDDLE, SMALL
 from tests.unit.machines.scaling import kind
 
+from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.kinds.nodepool import (
     DO_NOT_DISRUPT_ANNOTATION,
     PoolDisruptionBudget,
@@ -56,6 +57,20 @@ def test_machine_with_daemons_alone_is_empty() -> None:
     owner = msgspec.structs.replace(pod.metadata.owner_references[0], kind="DaemonSet")
     meta = msgspec.structs.replace(pod.metadata, owner_references=(owner,))
     world.pods["p"] = msgspec.structs.replace(pod, metadata=meta)
+    assert names(world.decide()) == {"a"}
+
+
+def test_leased_machine_is_kept_until_its_lease_ends() -> None:
+    world = World()
+    world.machine("a")
+    free = world.nodes["a"]
+    labels = {**free.metadata.labels, MACHINE_LEASE: "uid-lease"}
+    meta = msgspec.structs.replace(free.metadata, labels=labels)
+    world.nodes["a"] = msgspec.structs.replace(free, metadata=meta)
+    look = world.look()
+    assert look.decision is None
+    assert look.kept["a"] == "a MachineLease has it"
+    world.nodes["a"] = free
     assert names(world.decide()) == {"a"}
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from grange.api.kinds.machine import DEDICATED_TAINT
 from grange.api.kinds.node import Node
 from grange.placement.machine_pools import (
     Pool,
@@ -139,6 +140,7 @@ def test_machines_that_take_no_pods_do_not_count() -> None:
         node("ready", labels={"pool": "a"}),
         node("silent", ready="Unknown", labels={"pool": "a"}),
         node("cordoned", labels={"pool": "a"}, unschedulable=True),
+        node("dedicated", labels={"pool": "a"}, taints=[{"key": DEDICATED_TAINT}]),
     ]
     assert find_pools(nodes) == {"a": Pool("a", 1, 1)}
 

@@ -9,6 +9,8 @@ others when no pod of the holder is left on them and they are clean.
 import msgspec
 
 from grange.api import names, schema_builder
+from grange.api.kinds.machine import DEDICATED_TAINT
+from grange.api.kinds.node import Node
 from grange.api.meta import Condition, Document, Resource, View
 from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
@@ -284,3 +286,13 @@ MACHINELEASE = KindInfo(
     ),
     validate=_validate,
 )
+
+
+def pool_of(node: Node) -> str:
+    """The pool that leases find a node in; empty for none.
+
+    A machine of a dedicated NodePool is handed to one pod at a time, so leases do not count it.
+    """
+    if any(taint.key == DEDICATED_TAINT for taint in node.spec.taints):
+        return ""
+    return node.metadata.labels.get(POOL_LABEL, "")

@@ -7,8 +7,8 @@ from grange.api.kinds.machinelease import (
     DIRTY,
     HOLDER_ANNOTATION,
     MACHINE_LEASE,
-    POOL_LABEL,
     STATE_ANNOTATION,
+    pool_of,
 )
 from grange.api.kinds.node import Node
 
@@ -55,7 +55,7 @@ def counts(nodes: Iterable[Node]) -> list[PoolCounts]:
     """The pools by name; nodes without a pool are left out."""
     found: dict[str, PoolCounts] = {}
     for node in sorted(nodes, key=lambda item: item.metadata.name):
-        if name := node.metadata.labels.get(POOL_LABEL):
+        if name := pool_of(node):
             found.setdefault(name, PoolCounts(name)).add(node)
     return [found[name] for name in sorted(found)]
 

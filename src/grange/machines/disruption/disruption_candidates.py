@@ -7,6 +7,7 @@ from decimal import Decimal, InvalidOperation
 
 from grange.api import timestamps
 from grange.api.kinds.machine import Machine
+from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.kinds.node import Node, is_ready
 from grange.api.kinds.nodepool import DO_NOT_DISRUPT_ANNOTATION, NodePool
 from grange.api.kinds.pod import FINISHED, Pod
@@ -117,6 +118,8 @@ def candidate_of(  # noqa: PLR0913  what is known of one machine
         return "it is being disrupted"
     if meta.name in nominated and not must_go:
         return "pods that wait are meant for it"
+    if MACHINE_LEASE in node.metadata.labels and not must_go:
+        return "a MachineLease has it"
     for what, each in (("machine", meta), ("node", node.metadata)):
         if _protected(each) and not must_go:
             return f"{DO_NOT_DISRUPT_ANNOTATION} on the {what}"

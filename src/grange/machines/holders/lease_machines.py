@@ -14,7 +14,7 @@ import msgspec
 from grange.api import names
 from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE, REPLICATIONCONTROLLER
 from grange.api.kinds.leasepolicy import POLICY_NAME, LeasePolicySpec
-from grange.api.kinds.machinelease import EXPIRED, GRANTED, POOL_LABEL, REJECTED, MachineLease
+from grange.api.kinds.machinelease import EXPIRED, GRANTED, REJECTED, MachineLease, pool_of
 from grange.api.kinds.node import Node
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.machine_claims import EPOCH_ANNOTATION, HOLDER_LABEL, REQUEST_ANNOTATION
@@ -352,7 +352,7 @@ class LeaseMachines:
 
 
 def _pools(node: Node) -> tuple[str, ...]:
-    pool = node.metadata.labels.get(POOL_LABEL)
+    pool = pool_of(node)
     return (pool,) if pool else ()
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from grange.api import codec, names
-from grange.api.kinds.machinelease import MACHINE_LEASE, POOL_LABEL
+from grange.api.kinds.machinelease import MACHINE_LEASE, pool_of
 from grange.api.kinds.node import Node
 from grange.api.kinds.testsession import TestSession, components
 from grange.api.validation.testsessions import check
@@ -61,7 +61,7 @@ def current_pools(nodes: Iterable[Node], in_use: Mapping[str, int]) -> dict[str,
     capacity: Counter[str] = Counter()
     free: Counter[str] = Counter()
     for node in nodes:
-        if pool := node.metadata.labels.get(POOL_LABEL):
+        if pool := pool_of(node):
             capacity[pool] += 1
             free[pool] += is_usable(node) and MACHINE_LEASE not in node.metadata.labels
     return {
