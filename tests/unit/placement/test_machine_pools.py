@@ -140,7 +140,11 @@ def test_machines_that_take_no_pods_do_not_count() -> None:
         node("ready", labels={"pool": "a"}),
         node("silent", ready="Unknown", labels={"pool": "a"}),
         node("cordoned", labels={"pool": "a"}, unschedulable=True),
-        node("dedicated", labels={"pool": "a"}, taints=[{"key": DEDICATED_TAINT}]),
+        node(
+            "dedicated",
+            labels={"pool": "a"},
+            taints=[{"key": DEDICATED_TAINT, "effect": "NoSchedule"}],
+        ),
     ]
     assert find_pools(nodes) == {"a": Pool("a", 1, 1)}
 
