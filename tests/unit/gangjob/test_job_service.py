@@ -1,6 +1,7 @@
 """The job controller against a real API server in memory."""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.support.job_world import JobWorld, job_world
 from grange.api.kinds import GANGJOB, POD, PODDISRUPTIONBUDGET, PODGROUP
 from grange.api.kinds.gangjob import GangJob
 from grange.api.scheme import KindInfo
+from grange.api.status import NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -58,6 +60,48 @@ async def test_failed_pod_is_replaced_and_charged_once(world: JobWorld) -> None:
     await world.until(replaced)
     await world.reaches("Running")
     assert (await world.status()).restarts == 1
+
+
+async def fail_all(world: JobWorld, uids: set[str]) -> None:
+    """End every pod with exit code 7 as soon as it runs; note its UID."""
+    while True:
+        for name, pod in (await world.pods()).items():
+            if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp:
+                uids.add(pod.metadata.uid)
+                with suppress(NotFound):
+                    await world.finish(name, 7)
+        await world.clock.sleep(0.1)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize(
+    "action",
+    ["Ignore", "RestartPod", "RestartRole", "RestartJob", "RestartJobAndIgnoreMaxRestarts"],
+)
+async def test_every_immediate_failure_backs_off(
+    world: JobWorld, action: str, replicas: int
+) -> None:
+    """After 1, 2, 4, 8 and 16 seconds, whether the restart is charged or not."""
+    uids: set[str] = set()
+    world.nursery.start(fail_all(world, uids))
+    rule = {"action": action, "onExitCodes": {"operator": "In", "values": [7]}}
+    await world.add_job(replicas=replicas, failurePolicy={"rules": [rule]})
+    await world.settle(30)
+    assert 4 * replicas <= len(uids) <= 8 * replicas
+
+
+async def test_evicted_pod_is_replaced_at_once(world: JobWorld) -> None:
+    await world.add_job(replicas=1)
+    await world.reaches("Running")
+    uids = set()
+    for _ in range(8):
+        pod = (await world.pods())["train-worker-0"]
+        uids.add(pod.metadata.uid)
+        body = {"metadata": {"name": "train-worker-0"}}
+        await world.client.post(POD, "train-worker-0", "default", "eviction", body)
+        await world.settle(1.5)
+        await world.reaches("Running")
+    assert len(uids) == 8
 
 
 async def test_permanent_exit_code_fails_the_job(world: JobWorld) -> None:

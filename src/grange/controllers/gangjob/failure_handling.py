@@ -146,8 +146,15 @@ def _shrink_elastic(draft: PlanDraft, ordered: list[FailureDecision]) -> list[Fa
 
 def _count_failed(draft: PlanDraft, decisions: Iterable[FailureDecision]) -> None:
     for item in decisions:
+        _note_failure(draft, item.pod)
         if item.action is not FailureAction.IGNORE:
             _members(draft, item.pod).counts.failed += 1
+
+
+def _note_failure(draft: PlanDraft, pod: JobPod) -> None:
+    """Name the index for its back-off, unless the pod was disrupted."""
+    if _members(draft, pod).outcomes[pod.index] is PodOutcome.FAILED:
+        draft.failures.add((pod.role, pod.index))
 
 
 def _handle_job(draft: PlanDraft, decision: FailureDecision) -> JobEnd | None:
@@ -195,6 +202,7 @@ def _handle_pods(
         draft.requeue(0.0)
     end: JobEnd | None = None
     for item in ordered[:MOST_COUNTED]:
+        _note_failure(draft, item.pod)
         if item.action is FailureAction.IGNORE:
             _replace_uncharged(draft, item.pod, f"{_explain(item)}; it is ignored")
             continue

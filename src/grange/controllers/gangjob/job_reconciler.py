@@ -233,7 +233,8 @@ class JobReconciler(Generic[R]):
         if status != observed.inputs.status:
             if not await self._write_status(job, observed.inputs.status, status):
                 return Requeue(_AGAIN_S)  # an event of it may come sooner
-            self._note_failures(observed, status)
+            for member in plan.failures:
+                self._backoff.failed(uid, member, self._clock.monotonic())
         self.instruments.observe(job, observed.inputs.status, status, observed.inputs.now)
         for event in plan.events:
             self._recorder.event(job, event.type, event.reason, event.message, kind=self._kind)
@@ -369,16 +370,6 @@ class JobReconciler(Generic[R]):
             return False
         self._written.wrote(written)
         return True
-
-    def _note_failures(self, observed: _Observed[R], new: JobStatus) -> None:
-        """Start the back-off of indexes whose restarts were charged in this status."""
-        uid, now = observed.job.metadata.uid, self._clock.monotonic()
-        old = observed.inputs.status.replica_statuses
-        for role, status in new.replica_statuses.items():
-            before = old[role].index_restarts if role in old else {}
-            for index, count in status.index_restarts.items():
-                if count > before.get(index, 0):
-                    self._backoff.failed(uid, (role.lower(), int(index)), now)
 
     async def _refuse(self, job: R, error: InvalidJob) -> NoReturn:
         """Write a Failed condition that states why the spec cannot be acted on.

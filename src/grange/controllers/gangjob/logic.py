@@ -286,6 +286,7 @@ def _plan(draft: PlanDraft, writer: JobStatusWriter, **parts: Any) -> JobPlan:
         create=tuple(draft.creations),
         events=(*draft.notices, *writer.events),
         requeue_s=draft.requeue_s,
+        failures=frozenset(draft.failures),
         **parts,
     )
 

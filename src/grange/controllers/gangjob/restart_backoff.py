@@ -31,7 +31,7 @@ class RestartBackoff:
         self._jobs: dict[str, dict[Member, _Failures]] = {}
 
     def failed(self, uid: str, member: Member, now: float) -> None:
-        """Record a charged failure of an index."""
+        """Record a failure of an index."""
         found = self._jobs.setdefault(uid, {}).setdefault(member, _Failures())
         if now - found.last > self._reset_s:
             found.rounds = 0
