@@ -17,6 +17,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Child
+from grange.machines.controller.machine_boot import Bootstrap, NoBootstrap
 from grange.machines.controller.node_controller import NodeController, NodeControllerTools
 from grange.machines.controller.node_controller_config import NodeControllerConfig
 from grange.machines.providers import ProviderTools
@@ -36,6 +37,7 @@ class MachineWorld(ApiFixture):
     Attributes:
         cloud: what the provider of all pools sells and runs.
         faults: of its calls.
+        bootstrap: of controllers that are made from now on.
         joins: whether a node of this name joins; all do.
         controller: which runs.
         task: of the controller.
@@ -47,6 +49,7 @@ class MachineWorld(ApiFixture):
         self.cloud = SimulatedCloud(clock, faults=self.faults)
         self.joins: Callable[[str], bool] = lambda name: True
         self.config = NodeControllerConfig()
+        self.bootstrap: Bootstrap = NoBootstrap()
         self.controller = self.new_controller()
         self.task: Child[None] | None = None
         self._caches: Child[None] | None = None
@@ -63,7 +66,9 @@ class MachineWorld(ApiFixture):
         """A controller with empty caches."""
         deps = replace(self.new_deps(), metrics=self.registry)
         self._informers = deps.informers
-        tools = NodeControllerTools(create=self.provider, config=self.config)
+        tools = NodeControllerTools(
+            bootstrap=self.bootstrap, create=self.provider, config=self.config
+        )
         return NodeController(deps, tools)
 
     def begin(self) -> None:

@@ -66,7 +66,7 @@ class Run:
         if step.step is S.RECORD_LAUNCH:
             await self.updater.update(machine, {"launchTime": f"{now:%Y-%m-%dT%H:%M:%SZ}"})
         elif step.step is S.LAUNCH:
-            await self.calls.launch(machine, LaunchRequest("m", (OFFERING,)))
+            await self.calls.launch(machine, LaunchRequest("m", (OFFERING,)), None)
             self.looks.forget("m")
         elif step.step is S.MOVE:
             assert step.event is not None
@@ -136,7 +136,7 @@ async def test_only_what_was_tried_is_remembered(clock: Clock, rng: Stream, log:
             OneByOne(run.cloud, "test"), run.updater, run.memory, clock, timeout_s=10.0
         )
         request = LaunchRequest("m", (OFFERING, MachineOffering("small", "b")))
-        await run.calls.launch(await run.order(), request)
+        await run.calls.launch(await run.order(), request, None)
         known = [run.memory.refusal("small", z, spot=False, now=clock.now()) for z in "ab"]
         assert [one is not None for one in known] == [True, False]
 

@@ -43,11 +43,10 @@ class MachineEvents:
         text = f"machine {machine.metadata.name} is the pod's alone"
         self._recorder.event(pod, NORMAL, "MachineClaimed", text, kind=POD)
 
-    def launch_refused(self, pod: Pod | None, machine: Machine, message: str) -> None:
-        """The machine that was ordered for a pod cannot be had."""
-        if pod is not None:
-            text = f"machine {machine.metadata.name}: {message}"
-            self._recorder.event(pod, WARNING, "MachineLaunchFailed", text, kind=POD)
+    def launch_failed(self, pod: Pod, machine: Machine, message: str) -> None:
+        """The machine that was ordered for a pod cannot be had, or does not come up."""
+        text = f"machine {machine.metadata.name}: {message}"
+        self._recorder.event(pod, WARNING, "MachineLaunchFailed", text, kind=POD)
 
     def unhealthy(self, machine: Machine, message: str) -> None:
         """A silent machine is ended."""

@@ -26,7 +26,7 @@ from grange.machines.controller.machine_lifecycle import (
     NextStep,
     next_step,
 )
-from grange.machines.controller.provider_calls import CallResult, instance_fields
+from grange.machines.controller.provider_calls import MISCONFIGURED, CallResult, instance_fields
 from grange.machines.controller.provider_watch import ProviderWatch
 from grange.machines.providers.provider import InstanceState, MisconfiguredError
 from grange.reconcile import finalizers
@@ -34,6 +34,7 @@ from grange.reconcile.controller import Done, Requeue, Result
 
 _S, _P = MachineStep, MachinePhase
 _ENDS = frozenset({MachineEvent.END, MachineEvent.GONE})
+_BOOTS = frozenset({_P.CREATING, _P.CREATED})
 _BOOT_OVER = frozenset({*_ENDS, MachineEvent.JOINED})
 
 
@@ -167,9 +168,16 @@ class MachineExecutor:
         self._events.moved(known.machine, moved, step.reason, step.message)
         if step.event in _ENDS and known.machine.phase is not _P.TERMINATING:
             self._eject(known.machine, step)
+        if step.event in _ENDS and known.machine.phase in _BOOTS:
+            self._report_failure(known.machine, step.message)
         if step.event in _BOOT_OVER:
             await self._bootstrap.finish(moved)
         return Requeue(0.0)
+
+    def _report_failure(self, machine: Machine, message: str) -> None:
+        """Report to the pods that wait for a machine that it does not come."""
+        for pod in self._listers.pods_meant_for(machine):
+            self._events.launch_failed(pod, machine, message)
 
     def _eject(self, machine: Machine, step: NextStep) -> None:
         """Report the end of a machine to the pods that are on it."""
@@ -218,28 +226,31 @@ class MachineExecutor:
 
     async def _launch(self, known: MachineInputs, step: NextStep, watch: ProviderWatch) -> Result:
         machine, name = known.machine, known.machine.metadata.name
+        pool = self._listers.pool(machine.spec.pool)
         try:
             secrets = await self._bootstrap.prepare(machine, known.pool)
         except MisconfiguredError as error:
+            if pool is not None:
+                watch.refusals.refuse(pool, f"{error}", self._clock.now())
             refused = await self._updater.move(
-                machine, MachineEvent.LAUNCH_REFUSED, reason="Misconfigured", message=f"{error}"
+                machine, MachineEvent.LAUNCH_REFUSED, reason=MISCONFIGURED, message=f"{error}"
             )
-            return self._after_launch(machine, CallResult(refused, done=True))
+            return await self._after_launch(machine, CallResult(refused, done=True))
         watch.launching(name)
         try:
-            result = await watch.calls.launch(machine, launch_request(machine, secrets))
+            result = await watch.calls.launch(machine, launch_request(machine, secrets), pool)
         finally:
             watch.launched(name)
-        return self._after_launch(machine, result)
+        return await self._after_launch(machine, result)
 
-    def _after_launch(self, before: Machine, result: CallResult) -> Result:
+    async def _after_launch(self, before: Machine, result: CallResult) -> Result:
         after = result.machine
         if after.phase is not before.phase:
             last = after.status.history[-1]
             self._events.moved(before, after, last.reason, last.message)
             if after.phase is _P.TERMINATED:
-                pod = self._listers.pod_of(after.status.bound_pod_uid)
-                self._events.launch_refused(pod, after, last.message)
+                self._report_failure(after, last.message)
+                await self._bootstrap.finish(after)
         return self._after(before, result, _S.LAUNCH)
 
     async def _terminate(

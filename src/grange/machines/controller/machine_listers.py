@@ -11,7 +11,7 @@ from grange.api.kinds import (
     PODDISRUPTIONBUDGET,
     PODGROUP,
 )
-from grange.api.kinds.machine import NODE_POOL_LABEL, Machine
+from grange.api.kinds.machine import NODE_POOL_LABEL, PLANNED_PODS_ANNOTATION, Machine
 from grange.api.kinds.node import Node, is_ready
 from grange.api.kinds.nodepool import NodePool
 from grange.api.kinds.pod import Pod, is_active
@@ -142,6 +142,12 @@ class MachineListers:
     def pod_of(self, uid: str) -> Pod | None:
         """The pod of a UID."""
         return next(iter(self._pods.store.by_index(_BY_UID, uid)), None) if uid else None
+
+    def pods_meant_for(self, machine: Machine) -> Sequence[Pod]:
+        """The pods that a machine was ordered for and that are there."""
+        planned = machine.metadata.annotations.get(PLANNED_PODS_ANNOTATION, "").split(",")
+        found = [self.pod_of(uid) for uid in (machine.status.bound_pod_uid, *planned)]
+        return [pod for pod in found if pod is not None]
 
     def pods_on(self, node: str) -> Sequence[Pod]:
         """Pods on a node that have not ended, other than those that every node has."""

@@ -14,8 +14,9 @@ from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.launch_choice import launch_choice
 from grange.machines.controller.machine_listers import MachineListers
 from grange.machines.controller.machine_writes import MachineWrites
-from grange.machines.controller.pool_pass import PassResult
+from grange.machines.controller.pool_pass import PassResult, trouble
 from grange.machines.controller.pool_template import template_hash
+from grange.machines.controller.provider_calls import MISCONFIGURED
 from grange.machines.controller.provider_watch import ProviderWatch
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool
@@ -44,6 +45,7 @@ class PackedPass:
             ApiError: a request failed; to be tried again.
         """
         results: dict[str, PassResult] = {}
+        watches = {pool.metadata.name: watch for pool, watch in pools}
         usable: list[PackedPool] = []
         for pool, watch in pools:
             refused, packed = self.usable(pool, watch)
@@ -64,8 +66,9 @@ class PackedPass:
         for packed in usable:
             own = tuple(start for start in plan.start if start.spec.pool == packed.name)
             part = ScalingPlan(start=own, skip=plan.skip)
+            reason, message = trouble(packed.pool, watches[packed.name], self._clock.now())
             results[packed.name] = PassResult(
-                part, image=packed.boot_image, plan_s=plan_s, changed=changed
+                part, reason, message, packed.boot_image, plan_s, changed
             )
         return results
 
@@ -84,6 +87,8 @@ class PackedPass:
         boot = watch.image(pool.spec.boot_image)
         if boot.image is None:
             return PassResult(reason="ImageUnknown", message=boot.error), None
+        if refusal := watch.refusals.reason(pool, self._clock.now()):
+            return PassResult(reason=MISCONFIGURED, message=refusal), None
         found = PackedPool(
             pool,
             watch.catalogue,

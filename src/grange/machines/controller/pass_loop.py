@@ -16,6 +16,7 @@ from grange.machines.controller.pass_timer import PassTimer
 from grange.machines.controller.pass_window import PassWindow
 from grange.machines.controller.pool_pass import PassResult, PoolPass
 from grange.machines.controller.pool_status import pool_status
+from grange.machines.controller.provider_calls import MISCONFIGURED
 from grange.machines.controller.provider_table import ProviderTable
 from grange.machines.controller.provider_watch import ProviderWatch
 from grange.machines.scaling.machine_requests import ended_requests
@@ -145,7 +146,7 @@ class PassLoop:
         pool = await self._without_ended_requests(await self._held(pool))
         watch = providers.of_pool(pool)
         if isinstance(watch, str):
-            result = PassResult(reason="Misconfigured", message=watch)
+            result = PassResult(reason=MISCONFIGURED, message=watch)
         else:
             result = await self._dedicated.run(pool, watch)
         await self._finish(pool, watch, result)
@@ -157,7 +158,7 @@ class PassLoop:
                 continue
             held, watch = await self._held(pool), providers.of_pool(pool)
             if isinstance(watch, str):
-                await self._finish(held, watch, PassResult(reason="Misconfigured", message=watch))
+                await self._finish(held, watch, PassResult(reason=MISCONFIGURED, message=watch))
             else:
                 pools.append((held, watch))
         if not pools:
@@ -195,7 +196,7 @@ class PassLoop:
         before = msgspec.to_builtins(pool.status)
         if all(_filled(before.get(key)) == _filled(value) for key, value in status.items()):
             return
-        if result.plan is None and result.message:
+        if result.message:
             self._events.pool(pool, result.reason, result.message)
         patch = {"metadata": preconditions(pool.metadata), "status": status}
         self._listers.wrote_pool(
@@ -215,5 +216,5 @@ class PassLoop:
 def _filled(value: object) -> object:
     """Without fields that a patch removes."""
     if isinstance(value, dict):
-        return {key: one for key, one in value.items() if one is not None}
+        return {key: one for key, one in value.items() if one is not None} or None
     return value or None

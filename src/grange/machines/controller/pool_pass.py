@@ -5,6 +5,8 @@ decided on a state that has changed meanwhile is refused by the server, and the 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import NamedTuple
 
 from grange.api import timestamps
@@ -20,11 +22,12 @@ from grange.machines.controller.launch_choice import launch_choice
 from grange.machines.controller.machine_writes import MachineWrites
 from grange.machines.controller.node_dispenser import NodeDispenser, binding_fields
 from grange.machines.controller.pool_template import template_hash
+from grange.machines.controller.provider_calls import MISCONFIGURED
 from grange.machines.controller.provider_watch import ProviderWatch
 from grange.machines.disruption.disruption_progress import is_disrupted
 from grange.machines.scaling.binding_scaler import BindingNodeScaler
 from grange.machines.scaling.machine_requests import open_needs, requests_of
-from grange.machines.scaling_plan import MachineStart, MachineStop, PodBinding, ScalingPlan
+from grange.machines.scaling_plan import MachineStart, MachineStop, PodBinding, PodSkip, ScalingPlan
 
 
 class PassResult(NamedTuple):
@@ -32,7 +35,7 @@ class PassResult(NamedTuple):
 
     Attributes:
         plan: what was decided; None where nothing could be.
-        reason, message: why it could not.
+        reason, message: why it could not, or why the pool's provider is not ready all the same.
         image: that new machines get.
         plan_s: seconds that the plan took, during which nothing else was done.
         changed: something was refused because it had changed: another pass decides again.
@@ -85,7 +88,8 @@ class PoolPass:
         plan = self.plan(pool, watch, machines, pods, boot.image)
         plan_s = self._clock.monotonic() - began
         changed = await self._carry_out(pool, plan, machines, pods)
-        return PassResult(plan, image=boot.image, plan_s=plan_s, changed=changed)
+        reason, message = trouble(pool, watch, self._clock.now())
+        return PassResult(plan, reason, message, boot.image, plan_s, changed)
 
     def plan(
         self,
@@ -109,7 +113,9 @@ class PoolPass:
             cordoned={each.metadata.name for each in machines if self.is_cordoned(each)},
             requested=open_needs(requests, self._listers.machines()) if requests else (),
         )
-        return scaler.compute(machines, pods, now=now)
+        plan = scaler.compute(machines, pods, now=now)
+        refusal = watch.refusals.reason(pool, now)
+        return _without_starts(plan, refusal) if refusal else plan
 
     def is_cordoned(self, machine: Machine) -> bool:
         """Whether no pod may come to a machine: its node is cordoned, or it is being replaced."""
@@ -191,3 +197,18 @@ class PoolPass:
         self._events.ordered(pod, machine)
         # What is created has no status. Should it stay so, the next pass binds the machine.
         return await self._writes.update(machine, binding_fields(pod) if pod is not None else {})
+
+
+def trouble(pool: NodePool, watch: ProviderWatch, now: datetime) -> tuple[str, str]:
+    """Reason and message of why a provider is not ready, though what it has is known; empty where it is."""
+    if refusal := watch.refusals.reason(pool, now):
+        return MISCONFIGURED, refusal
+    return ("ProviderFailing", watch.error) if watch.error else ("", "")
+
+
+def _without_starts(plan: ScalingPlan, why: str) -> ScalingPlan:
+    """A plan that orders nothing: pods that would get a new machine are skipped, with the reason."""
+    ordered = {start.name for start in plan.start}
+    refused = [PodSkip(start.pods[0], start.pod_uid, why) for start in plan.start if start.pods]
+    kept = tuple(binding for binding in plan.bind if binding.machine not in ordered)
+    return replace(plan, start=(), bind=kept, skip=(*plan.skip, *refused))

@@ -64,7 +64,9 @@ def _verdicts(result: PassResult) -> dict[str, tuple[str, str, str]]:
     limited = [reason for reason in skips if "limits." in reason]
     refused = [reason for reason in skips if "limits." not in reason]
     return {
-        READY: ("True", "ProviderReady", "the provider answers"),
+        READY: ("False", result.reason, result.message)
+        if result.reason
+        else ("True", "ProviderReady", "the provider answers"),
         LAUNCHING: _verdict(refused, "MachinesAvailable", "NoMachine"),
         WITHIN_LIMITS: _verdict(limited, "WithinLimits", "LimitsReached"),
     }

@@ -11,9 +11,11 @@ from typing import TypeVar
 import msgspec
 
 from grange.api.kinds.machine import Machine
+from grange.api.kinds.nodepool import NodePool
 from grange.api.machine_phases import MachineEvent
 from grange.api.meta import Document
 from grange.base.clock import Clock
+from grange.machines.controller.launch_refusals import LaunchRefusals
 from grange.machines.controller.status_updater import StatusUpdater
 from grange.machines.providers.provider import (
     CapacityError,
@@ -29,9 +31,12 @@ from grange.machines.scaling.capacity_memory import QUOTA_S, SHORTAGE_S, Capacit
 
 T = TypeVar("T")
 
+MISCONFIGURED = "Misconfigured"
+"""Reason of a launch that is refused whatever is ordered, and of a pool whose launches are."""
+
 _REASONS: dict[type[ProviderError], str] = {
     CapacityError: "InsufficientCapacity",
-    MisconfiguredError: "Misconfigured",
+    MisconfiguredError: MISCONFIGURED,
     InstanceGoneError: "InstanceGone",
 }
 
@@ -60,6 +65,10 @@ class ProviderCalls:
         memory: of what the provider could not give.
         clock: time.
         timeout_s: a call takes no longer.
+
+    Attributes:
+        provider: which.
+        refusals: of launches that pools can have none of.
     """
 
     def __init__(
@@ -71,12 +80,19 @@ class ProviderCalls:
         *,
         timeout_s: float,
     ) -> None:
-        self.provider = provider
+        self.provider, self.refusals = provider, LaunchRefusals()
         self._updater, self._memory = updater, memory
         self._clock, self._timeout_s = clock, timeout_s
 
-    async def launch(self, machine: Machine, request: LaunchRequest) -> CallResult:
+    async def launch(
+        self, machine: Machine, request: LaunchRequest, pool: NodePool | None
+    ) -> CallResult:
         """Launch, and write the instance or the refusal; the launch time is on record before.
+
+        Args:
+            machine: its record.
+            request: what is asked for.
+            pool: of the machine; None where it is gone.
 
         Raises:
             ApiError: the answer is not written. The next list of instances shows it.
@@ -86,6 +102,9 @@ class ProviderCalls:
         except (CapacityError, MisconfiguredError, InstanceGoneError) as error:
             if isinstance(error, CapacityError):
                 self._remember(request, error)
+            if isinstance(error, MisconfiguredError) and pool is not None:
+                # Before the record ends, which makes a pass order the next machine.
+                self.refusals.refuse(pool, f"{error}", self._clock.now())
             refused = await self._updater.report(
                 machine,
                 MachineEvent.LAUNCH_REFUSED,
@@ -96,6 +115,8 @@ class ProviderCalls:
         except ProviderError as error:
             return await self._failed(machine, error)
         self._memory.allow(found.instance_type, found.zone, spot=found.spot)
+        if pool is not None:
+            self.refusals.allow(pool)
         moved = await self._updater.report(
             machine,
             MachineEvent.LAUNCHED,

@@ -72,8 +72,8 @@ class ProviderWatch:
     Attributes:
         calls: to the provider.
         memory: of what it could not give.
+        refusals: of launches that pools can have none of.
         catalogue: what it sells; None while that is not known.
-        error: why the catalogue or the instances could not be read last; empty where they could.
         calling: names of machines with a launch under way.
     """
 
@@ -87,11 +87,11 @@ class ProviderWatch:
         clock: Clock,
         log: Logger,
     ) -> None:
-        self.calls, self.memory = calls, memory
+        self.calls, self.memory, self.refusals = calls, memory, calls.refusals
         self._listers, self._hooks, self._config = listers, hooks, config
         self._clock, self._log = clock, log
         self.catalogue: Sequence[InstanceType] | None = None
-        self.error = ""
+        self._errors: dict[str, str] = {}  # by what could not be read last
         self.calling: set[str] = set()
         self._looks = InstanceLooks(config.strike_s)
         self._instances: Mapping[str, Instance] = {}
@@ -101,6 +101,11 @@ class ProviderWatch:
         self._look_now, self._find_now = asyncio.Event(), asyncio.Event()
 
     # --- what is known ---------------------------------------------------------------------------
+
+    @property
+    def error(self) -> str:
+        """Why the instances or the catalogue could not be read last; empty where they could."""
+        return self._errors.get("instances") or self._errors.get("catalogue") or ""
 
     def instance(self, machine: str) -> Instance | None:
         """The instance of a machine, as the last list showed it."""
@@ -175,8 +180,9 @@ class ProviderWatch:
         try:
             instances = await self.calls.within("instances", self.calls.provider.instances())
         except ProviderError as error:
-            self._fail(f"{error}")
+            self._note("instances", f"{error}")
             return
+        self._note("instances", "")
         names = self._listers.machine_names()
         result = self._looks.look(instances, names, calling=calling | self.calling, began=began)
         before, missed = self._instances, self._missing
@@ -227,11 +233,12 @@ class ProviderWatch:
         try:
             found = await self.calls.within("catalogue", self.calls.provider.catalogue())
         except ProviderError as error:
-            self._fail(f"{error}")
+            self._note("catalogue", f"{error}")
             wait_s = self._config.instances_interval_s
         else:
-            changed = self.catalogue is None or [*self.catalogue] != [*found] or self.error
-            self.catalogue, self.error = found, ""
+            changed = self.catalogue is None or [*self.catalogue] != [*found]
+            self.catalogue = found
+            self._note("catalogue", "")
             if changed:
                 self._hooks.on_change()
         for spec, image in list(self._images.values()):
@@ -265,8 +272,11 @@ class ProviderWatch:
             self._find_now.set()
         return known[1]
 
-    def _fail(self, error: str) -> None:
-        if error != self.error:
+    def _note(self, what: str, error: str) -> None:
+        """Why something could not be read; empty: it was."""
+        if error == self._errors.get(what, ""):
+            return
+        if error:
             self._log.warning("provider failed", error=error)
-            self.error = error
-            self._hooks.on_change()
+        self._errors[what] = error
+        self._hooks.on_change()
