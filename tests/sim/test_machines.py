@@ -24,7 +24,8 @@ from grange.sim.pytest_plugin import EPOCH
 PODS = 6
 TROUBLE_S = 240.0
 SETTLED_S = 900.0
-_WIPED = {"cleaning": "Wipe", "standby": [{"instanceType": "small", "count": 1}]}
+_BOOTED = {"instanceType": "small", "count": 1}
+_WIPED = {"cleaning": "Wipe", "standby": [_BOOTED, {**_BOOTED, "state": "Stopped"}]}
 
 
 async def everything_ends(world: TroubledWorld) -> None:

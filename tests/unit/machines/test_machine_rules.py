@@ -249,6 +249,27 @@ async def test_f53_the_end_of_a_used_machine_names_its_pod(
         assert messages == ["Cleaning: pod default/a is gone or has ended"]
 
 
+@pytest.mark.parametrize(("mode", "used"), [("Dedicated", P.CLAIMED), ("Packed", P.AVAILABLE)])
+async def test_stopped_standby_is_launched_once_and_resumed(
+    mode: str, used: MachinePhase, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A machine that is being switched off counts; one that a pod gets is replaced once."""
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(mode=mode, standby=[{**STANDBY[0], "state": "Stopped"}])
+        await world.settle(300.0)
+        (off,) = await world.machines()
+        assert (off.phase, world.cloud.launches) == (P.STOPPED, 1)
+        if mode == "Dedicated":
+            await world.add_pod("a")
+        else:
+            await world.add_unschedulable("a", "1")
+        await world.settle(300.0)
+        assert (await world.machine(off.metadata.name)).phase is used
+        phases = {one.metadata.name: one.phase for one in await world.machines()}
+        assert sorted(phase.value for phase in phases.values()) == sorted([used.value, "Stopped"])
+        assert world.cloud.launches == 2
+
+
 # --- the dispenser ---------------------------------------------------------------------------------
 
 

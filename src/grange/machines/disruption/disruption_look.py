@@ -32,7 +32,7 @@ from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool
 from grange.machines.scaling.packing_pods import occupies, waits_for_machine
 from grange.machines.scaling.packing_scaler import PackingNodeScaler
-from grange.machines.scaling.packing_standby import standby_machines
+from grange.machines.scaling.packing_standby import is_off, standby_machines
 from grange.machines.scaling_plan import MachineStart, MachineStop
 
 TOGETHER_MAX, SINGLE_MAX = 100, 20
@@ -105,7 +105,11 @@ class DisruptionLook:
         )
         bound = {binding.pod_uid for binding in plan.bind}
         waiting = [pod for pod in pods if pod.metadata.uid in bound and waits_for_machine(pod)]
-        self._collect(pods, {binding.machine for binding in plan.bind} | replacing(machines))
+        nominated = {binding.machine for binding in plan.bind} | replacing(machines)
+        self._off = [
+            each for each in machines if is_off(each) and each.metadata.name not in nominated
+        ]
+        self._collect(pods, nominated)
         self._consolidation = Consolidation(
             inputs.scaler,
             machines,
@@ -235,7 +239,7 @@ class DisruptionLook:
     def _end_empty(self, candidates: Sequence[DisruptionCandidate]) -> DisruptionDecision | None:
         pools = [pool.pool for pool in self._inputs.pools.values()]
         free = [each.machine for each in self.candidates.values() if not each.pods]
-        standby = standby_machines(pools, free, self._now)
+        standby = standby_machines(pools, [*free, *self._off], self._now)
         quiet = [
             each
             for each in candidates

@@ -44,6 +44,8 @@ _RANKS = {_P.CLAIMED: 0, _P.AVAILABLE: 0, _P.CREATED: 1, _P.STOPPED: 2, _P.CREAT
 # By the text of the status, which is looked up for each machine: members of an enum hash slowly.
 _READINESS = {"": _RANKS[_P.CREATING], **{phase.value: rank for phase, rank in _RANKS.items()}}
 _NOT_CONSIDERED = max(_RANKS.values()) + 1
+_STOPPING = _P.STOPPING.value
+_OFF = frozenset({_P.STOPPED, _P.STOPPING})
 
 
 class BindingNodeScaler:
@@ -114,7 +116,12 @@ class BindingNodeScaler:
             bind.append(PodBinding(need.pod, need.uid, ordered.name, "ordered for it"))
         requested, unmet, promised = self._requested(free, orders)
         resume += [name for name in promised if free.pop(name).phase is _P.STOPPED]
-        standby, refused, kept_free, park = self._standby(free, orders, now)
+        stopping = [
+            node
+            for node in nodes
+            if _will_be_off(node) and node.metadata.name not in self._cordoned
+        ]
+        standby, refused, kept_free, park = self._standby([*free.values(), *stopping], orders, now)
         taken = {binding.machine for binding in bind}
         if not self._spec.timeouts.idle_seconds:
             # The others end at once, but for those that a holder is to have.
@@ -263,9 +270,15 @@ class BindingNodeScaler:
     # --- standby and surplus -----------------------------------------------------------------------
 
     def _standby(
-        self, free: Mapping[str, Machine], orders: MachineOrders, now: datetime
+        self, free: Sequence[Machine], orders: MachineOrders, now: datetime
     ) -> tuple[list[MachineStart], list[PodSkip], set[str], list[MachineStop]]:
-        """Machines to order for standby, refusals, free machines that are kept, and those to switch off."""
+        """Machines to order for standby, refusals, free machines that are kept, and those to switch off.
+
+        Args:
+            free: machines without pods, and those that are being switched off.
+            orders: of this pass.
+            now: wall time: schedules open and close by it.
+        """
         start: list[MachineStart] = []
         refused: list[PodSkip] = []
         used: set[str] = set()
@@ -273,7 +286,7 @@ class BindingNodeScaler:
         for shape, count in wanted(self._spec.standby, now).items():
             fitting = [
                 machine
-                for machine in sorted(free.values(), key=_standby_order(shape))
+                for machine in sorted(free, key=_standby_order(shape))
                 if machine.metadata.name not in used and self._is_standby(machine, shape)
             ]
             for machine in fitting[:count]:
@@ -295,7 +308,7 @@ class BindingNodeScaler:
         return (
             type_of(machine) == shape.instance_type
             and is_spot(machine) == shape.spot
-            and (shape.stopped or machine.phase is not _P.STOPPED)
+            and (shape.stopped or machine.phase not in _OFF)
             and not resources.private_ip_only
             and not resources.dedicated_cpu
             and not machine.spec.placement.zone
@@ -345,10 +358,19 @@ def _readiest_first(machine: Machine) -> tuple[int, str, str]:
     return (_readiness(machine), created, machine.metadata.name)
 
 
+def _will_be_off(machine: Machine) -> bool:
+    """Whether a machine is being switched off: standby already, but for no pod."""
+    return (
+        machine.status.phase == _STOPPING
+        and not machine.spec.terminate
+        and machine.metadata.deletion_timestamp is None
+    )
+
+
 def _standby_order(shape: StandbyShape) -> Callable[[Machine], tuple[bool, int, str, str]]:
-    """What is off goes first for stopped standby, else what is readiest."""
+    """What is off or will be goes first for stopped standby, else what is readiest."""
 
     def key(machine: Machine) -> tuple[bool, int, str, str]:
-        return (shape.stopped and machine.phase is not _P.STOPPED, *_readiest_first(machine))
+        return (shape.stopped and machine.phase not in _OFF, *_readiest_first(machine))
 
     return key

@@ -88,9 +88,14 @@ class PackingHost:
     planned: frozenset[str] = frozenset()
 
     @property
-    def order(self) -> tuple[bool, bool, str]:
-        """Those that are there first, then those that boot, then those to be switched on."""
-        return (self.stopped, self.booting, self.name)
+    def order(self) -> tuple[bool, bool, str, str]:
+        """Those that are there first, then those that boot, then those to be switched on.
+
+        Of these the oldest: pods stay on a machine that was switched on for them, and the one that
+        replaces it in standby is left free.
+        """
+        created = self.node.metadata.creation_timestamp or ""
+        return (self.stopped, self.booting, created, self.name)
 
 
 def hosts_of(

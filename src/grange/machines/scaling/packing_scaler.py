@@ -46,7 +46,7 @@ from grange.machines.scaling.packing_pods import (
     waits_for_machine,
 )
 from grange.machines.scaling.packing_reasons import why_unplaced
-from grange.machines.scaling.packing_standby import order_standby
+from grange.machines.scaling.packing_standby import is_off, order_standby
 from grange.machines.scaling.packing_topology import PackingTopology
 from grange.machines.scaling.packing_units import PackingUnit, all_rules, units_of
 from grange.machines.scaling.pod_needs import UnusableNeed
@@ -393,13 +393,14 @@ def _order(
 
 
 def _free(bins: PackingBins, machines: Iterable[Machine], pods: Iterable[Pod]) -> list[Machine]:
-    """Machines that can take pods and have none, nor are any meant for them."""
+    """Machines that can take pods and have none, nor are any meant for them; and those being switched off."""
     taken = {occupies(pod) for pod in pods if not is_daemon(pod)}
     taken |= {host.name for host, given in zip(bins.hosts, bins.taken, strict=True) if given}
     return [
         machine
         for machine in machines
-        if machine.metadata.name in bins.row_of and machine.metadata.name not in taken
+        if machine.metadata.name not in taken
+        and (machine.metadata.name in bins.row_of or is_off(machine))
     ]
 
 

@@ -21,7 +21,15 @@ _RANK = {
     MachinePhase.CREATED: 1,
     MachinePhase.CREATING: 2,
     MachinePhase.STOPPED: 3,
+    MachinePhase.STOPPING: 4,
 }
+_OFF = frozenset({MachinePhase.STOPPED, MachinePhase.STOPPING})
+
+
+def is_off(machine: Machine) -> bool:
+    """Whether a machine is kept switched off, or is being switched off for that."""
+    ends = machine.spec.terminate or machine.metadata.deletion_timestamp is not None
+    return machine.phase in _OFF and not ends
 
 
 def standby_machines(
@@ -31,7 +39,7 @@ def standby_machines(
 
     Args:
         pools: packed pools.
-        free: machines without pods, present and planned ones.
+        free: machines without pods, and those that are off or will be.
         now: wall time: schedules open and close by it.
     """
     kept: dict[str, str] = {}
@@ -106,7 +114,7 @@ def standby_missing(
 def _fitting(
     pool: NodePool, shape: StandbyShape, free: Sequence[Machine], kept: Mapping[str, str]
 ) -> list[Machine]:
-    """Free machines of a shape, the readiest first; for stopped standby those that are off."""
+    """Free machines of a shape, the readiest first; for stopped standby those that are off or will be."""
     found = [
         machine
         for machine in free
@@ -115,12 +123,12 @@ def _fitting(
         and machine.phase in _RANK
         and type_of(machine) == shape.instance_type
         and is_spot(machine) == shape.spot
-        and (shape.stopped or machine.phase is not MachinePhase.STOPPED)
+        and (shape.stopped or machine.phase not in _OFF)
     ]
     return sorted(
         found,
         key=lambda machine: (
-            shape.stopped and machine.phase is not MachinePhase.STOPPED,
+            shape.stopped and machine.phase not in _OFF,
             _RANK[machine.phase],
             machine.metadata.name,
         ),
