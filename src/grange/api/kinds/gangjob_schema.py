@@ -1,12 +1,11 @@
 """The schema of GangJob."""
 
-from grange.api import schema_builder
+from grange.api import job_frameworks, schema_builder
 from grange.api.kinds import job_schema, run_policy
 from grange.api.meta import Document
 
 NAME = "dev.grange.v1alpha1.GangJob"
 
-FRAMEWORKS = ("Generic", "TensorFlow", "PyTorch", "MPI", "JAX", "XGBoost")
 ACTIONS = (
     "RestartJob",
     "RestartJobAndIgnoreMaxRestarts",
@@ -163,9 +162,10 @@ DEFINITIONS: dict[str, Document] = {
         required=("replicaSpecs",),
         spec={
             "framework": schema_builder.text(
-                "How the pods find each other: which variables and files they get.",
-                enum=list(FRAMEWORKS),
-                default="Generic",
+                "How the pods find each other: which variables and files they get. One of "
+                f"{', '.join(job_frameworks.NAMES)}.",
+                default=job_frameworks.NAMES[0],
+                **{schema_builder.RULED: {"enum": list(job_frameworks.NAMES)}},
             ),
             "replicaSpecs": job_schema.roles(
                 f"{NAME}Role", "The roles by name: lower-case letters, digits and '-'."

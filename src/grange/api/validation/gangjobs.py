@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from grange.api import names
+from grange.api import job_frameworks, names
 from grange.api.fields import entry, lookup
 from grange.api.meta import Document
 from grange.api.status import Cause
@@ -25,6 +25,9 @@ def check(document: Document, old: Document | None) -> list[Cause]:
     roles: Roles = spec.get("replicaSpecs") or {}
     before: Roles = (lookup(old, ROLES) or {}) if old else {}
     name = (document.get("metadata") or {}).get("name") or ""
+    framework = spec.get("framework", job_frameworks.NAMES[0])
+    if framework not in job_frameworks.NAMES:
+        faults.not_supported("spec.framework", framework, job_frameworks.NAMES)
     if not roles:
         faults.required(ROLES, "name at least one role")
     else:

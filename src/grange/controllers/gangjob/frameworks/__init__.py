@@ -1,4 +1,4 @@
-"""Frameworks: how the members of a job are wired together. One module and one line each."""
+"""Frameworks: how members of a job are wired. One module and one line each, and a name in the API."""
 
 from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.gangjob.frameworks import generic, jax, mpi, pytorch, tensorflow, xgboost
