@@ -54,7 +54,7 @@ async def test_check_28_lost_answer_is_settled_by_a_read(
         await world.add_job(frames=2)
         await world.settle(2 * OVERDUE_S)
         assert await world.pods() == await world.services() == FRAMES
-        assert world.creations(f"/{plural}") == 2 if happened else 3
+        assert world.creations(f"/{plural}") == (2 if happened else 3)
         assert world.jobs.expectations.expired == 0
 
 
