@@ -327,6 +327,8 @@ async def test_series_are_read_with_the_token_of_readers(
         assert (await world.request("GET", url))[0] == 401
         status, body = await world.request("GET", url, READER)
         assert (status, json.loads(body)["points"][0]["value"]) == (200, 2.5)
+        status, body = await world.request("GET", f"{url}?verdict=Passed", READER)
+        assert (status, json.loads(body)) == (200, {"points": []})
 
 
 async def test_restart_keeps_barriers_and_topics(tmp_path: Path, clock: Clock, log: Logger) -> None:

@@ -75,6 +75,26 @@ def test_verdicts_are_exit_codes_with_logs_and_reports(plane: Plane, tmp_path: P
     assert is_free(plane)
 
 
+def test_figures_outlive_their_sessions(plane: Plane, tmp_path: Path) -> None:
+    """Compared with a run whose session is gone, or with the record of it that was kept."""
+    metrics = {"metrics": [{"name": "p99", "jsonPath": "{.p99}", "better": "Lower"}]}
+    script = """echo '{"p99": '$P99'}'"""
+    driver = {"command": ["sh", "-c", script], "env": [{"name": "P99", "value": "2"}]}
+    path = manifest(tmp_path, "figures", "", driver=driver, servers=[], evidence=metrics)
+    run = ("test", "run", path, "--name")
+    plane.grange(*run, "figures-1", "--artifacts", str(tmp_path / "logs"))
+    plane.grange("delete", "ts/figures-1")
+    worse = ("--set", "spec.driver.env[P99]=3", "--fail-on-regression")
+    assert "p99 3  NotEnoughRuns: 2 runs are too few" in plane.grange(*run, "figures-2", *worse)
+    baseline = ("--baseline", str(tmp_path / "logs" / "figures-1" / "session.json"))
+    text = plane.grange(*run, "figures-3", *worse, *baseline, code=1)
+    assert "FAILED ts/figures-3" in text
+    assert "p99 3  Worse: 3 against 2" in text
+    page = tmp_path / "page.html"
+    plane.grange("test", "report", "figures-3", *baseline, "--file", str(page))
+    assert "3 against 2" in page.read_text()
+
+
 def test_what_never_gets_ready_is_infrastructure(plane: Plane, tmp_path: Path) -> None:
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1}
     server = {"command": ["sleep", "1000"], "readinessProbe": probe}

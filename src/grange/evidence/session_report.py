@@ -46,6 +46,7 @@ def render(
     record: SessionRecord,
     *,
     history: Mapping[str, Sequence[float]] | None = None,
+    baseline: Mapping[str, Sequence[float]] | None = None,
     logs: Mapping[str, str] | None = None,
 ) -> bytes:
     """The page, in UTF-8.
@@ -53,10 +54,11 @@ def render(
     Args:
         record: of the session.
         history: values of earlier runs by metric, in the order of time, without this one's.
+        baseline: values to compare with, by metric; by default those of earlier runs.
         logs: texts of logs by the path of the file; by default the tails that the record has.
     """
     title = _text(f"{record.name}: {record.verdict or record.phase}")
-    body = "".join(_body(record, history or {}, logs or {}))
+    body = "".join(_body(record, history or {}, baseline or {}, logs or {}))
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -69,26 +71,40 @@ def render(
 
 
 def compare(
-    record: SessionRecord, history: Mapping[str, Sequence[float]]
+    record: SessionRecord,
+    history: Mapping[str, Sequence[float]],
+    baseline: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[str, RegressionCheck]:
-    """The comparison of each figure with its earlier runs."""
+    """The comparison of each figure.
+
+    Args:
+        record: of the session.
+        history: values of earlier runs by metric, in the order of time.
+        baseline: values by metric; a figure that has some is compared with them alone.
+    """
+    given = baseline or {}
     return {
         metric.name: regression.check(
-            [*history.get(metric.name, ()), metric.value],
+            # A level of many runs would hide how this one differs from a baseline that was given.
+            [*(() if metric.name in given else history.get(metric.name, ())), metric.value],
             better=metric.better,
             threshold=record.thresholds.get(metric.name, _THRESHOLD),
+            baseline=given.get(metric.name, ()),
         )
         for metric in record.metrics
     }
 
 
 def _body(
-    record: SessionRecord, history: Mapping[str, Sequence[float]], logs: Mapping[str, str]
+    record: SessionRecord,
+    history: Mapping[str, Sequence[float]],
+    baseline: Mapping[str, Sequence[float]],
+    logs: Mapping[str, str],
 ) -> Iterator[str]:
     yield from _head(record)
     if drawn := session_charts.timeline(record):
         yield f'<h2>Timeline</h2><div class="wide">{drawn}</div>'
-    yield from _metrics(record, history)
+    yield from _metrics(record, history, baseline)
     yield _table(
         "Components",
         ("component", "role", "node", "health", "exit code", "image", "message"),
@@ -152,11 +168,15 @@ def _head(record: SessionRecord) -> Iterator[str]:
         yield f"<h2>Missing evidence</h2><ul>{items}</ul>"
 
 
-def _metrics(record: SessionRecord, history: Mapping[str, Sequence[float]]) -> Iterator[str]:
+def _metrics(
+    record: SessionRecord,
+    history: Mapping[str, Sequence[float]],
+    baseline: Mapping[str, Sequence[float]],
+) -> Iterator[str]:
     if not record.metrics:
         return
     yield "<h2>Figures</h2>"
-    checks = compare(record, history)
+    checks = compare(record, history, baseline)
     for metric in record.metrics:
         check = checks[metric.name]
         values = [*history.get(metric.name, ()), metric.value][-regression.MOST_RUNS :]

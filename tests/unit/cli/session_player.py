@@ -1,13 +1,15 @@
 """Plays the controller of test sessions for what watches them: each session by a script."""
 
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+import json
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import unquote
 
 from tests.support.controller_world import World
 from tests.unit.cli.sessions import opened
 
-from grange.api.http import Request, Response
+from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import POD, TESTSESSION
 from grange.api.kinds.testsession import SESSION_LABEL, SESSION_UID_LABEL, TestSession
 from grange.api.meta import Document
@@ -16,6 +18,11 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli.session import ApiSession
+from grange.cli.testruns import run_plan
+from grange.cli.testruns.run_plan import PlannedSession, PlanSettings
+from grange.client.access import Access
+from grange.client.transport import Transport
+from grange.client.transports.inprocess import InProcess
 
 PHASES = {
     "Passed": "Succeeded",
@@ -165,3 +172,72 @@ def refuse_first(count: int, method: str, error: ApiError) -> Any:
         return None
 
     return gate
+
+
+def manifest(name: str, pool: str = "", **spec: Any) -> Document:
+    meta: Document = {"name": name}
+    if pool:
+        meta["annotations"] = {"pool": pool}
+    return {
+        "apiVersion": "grange.dev/v1alpha1",
+        "kind": "TestSession",
+        "metadata": meta,
+        "spec": {"driver": {"command": ["true"]}, **spec},
+    }
+
+
+def planned(*manifests: Document, **settings: Any) -> list[PlannedSession]:
+    return run_plan.plan(manifests, PlanSettings(run="abcde", **settings))
+
+
+KEPT = {
+    "logs/0/qps-abcde-driver/main.log": b"first attempt\n",
+    "logs/1/qps-abcde-driver/main.log": b"2030-01-01T00:00:00.123456789Z one\ntwo\n",
+    "logs/1/qps-abcde-server-0/main.log": b"serving\n",
+    "artifacts/1/driver/a/result.json": b"{}",
+    "artifacts/1/driver/../../../../escape": b"out",
+}
+URL = "https://10.0.0.1:7000/v1/sessions/uid/evidence"
+Series = Callable[[Request], Response]
+
+
+def no_series(request: Request) -> Response:
+    return Response(503, b"the disk is gone\n")
+
+
+def series_of(*runs: tuple[str, str, float], verdict: str = "Passed") -> Series:
+    """A service that has the figure p99 of qps: UIDs, times and values."""
+
+    def answer(request: Request) -> Response:
+        assert request.path == "/v1/series/default/qps/p99"
+        assert request.query == {"last": "100", "verdict": "Passed"}
+        points = [
+            {"uid": uid, "time": time, "value": value, "verdict": verdict}
+            for uid, time, value in runs
+        ]
+        return Response(200, json.dumps({"points": points}).encode())
+
+    return answer
+
+
+def with_evidence(there: Player, series: Series = no_series, **access: Any) -> ApiSession:
+    """A connection to a cluster whose service keeps ``KEPT``, and figures."""
+    connected = there.connect()
+
+    async def serve(request: Request) -> Response:
+        if request.path.startswith("/v1/series/"):
+            return series(request)
+        path = request.path.removeprefix("/v1/sessions/uid/evidence")
+        if not path:
+            files = [{"path": path, "size": len(body)} for path, body in KEPT.items()]
+            return Response(200, json.dumps({"files": files}).encode())
+        body = KEPT.get(unquote(path).removeprefix("/"))
+        return Response(404) if body is None else Response(200, body)
+
+    def connect(to: Access, clock: Clock) -> Transport:
+        assert to.server == "https://10.0.0.1:7000"
+        return InProcess(serve, ADMIN)
+
+    env = replace(connected.env, connect=connect)
+    usual = {"server": "https://10.0.0.2:6443", "ca_pem": b"ca", "token": "secret"}
+    return ApiSession(connected.client, "default", env, Access(**{**usual, **access}))

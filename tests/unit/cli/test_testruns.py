@@ -3,18 +3,24 @@
 import json
 import os
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
 import click
 import pytest
 from tests.support.controller_world import world
-from tests.unit.cli.session_player import Player, Script, refuse_first
+from tests.unit.cli.session_player import (
+    URL,
+    Player,
+    Script,
+    manifest,
+    planned,
+    refuse_first,
+    with_evidence,
+)
 
-from grange.api.http import ADMIN, Request, Response
+from grange.api.http import Request, Response
 from grange.api.kinds import TESTSESSION
 from grange.api.meta import Document
 from grange.api.status import (
@@ -30,7 +36,6 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.cli import testsession_lookup
-from grange.cli.session import ApiSession
 from grange.cli.testruns import (
     execution,
     launch,
@@ -47,13 +52,10 @@ from grange.cli.testruns.log_files import RunLogFiles
 from grange.cli.testruns.queue_runner import Concurrency, QueueRunner
 from grange.cli.testruns.report_input import ReportInputError
 from grange.cli.testruns.run_display import LiveDisplay, PlainDisplay
-from grange.cli.testruns.run_plan import PlannedSession, PlanSettings
+from grange.cli.testruns.run_plan import PlanSettings
 from grange.cli.testruns.tracked_run import SessionRun
 from grange.cli.verbs.test import logs as logs_verb
-from grange.client.access import Access
-from grange.client.transport import Transport
-from grange.client.transports.inprocess import InProcess
-from grange.evidence import session_record, session_report
+from grange.evidence import session_record
 from grange.evidence.session_record import ComponentRecord, KeptFile, SessionRecord
 from grange.sim.api_fixture import Handler
 
@@ -64,22 +66,6 @@ async def there(clock: Clock, rng: Stream, log: Logger) -> AsyncGenerator[Player
         assert isinstance(made, Player)
         made.nursery.start(made.play())
         yield made
-
-
-def manifest(name: str, pool: str = "", **spec: Any) -> Document:
-    meta: Document = {"name": name}
-    if pool:
-        meta["annotations"] = {"pool": pool}
-    return {
-        "apiVersion": "grange.dev/v1alpha1",
-        "kind": "TestSession",
-        "metadata": meta,
-        "spec": {"driver": {"command": ["true"]}, **spec},
-    }
-
-
-def planned(*manifests: Document, **settings: Any) -> list[PlannedSession]:
-    return run_plan.plan(manifests, PlanSettings(run="abcde", **settings))
 
 
 async def run(there: Player, *manifests: Document, **how: Any) -> int:
@@ -417,37 +403,6 @@ async def test_logs_are_followed_to_the_end_of_the_session(
     assert capsys.readouterr().out == "[driver] one\n[driver] two\n"
 
 
-KEPT = {
-    "logs/0/qps-abcde-driver/main.log": b"first attempt\n",
-    "logs/1/qps-abcde-driver/main.log": b"2030-01-01T00:00:00.123456789Z one\ntwo\n",
-    "logs/1/qps-abcde-server-0/main.log": b"serving\n",
-    "artifacts/1/driver/a/result.json": b"{}",
-    "artifacts/1/driver/../../../../escape": b"out",
-}
-URL = "https://10.0.0.1:7000/v1/sessions/uid/evidence"
-
-
-def with_evidence(there: Player, **access: Any) -> ApiSession:
-    """A connection to a cluster whose service keeps ``KEPT``."""
-    connected = there.connect()
-
-    async def serve(request: Request) -> Response:
-        path = request.path.removeprefix("/v1/sessions/uid/evidence")
-        if not path:
-            files = [{"path": path, "size": len(body)} for path, body in KEPT.items()]
-            return Response(200, json.dumps({"files": files}).encode())
-        body = KEPT.get(unquote(path).removeprefix("/"))
-        return Response(404) if body is None else Response(200, body)
-
-    def connect(to: Access, clock: Clock) -> Transport:
-        assert to.server == "https://10.0.0.1:7000"
-        return InProcess(serve, ADMIN)
-
-    env = replace(connected.env, connect=connect)
-    usual = {"server": "https://10.0.0.2:6443", "ca_pem": b"ca", "token": "secret"}
-    return ApiSession(connected.client, "default", env, Access(**{**usual, **access}))
-
-
 async def finished(there: Player, url: str = URL, verdict: str = "Passed") -> Document:
     there.scripts["qps"] = Script(verdict, more={"evidence": {"url": url}})
     (item,) = planned(manifest("qps"))
@@ -512,28 +467,6 @@ async def test_artifacts_are_copied_into_the_directory_only(there: Player, tmp_p
     assert (os.listdir(tmp_path), os.listdir(target)) == (["kept"], ["qps-abcde"])
 
 
-async def test_report_has_logs_and_figures_of_earlier_runs(there: Player, tmp_path: Path) -> None:
-    for at, (run_id, value) in enumerate([("aaaaa", 10.0), ("bbbbb", 12.0), ("ccccc", 50.0)]):
-        more: Document = {
-            "metrics": [{"name": "p99", "value": value}],
-            "completionTime": f"2030-01-01T00:00:0{at}Z",
-        }
-        there.scripts["qps"] = Script(log=b"<b>not bold</b>\n", more=more)
-        plan = run_plan.plan([manifest("qps")], PlanSettings(run=run_id))
-        await launch.launch(there.connect(), plan, LaunchOptions(artifacts=tmp_path))
-    found = await testsession_lookup.find(there.connect(), "qps-ccccc")
-    evidence = await report_input.from_cluster(there.connect(), found)
-    earlier = await report_input.history(there.connect(), evidence.record)
-    assert earlier == {"p99": [10.0, 12.0]}
-    assert evidence.logs == {"logs/qps-ccccc-driver/main.log": "<b>not bold</b>\n"}
-    page = session_report.render(evidence.record, history=earlier, logs=evidence.logs).decode()
-    assert "&lt;b&gt;not bold" in page
-    assert "<b>not bold" not in page
-    kept = report_input.from_directory(tmp_path / "qps-ccccc")
-    assert kept.logs == evidence.logs
-    assert kept.record.metrics == evidence.record.metrics
-
-
 def test_record_never_leads_out_of_its_directory(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     directory = tmp_path / "qps"
@@ -544,26 +477,3 @@ def test_record_never_leads_out_of_its_directory(tmp_path: Path) -> None:
     assert report_input.from_directory(directory).logs == {}
     with pytest.raises(ReportInputError, match="no-such"):
         report_input.from_directory(tmp_path / "no-such")
-
-
-@pytest.mark.parametrize(("fails", "code"), [(False, 0), (True, 1)])
-async def test_figure_that_is_worse_fails_where_that_is_wanted(
-    there: Player, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, fails: bool, code: int
-) -> None:
-    how: Document = {"fail_on_regression": fails, "junit": tmp_path / "r.xml"}
-    codes = []
-    for at in range(12):
-        value = 100.0 + at % 3 if at < 11 else 300.0
-        more: Document = {
-            "metrics": [{"name": "p99", "value": value, "unit": "ms", "better": "Lower"}],
-            "completionTime": f"2030-01-01T00:00:{at:02}Z",
-        }
-        there.scripts["qps"] = Script(more=more)
-        plan = run_plan.plan([manifest("qps")], PlanSettings(run=f"run{at:02}"))
-        codes.append(await launch.launch(there.connect(), plan, LaunchOptions(**how)))
-    assert codes == [*[0] * 11, code]
-    out = capsys.readouterr().out
-    assert "  p99 300 ms  Worse: " in out
-    assert ("FAILED ts/qps-run11" in out) is fails
-    root = ET.parse(tmp_path / "r.xml").getroot()  # noqa: S314  our own
-    assert root.get("failures") == str(code)

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from grange.api.http import Request
+from grange.api.kinds.testsession import PASSED
 from grange.api.meta import Document
 from grange.api.status import from_status
 from grange.base.errors import GrangeError
@@ -17,6 +18,7 @@ from grange.cli import testsession_view, watch_stream
 from grange.cli.session import ApiSession
 from grange.cli.testruns.component_logs import ContainerLog
 from grange.client.client import Client
+from grange.client.transport import Transport
 from grange.evidence.session_record import KeptFile
 
 _LOGS = "logs"
@@ -31,6 +33,60 @@ class _Listing(msgspec.Struct):
     files: list[KeptFile]
 
 
+class SeriesPoint(msgspec.Struct, frozen=True):
+    """A figure of one session.
+
+    Attributes:
+        uid: of the session.
+        time: of its end.
+        value: the figure.
+        verdict: of the session.
+    """
+
+    uid: str
+    time: str
+    value: float
+    verdict: str = ""
+
+
+class _Points(msgspec.Struct):
+    points: list[SeriesPoint]
+
+
+class KeptSeries:
+    """The figures that a session service keeps, also of sessions that were deleted.
+
+    Args:
+        opened: the connection to the cluster.
+        evidence_url: of a session whose evidence the service keeps.
+
+    Raises:
+        NoEvidence: a token may not be sent to this address.
+    """
+
+    def __init__(self, opened: ApiSession, evidence_url: str) -> None:
+        self._transport = _connected(opened, evidence_url)
+
+    async def last(self, namespace: str, test: str, metric: str, count: int) -> list[SeriesPoint]:
+        """The last figures of sessions that passed, in the order of time.
+
+        Raises:
+            ApiError: the service does not answer, or refuses.
+            NoEvidence: the answer is malformed.
+        """
+        names = "/".join(quote(name, safe="") for name in (namespace, test, metric))
+        query = {"last": str(count), "verdict": PASSED}
+        body = await _read(self._transport, Request("GET", f"/v1/series/{names}", query=query))
+        try:
+            return msgspec.json.decode(body, type=_Points).points
+        except msgspec.MsgspecError as error:
+            raise NoEvidence(f"the answer of the session service is malformed: {error}") from error
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._transport.close()
+
+
 class KeptEvidence:
     """The files that are kept of one session.
 
@@ -43,18 +99,9 @@ class KeptEvidence:
     """
 
     def __init__(self, opened: ApiSession, session: Document) -> None:
-        url = urlsplit(testsession_view.view(session).status.evidence.url)
-        access = opened.access
-        if not url.netloc:
-            raise NoEvidence("no service keeps the evidence of this session")
-        if access is None or not access.ca_pem or access.insecure or url.scheme != "https":
-            raise NoEvidence(
-                "the evidence is kept by a service that the cluster's authority has not certified; "
-                "the token of the kubeconfig is not sent there"
-            )
-        plain = replace(access, server=f"https://{url.netloc}", server_name="")
-        self._path = url.path.rstrip("/")
-        self._transport = opened.env.connect(plain, opened.env.clock)
+        url = testsession_view.view(session).status.evidence.url
+        self._path = urlsplit(url).path.rstrip("/")
+        self._transport = _connected(opened, url)
 
     async def files(self) -> list[KeptFile]:
         """The files, by path.
@@ -62,7 +109,8 @@ class KeptEvidence:
         Raises:
             ApiError: the service does not answer, or refuses.
         """
-        return msgspec.json.decode(await self._read(self._path), type=_Listing).files
+        body = await _read(self._transport, Request("GET", self._path))
+        return msgspec.json.decode(body, type=_Listing).files
 
     async def read(self, path: str) -> bytes:
         """The content of a file.
@@ -70,7 +118,7 @@ class KeptEvidence:
         Raises:
             ApiError: the service does not answer, or refuses.
         """
-        return await self._read(f"{self._path}/{quote(path)}")
+        return await _read(self._transport, Request("GET", f"{self._path}/{quote(path)}"))
 
     async def logs(self) -> list[tuple[ContainerLog, str]]:
         """The logs of the last attempt, each with its path."""
@@ -90,9 +138,24 @@ class KeptEvidence:
         """Close the connection."""
         await self._transport.close()
 
-    async def _read(self, path: str) -> bytes:
-        response = await Client(self._transport).raw(Request("GET", path))
-        body = response.body + b"".join([part async for part in watch_stream.chunks_of(response)])
-        if response.status >= 400:
-            raise from_status(response.status, body)
-        return body
+
+def _connected(opened: ApiSession, evidence_url: str) -> Transport:
+    """To the service that keeps the evidence of a session, with the user's credentials."""
+    url, access = urlsplit(evidence_url), opened.access
+    if not url.netloc:
+        raise NoEvidence("no service keeps the evidence of this session")
+    if access is None or not access.ca_pem or access.insecure or url.scheme != "https":
+        raise NoEvidence(
+            "the evidence is kept by a service that the cluster's authority has not certified; "
+            "the token of the kubeconfig is not sent there"
+        )
+    plain = replace(access, server=f"https://{url.netloc}", server_name="")
+    return opened.env.connect(plain, opened.env.clock)
+
+
+async def _read(transport: Transport, request: Request) -> bytes:
+    response = await Client(transport).raw(request)
+    body = response.body + b"".join([part async for part in watch_stream.chunks_of(response)])
+    if response.status >= 400:
+        raise from_status(response.status, body)
+    return body

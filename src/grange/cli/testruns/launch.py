@@ -1,6 +1,6 @@
 """A run as the verbs start it: display, runner, reports and exit code."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,14 +8,15 @@ from grange.api.status import ApiError
 from grange.cli import terminal
 from grange.cli.printers import documents
 from grange.cli.session import ApiSession
-from grange.cli.testruns import execution, report_input, run_report
+from grange.cli.testruns import execution, run_report
+from grange.cli.testruns.baseline import Baseline
+from grange.cli.testruns.earlier_runs import EarlierRuns
 from grange.cli.testruns.log_files import RunLogFiles
 from grange.cli.testruns.queue_runner import EVERYTHING, Concurrency, QueueRunner
 from grange.cli.testruns.run_display import LiveDisplay, PlainDisplay
 from grange.cli.testruns.run_plan import PlannedSession
 from grange.cli.testruns.tracked_run import SessionRun
 from grange.evidence import session_record, session_report
-from grange.evidence.session_record import SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class LaunchOptions:
         junit: file or directory of JUnit XML.
         artifacts: directory of logs and records.
         fail_on_regression: a figure that is worse than in earlier runs fails a session.
+        baseline: figures to compare with instead of those of earlier runs; None: there are none.
         output: format of the outcome on standard output; empty: text.
     """
 
@@ -36,6 +38,7 @@ class LaunchOptions:
     junit: Path | None = None
     artifacts: Path | None = None
     fail_on_regression: bool = False
+    baseline: Baseline | None = None
     output: str = ""
 
 
@@ -63,7 +66,7 @@ async def launch(
     with env.interrupts(runner.interrupt):
         async with display.shown():
             await runner.run(settings.timeout_s)
-    await _compare(opened, runs)
+    await _compare(opened, runs, settings.baseline)
     code = runner.exit_code
     if settings.output:
         terminal.write(documents.report(settings.output, run_report.document(runs, code)))
@@ -78,20 +81,28 @@ async def launch(
     return code
 
 
-async def _compare(opened: ApiSession, runs: Sequence[SessionRun]) -> None:
-    """Compare the figures that drivers reported with those of earlier runs."""
-    measured = [run for run in runs if run.session is not None and run.session.status.metrics]
-    known: dict[str, list[SessionRecord]] = {}
-    for run in measured:
+async def _compare(
+    opened: ApiSession, runs: Sequence[SessionRun], baseline: Baseline | None
+) -> None:
+    """Compare the figures that drivers reported with the baseline, or with those of earlier runs."""
+    before = EarlierRuns(opened)
+    for run in runs:
+        if run.session is None or not run.session.status.metrics:
+            continue
         record = session_record.record_of(run.document or {})
-        try:
-            if record.namespace not in known:
-                known[record.namespace] = await report_input.records(opened, record.namespace)
-        except ApiError as error:
-            terminal.echo(f"figures are not compared: {error.message}", err=True)
-            return
-        earlier = report_input.earlier(known[record.namespace], record)
-        run.checks = session_report.compare(record, earlier)
+        given: Mapping[str, Sequence[float]] = {}
+        earlier: Mapping[str, Sequence[float]] = {}
+        if baseline is not None:
+            given = baseline.of(record.test_name)
+            if absence := baseline.absence(record.test_name):
+                terminal.echo(absence, err=True)
+        if any(metric.name not in given for metric in record.metrics):
+            try:
+                earlier = await before.figures(record)
+            except ApiError as error:
+                terminal.echo(f"figures are not compared: {error.message}", err=True)
+                continue
+        run.checks = session_report.compare(record, earlier, given)
 
 
 def left_lines(left: Sequence[SessionRun]) -> list[str]:

@@ -1,11 +1,10 @@
-"""What the page about a session shows: its record, its logs, and the figures of earlier runs."""
+"""What the page about a session shows: its record and its logs."""
 
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from grange.api.kinds import NODE, TESTSESSION
-from grange.api.kinds.testsession import PASSED
+from grange.api.kinds import NODE
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.base.errors import GrangeError
@@ -15,8 +14,6 @@ from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog
 from grange.cli.testruns.kept_evidence import KeptEvidence, NoEvidence
 from grange.evidence import session_record
 from grange.evidence.session_record import KeptFile, RecordError, SessionRecord
-
-_RUNS = 100  # of a test, whose figures are compared
 
 
 class ReportInputError(GrangeError):
@@ -95,35 +92,6 @@ async def _kept(opened: ApiSession, session: Document) -> ReportInput:
         return ReportInput(ended, texts)
     finally:
         await evidence.close()
-
-
-async def history(opened: ApiSession, record: SessionRecord) -> dict[str, list[float]]:
-    """The figures of the runs of the same test that passed before it, by metric, the latest last."""
-    return earlier(await records(opened, record.namespace or opened.namespace), record)
-
-
-async def records(opened: ApiSession, namespace: str) -> list[SessionRecord]:
-    """The records of all sessions of a namespace."""
-    return [session_record.record_of(item) for item in await opened.listed(TESTSESSION, namespace)]
-
-
-def earlier(found: Sequence[SessionRecord], record: SessionRecord) -> dict[str, list[float]]:
-    """The figures of those that are earlier runs of the same test and passed, by metric."""
-    end = record.completion_time or "~"
-    before = [
-        item
-        for item in found
-        if item.test_name == record.test_name
-        and item.verdict == PASSED
-        and item.uid != record.uid
-        and (item.completion_time or "~") < end
-    ]
-    before.sort(key=lambda item: item.completion_time or "")
-    figures: dict[str, list[float]] = {}
-    for item in before[-_RUNS:]:
-        for metric in item.metrics:
-            figures.setdefault(metric.name, []).append(metric.value)
-    return figures
 
 
 def _is_within(directory: Path, path: str) -> bool:

@@ -6,11 +6,13 @@ from typing import Any, TypeVar
 
 import click
 
+from grange.cli.testruns import baseline
+
 C = TypeVar("C", bound=Callable[..., Any])
 
 
 def reports(function: C) -> C:
-    """Give a verb ``junit``, ``artifacts``, ``fail_on_regression`` and ``keep``."""
+    """Give a verb ``junit``, ``artifacts``, ``fail_on_regression``, ``baseline_path`` and ``keep``."""
     for option in (
         click.option(
             "--keep",
@@ -20,8 +22,9 @@ def reports(function: C) -> C:
         click.option(
             "--fail-on-regression",
             is_flag=True,
-            help="Fail where a figure is worse than in the earlier runs of its test.",
+            help="Fail where a figure is worse than in the earlier runs of its test, or the baseline.",
         ),
+        baseline.OPTION,
         click.option(
             "--artifacts",
             type=click.Path(path_type=Path, file_okay=False),

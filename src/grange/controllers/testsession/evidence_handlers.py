@@ -168,5 +168,8 @@ class EvidenceHandlers:
             request.match_info[name] for name in ("namespace", "test", "metric")
         )
         count = max(1, min(_MOST_RUNS, integer(request, "last", _MOST_RUNS)))
-        points = await self._offload.run(lambda: self._series.last(namespace, test, metric, count))
+        verdict = request.query.get("verdict", "")
+        points = await self._offload.run(
+            lambda: self._series.last(namespace, test, metric, count, verdict=verdict)
+        )
         return answer({"points": msgspec.to_builtins(points)})

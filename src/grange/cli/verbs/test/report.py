@@ -1,6 +1,7 @@
 """``grange test report`` and ``open``: one HTML page about a session."""
 
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -12,7 +13,9 @@ from grange.cli import options, session, terminal, testsession_lookup
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.printers import documents
-from grange.cli.testruns import report_input
+from grange.cli.testruns import baseline, report_input
+from grange.cli.testruns.baseline import Baseline
+from grange.cli.testruns.earlier_runs import EarlierRuns
 from grange.cli.testruns.report_input import ReportInput
 from grange.evidence import session_report
 
@@ -34,6 +37,7 @@ _FROM = click.option(
     examples=(
         "grange test report qps-x7k2p",
         "grange test report qps-x7k2p --from logs --file report.html",
+        "grange test report qps-x7k2p --baseline baseline.json",
     ),
 )
 @testsession_lookup.NAME
@@ -43,6 +47,7 @@ _FROM = click.option(
     help="Where to write it; NAME.html by default.",
 )
 @_FROM
+@baseline.OPTION
 @options.output(documents.REPORT)
 @options.connected
 def report(
@@ -51,6 +56,7 @@ def report(
     name: str,
     file: Path | None,
     directory: Path | None,
+    baseline_path: Path | None,
     output: str,
 ) -> None:
     """Write one HTML page about NAME: timeline, components, logs, figures against earlier runs.
@@ -58,6 +64,7 @@ def report(
     The page needs nothing but a browser. With -o the record of the session is printed instead.
     """
     found: list[ReportInput] = []
+    given = baseline.given(baseline_path)
     pages: list[bytes] = []
 
     async def verb(opened: session.ApiSession) -> int:
@@ -66,7 +73,7 @@ def report(
             record = msgspec.to_builtins(found[0].record)
             terminal.write(documents.report(output, record))
         else:
-            pages.append(await _page(opened, found[0]))
+            pages.append(await _page(opened, found[0], given))
         return 0
 
     session.run(env, target, verb)
@@ -106,13 +113,21 @@ async def _evidence(opened: session.ApiSession, name: str, directory: Path | Non
     return await report_input.from_cluster(opened, found)
 
 
-async def _page(opened: session.ApiSession, evidence: ReportInput) -> bytes:
+async def _page(
+    opened: session.ApiSession, evidence: ReportInput, given: Baseline | None = None
+) -> bytes:
+    record = evidence.record
     try:
-        history = await report_input.history(opened, evidence.record)
+        history = await EarlierRuns(opened).figures(record)
     except ApiError as error:
         history = {}
         terminal.echo(f"no figures of earlier runs: {error.message}", err=True)
-    return session_report.render(evidence.record, history=history, logs=evidence.logs)
+    figures: Mapping[str, Sequence[float]] = {}
+    if given is not None:
+        figures = given.of(record.test_name)
+        if absence := given.absence(record.test_name):
+            terminal.echo(absence, err=True)
+    return session_report.render(record, history=history, baseline=figures, logs=evidence.logs)
 
 
 def _write(path: Path, page: bytes) -> None:

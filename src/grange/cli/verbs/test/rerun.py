@@ -9,7 +9,7 @@ from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
 from grange.cli.printers import documents
-from grange.cli.testruns import run_options, run_plan
+from grange.cli.testruns import baseline, run_options, run_plan
 from grange.cli.testruns.launch import LaunchOptions, launch
 from grange.cli.testruns.run_plan import PlanSettings
 
@@ -32,6 +32,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     artifacts: Path | None,
     keep: bool,
     fail_on_regression: bool,
+    baseline_path: Path | None,
     timeout: str,
     output: str,
 ) -> None:
@@ -39,12 +40,14 @@ def command(  # noqa: PLR0913  click hands every option over by name
 
     Exit codes are those of grange test run.
     """
+    given = baseline.given(baseline_path)
     run = env.rng.suffix()
     how = LaunchOptions(
         timeout_s=parse_duration(timeout) or None,
         junit=junit,
         artifacts=artifacts,
         fail_on_regression=fail_on_regression,
+        baseline=given,
         output=output,
     )
 

@@ -9,7 +9,14 @@ from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
 from grange.cli.printers import documents
-from grange.cli.testruns import parameters, queue_runner, run_options, run_plan, session_writes
+from grange.cli.testruns import (
+    baseline,
+    parameters,
+    queue_runner,
+    run_options,
+    run_plan,
+    session_writes,
+)
 from grange.cli.testruns.launch import LaunchOptions, launch
 from grange.cli.testruns.run_plan import PlanSettings
 
@@ -70,6 +77,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     artifacts: Path | None,
     keep: bool,
     fail_on_regression: bool,
+    baseline_path: Path | None,
     timeout: str,
     output: str,
 ) -> None:
@@ -80,6 +88,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     after Ctrl-C, which cancels and waits for clean-up; a second Ctrl-C leaves at once. The worst
     counts. With a timeout, what is not finished by then is cancelled and counts as 2.
     """
+    given = baseline.given(baseline_path)
     settings = PlanSettings(
         values={
             key: parameters.parse_value(value) for key, value in map(parameters.parse_pair, values)
@@ -97,6 +106,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
         junit=junit,
         artifacts=artifacts,
         fail_on_regression=fail_on_regression,
+        baseline=given,
         output=output,
     )
 
