@@ -97,6 +97,7 @@ class ContainerStarter:
         """
         image: ImageInfo | None = None
         try:
+            image_program.check_runtime_class(pod, has_images=self._puller is not None)
             if self._puller is not None and self._is_from_images(pod):
                 image = await self._puller.ensure(pod, container.spec)
             else:

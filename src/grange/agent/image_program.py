@@ -6,14 +6,14 @@ from typing import Any
 from grange.agent import container_env, container_limits, security_context
 from grange.agent.config import DEFAULT_ENVIRONMENT, NodeConfig
 from grange.agent.container_runtime import ImageProgram, Program
-from grange.agent.errors import NotCreatableError
+from grange.agent.errors import IMAGE_ERROR, NotCreatableError
 from grange.agent.image_store import ImageInfo
 from grange.api import quantity
 from grange.api.kinds.pod import Container, Pod
-from grange.api.pod_fields import Feature
+from grange.api.pod_fields import IMAGES_LABEL, Feature
 
-PROCESS = "process"
-"""Name of the RuntimeClass of pods that run as processes of the machine, images or not."""
+PROCESS, CRI = "process", "cri"
+"""Names of RuntimeClasses: programs of the machine, images or not; containers from images."""
 _OF_POD = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
 
 
@@ -26,6 +26,38 @@ def uses_images(pod: Pod) -> bool:
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     wants_process = pod.spec.runtime_class_name == PROCESS
     return not wants_process and all(item.image for item in containers)
+
+
+def check_runtime_class(pod: Pod, *, has_images: bool) -> None:
+    """Check that this node has the RuntimeClass that a pod names.
+
+    Args:
+        pod: which.
+        has_images: whether the node runs images.
+
+    Raises:
+        NotCreatableError: it has not.
+    """
+    name = pod.spec.runtime_class_name
+    if name not in ("", PROCESS, CRI):
+        raise NotCreatableError(
+            f'runtimeClassName "{name}": there is no such class; use {PROCESS} or {CRI}, or leave '
+            "it out",
+            lasting=True,
+        )
+    if name != CRI:
+        return
+    if not has_images:
+        raise NotCreatableError(
+            f'runtimeClassName "{CRI}": this node runs no images; use a node with the label '
+            f"{IMAGES_LABEL}=true",
+            IMAGE_ERROR,
+            lasting=True,
+        )
+    if not uses_images(pod):
+        raise NotCreatableError(
+            f'runtimeClassName "{CRI}": a container names no image; each has to', lasting=True
+        )
 
 
 def features_for(pod: Pod, config: NodeConfig) -> frozenset[Feature]:

@@ -349,10 +349,10 @@ _FIELDS = (
         "CPU, memory and storage are not limited",
         _only_extended,
     ),
-    *_warned(
+    *_honoured(
         "runtimeClassName",
-        note="only `process` has a meaning: the pod's programs are the machine's, images or not",
-        quiet=("process",),
+        note="`process`: the pod's programs are the machine's, images or not; `cri`: containers from "
+        "images, or it waits; a pod with another name waits",
     ),
     *_warned(
         "schedulingGroup",

@@ -156,6 +156,34 @@ async def test_the_runtime_class_process_ignores_images(there: World) -> None:
     assert images_of(there).pulls == []
 
 
+@pytest.mark.parametrize(
+    ("name", "image", "reason", "text"),
+    [
+        ("gvisor", HERE, "CreateContainerConfigError", "use process or cri, or leave it out"),
+        ("cri", "", "CreateContainerConfigError", "a container names no image"),
+    ],
+)
+async def test_runtime_class_that_cannot_be_had_keeps_the_pod_waiting(
+    there: World, name: str, image: str, reason: str, text: str
+) -> None:
+    asked = of_image(image)
+    asked["spec"]["runtimeClassName"] = name
+    await there.create(asked)
+    await there.clock.sleep(2)
+    assert there.machine.programs == []
+    found = await waiting(there)
+    assert found[0] == reason
+    assert text in found[1]
+
+
+async def test_runtime_class_cri_runs_images(there: World) -> None:
+    asked = of_image(HERE)
+    asked["spec"]["runtimeClassName"] = "cri"
+    await there.create(asked)
+    assert await there.until_ready() < 0.5
+    assert there.machine.programs[0].image is not None
+
+
 async def test_a_process_stays_one_when_images_come(clock: Clock, rng: Stream, log: Logger) -> None:
     async with world(clock, rng, log) as there:
         await there.create(of_image(HERE, command=["badly"]))

@@ -91,6 +91,17 @@ async def test_pod_that_needs_an_image_waits_with_remedy(tools: Tools) -> None:
         assert 1 <= sum(counts) <= 3
 
 
+async def test_runtime_class_cri_needs_a_node_with_images(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(image="nginx"), runtimeClassName="cri"))
+        await there.clock.sleep(5)
+        waiting = (await there.main()).state.waiting
+        assert waiting is not None
+        assert waiting.reason == "ImageRuntimeUnavailable"
+        assert "grange.dev/images=true" in waiting.message
+        assert there.machine.starts == []
+
+
 async def test_a_pod_of_another_node_is_left_alone(tools: Tools) -> None:
     async with world(*tools) as there:
         await there.create(document(nodeName="node-2"))

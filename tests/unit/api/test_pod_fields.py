@@ -147,7 +147,7 @@ def test_warnings_are_one_for_each_cause() -> None:
 
 
 def test_new_pod_lists_the_fields_in_a_condition() -> None:
-    document = pod(hostUsers=False, runtimeClassName="y")
+    document = pod(hostUsers=False, os={"name": "windows"})
     schema.apply_defaults(document, POD)
     assert len(list(POD.review(document, None, NOW))) == 2
     assert document["status"]["conditions"] == [
@@ -155,7 +155,7 @@ def test_new_pod_lists_the_fields_in_a_condition() -> None:
             "type": "grange.dev/UnsupportedFields",
             "status": "True",
             "reason": "FieldsNotHonoured",
-            "message": "no effect: spec.hostUsers, spec.runtimeClassName",
+            "message": "no effect: spec.hostUsers, spec.os",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
     ]

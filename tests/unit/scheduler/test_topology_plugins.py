@@ -648,17 +648,16 @@ def test_images_count_as_they_are_on_nodes_now() -> None:
 
 
 def test_pods_that_need_an_image_prefer_nodes_that_run_images() -> None:
-    """Though these are fuller; pods with a command of the machine do not care."""
+    """Though these are fuller; pods without images, or of the class process, do not care."""
     world = World()
     world.cache.add_node(builders.node("full", labels={IMAGES_LABEL: "true"}))
     world.cache.add_pod(builders.pod("other", nodeName="full", requests={"cpu": "2"}))
     world.cache.add_node(builders.node("empty", labels={IMAGES_LABEL: "false"}))
+    assert world.decide(builders.pod("q", requests={"cpu": "1"})) == "empty"
     named = running(builders.pod("p", requests={"cpu": "1"}), "web")
-    assert world.decide(named) == "empty"
-    [container] = named.spec.containers
-    bare = msgspec.structs.replace(container, command=())
-    spec = msgspec.structs.replace(named.spec, containers=(bare,))
-    assert world.decide(msgspec.structs.replace(named, spec=spec)) == "full"
+    assert world.decide(named) == "full"
+    spec = msgspec.structs.replace(named.spec, runtime_class_name="process")
+    assert world.decide(msgspec.structs.replace(named, spec=spec)) == "empty"
 
 
 # --- what brings a pod back ----------------------------------------------------------------------

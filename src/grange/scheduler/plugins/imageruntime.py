@@ -1,4 +1,4 @@
-"""ImageRuntime: pods whose images name their programs prefer nodes that can run images.
+"""ImageRuntime: pods that are containers where that is possible prefer nodes that can run images.
 
 Kubernetes has no such plugin, because there every node can. A node shows it by a label; where no node
 has the label, every node is worth the same.
@@ -18,11 +18,11 @@ class ImageRuntime(NodeScore[bool, str | None]):
     weight = 20  # more than all other preferences together: elsewhere the pod would wait
 
     def demand(self, pod: PodInfo) -> bool:
-        """Whether a container names an image and no command."""
+        """Whether every container names an image, and the pod does not ask for processes."""
         spec = pod.pod.spec
-        return bool(pod.images) and any(
-            item.image and not item.command for item in (*spec.init_containers, *spec.containers)
-        )
+        if not pod.images or spec.runtime_class_name == "process":
+            return False
+        return all(item.image for item in (*spec.init_containers, *spec.containers))
 
     def score_value(self, demand: bool, value: str | None) -> int:  # noqa: FBT001  the form of scores
         """All or nothing."""
