@@ -141,13 +141,13 @@ class MachineWorld(ApiFixture):
         document["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
         await self.client.create(POD, document, "default")
 
-    async def add_unschedulable(self, name: str, cpu: str) -> None:
+    async def add_unschedulable(self, name: str, cpu: str, **spec: Any) -> Pod:
         """A pod for which the scheduler has found no node."""
-        document = builders.pod_document(name, requests={"cpu": cpu})
+        document = builders.pod_document(name, requests={"cpu": cpu}, **spec)
         await self.client.create(POD, document, "default")
         waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         patch = {"status": {"phase": "Pending", "conditions": [waits]}}
-        await self.client.patch(POD, name, "default", patch=patch, subresource="status")
+        return await self.client.patch(POD, name, "default", patch=patch, subresource="status")
 
     async def delete_pod(self, name: str) -> None:
         await self.client.delete(POD, name, "default", grace_period_s=0)

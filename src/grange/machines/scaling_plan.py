@@ -68,11 +68,19 @@ class PodBinding:
 
 @dataclass(frozen=True, slots=True)
 class PodSkip:
-    """A pod for which nothing can be done now, and why; empty names are of standby that cannot be had."""
+    """A pod for which nothing can be done now, and why; empty names are of standby that cannot be had.
+
+    Attributes:
+        pod: ``namespace/name``.
+        pod_uid: of that pod.
+        reason: for people.
+        pools: names of the pools that it is about; empty for all that the plan is for.
+    """
 
     pod: str
     pod_uid: str
     reason: str
+    pools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,3 +218,26 @@ async def test_packed_standby_is_kept(clock: Clock, rng: Stream, log: Logger) ->
         await world.settle(120.0)
         assert len(await world.machines(P.AVAILABLE)) == 1
         assert world.cloud.launches == 1
+
+
+async def test_limits_of_a_packed_pool_are_its_own(clock: Clock, rng: Stream, log: Logger) -> None:
+    """What refuses a pod is shown by the pools that the pod could use, and by no other."""
+    async with machine_world(clock, rng, log) as world:
+        standby = [{"instanceType": "unknown", "count": 1}]
+        await world.add_pool("p", mode="Packed", limits={"machines": 0})
+        await world.add_pool("q", mode="Packed", standby=standby)
+        await world.add_pool("r", mode="Packed")
+        await world.add_unschedulable("a", "1", nodeSelector={NODE_POOL_LABEL: "p"})
+        await world.settle(30.0)
+        shown = {
+            (name, one.type): (one.status, one.message)
+            for name in "pqr"
+            for one in (await world.pool(name)).status.conditions
+        }
+        fine = ("True", "no pod is refused a machine for this")
+        assert shown["p", "WithinLimits"] == ("False", "pool p: limits.machines: all are there")
+        assert shown["p", "Launching"] == fine
+        assert shown["q", "WithinLimits"] == fine
+        missing = "pool q: standby unknown: the provider does not offer it that way"
+        assert shown["q", "Launching"] == ("False", missing)
+        assert shown["r", "WithinLimits"] == shown["r", "Launching"] == fine

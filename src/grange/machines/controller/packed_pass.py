@@ -65,7 +65,8 @@ class PackedPass:
         changed = await self._carry_out(usable, plan, machines)
         for packed in usable:
             own = tuple(start for start in plan.start if start.spec.pool == packed.name)
-            part = ScalingPlan(start=own, skip=plan.skip)
+            skip = tuple(one for one in plan.skip if not one.pools or packed.name in one.pools)
+            part = ScalingPlan(start=own, skip=skip)
             reason, message = trouble(packed.pool, watches[packed.name], self._clock.now())
             results[packed.name] = PassResult(
                 part, reason, message, packed.boot_image, plan_s, changed

@@ -9,20 +9,29 @@ from grange.machines.scaling.packing_pods import PackedPod, PodRules
 from grange.machines.scaling.packing_units import PackingUnit
 from grange.placement.columns import Integers, Mask
 
+_NO_ROWS: Integers = np.zeros(0, np.int64)
 
-def why_unplaced(bins: PackingBins, unit: PackingUnit, pod: PackedPod) -> str:
-    """Why a pod of a unit was not placed."""
+
+def why_unplaced(
+    bins: PackingBins, unit: PackingUnit, pod: PackedPod
+) -> tuple[str, tuple[str, ...]]:
+    """Why a pod of a unit was not placed, and the names of the pools that this is about.
+
+    These are the pools that could have a machine for it, else those that it may use; empty for all.
+    """
     rules = pod.steps[-1]
-    reason = _why(bins, pod, rules)
+    reason, rows = _why(bins, pod, rules)
     if unit.needed > 1:
-        return f"{unit.needed} members of its PodGroup do not fit together; {reason}"
-    return reason
+        reason = f"{unit.needed} members of its PodGroup do not fit together; {reason}"
+    options = bins.options
+    return reason, tuple(options.pools[at].name for at in np.unique(options.pool_of[rows]).tolist())
 
 
-def _why(bins: PackingBins, pod: PackedPod, rules: PodRules) -> str:
+def _why(bins: PackingBins, pod: PackedPod, rules: PodRules) -> tuple[str, Integers]:
+    """The reason, and the options that it is about."""
     options = bins.options
     if not options.rows:
-        return "no pool of shared machines offers any instance type"
+        return "no pool of shared machines offers any instance type", _NO_ROWS
     need = bins.need(pod.request)
     wanted: dict[str, Mask] = {
         "selector": options.matching(rules),
@@ -32,7 +41,9 @@ def _why(bins: PackingBins, pod: PackedPod, rules: PodRules) -> str:
     }
     fits = np.logical_and.reduce([*wanted.values()])
     if fits.any():
-        return _why_not_now(bins, rules, np.flatnonzero(fits))
+        rows = np.flatnonzero(fits)
+        return _why_not_now(bins, rules, rows), rows
+    selected = np.flatnonzero(wanted["selector"])
     # What would fit if one demand were dropped; the cheapest of these is what to change.
     best: tuple[int, str] | None = None
     for name in wanted:
@@ -46,8 +57,10 @@ def _why(bins: PackingBins, pod: PackedPod, rules: PodRules) -> str:
             ):
                 best = row, name
     if best is None:
-        return "no instance type of any pool suits, whichever one of its demands is dropped"
-    return _change(bins, pod, rules, options.rows[best[0]], best[1], need, best[0])
+        reason = "no instance type of any pool suits, whichever one of its demands is dropped"
+    else:
+        reason = _change(bins, pod, rules, options.rows[best[0]], best[1], need, best[0])
+    return reason, selected
 
 
 def _why_not_now(bins: PackingBins, rules: PodRules, rows: Integers) -> str:

@@ -156,13 +156,14 @@ class PackingNodeScaler:
                     skips.append(PodSkip(str(pod.key), pod.metadata.uid, f"no pool {selected}"))
                 continue
             refusal = _over_quota(pod)
+            pools = (selected,) if selected else ()
             if refusal:
-                skips.append(PodSkip(str(pod.key), pod.metadata.uid, refusal))
+                skips.append(PodSkip(str(pod.key), pod.metadata.uid, refusal, pools))
                 continue
             try:
                 found.append(packed_pod(pod))
             except UnusableNeed as error:
-                skips.append(PodSkip(str(pod.key), pod.metadata.uid, str(error)))
+                skips.append(PodSkip(str(pod.key), pod.metadata.uid, str(error), pools))
         return found, skips
 
     def _bins(
@@ -323,7 +324,7 @@ class PackingNodeScaler:
                 PodBinding(pod.name, pod.uid, order.name, "ordered for it") for pod in machine.pods
             ]
         skip = [
-            PodSkip(pod.name, pod.uid, why_unplaced(bins, unit, pod))
+            PodSkip(pod.name, pod.uid, *why_unplaced(bins, unit, pod))
             for unit in result.unplaced
             for pod in unit.pods
         ]

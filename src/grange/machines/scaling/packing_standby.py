@@ -72,7 +72,7 @@ def order_standby(
                 refusal = refusal or bins.add_empty(at, rows[options.available[rows]])
                 if refusal:
                     what = f"pool {pool.name}: standby {shape.instance_type}"
-                    skips.append(PodSkip("", "", f"{what}: {refusal}"))
+                    skips.append(PodSkip("", "", f"{what}: {refusal}", (pool.name,)))
                     break
     kept = standby_machines([pool.pool for pool in options.pools], free, now)
     park = [
