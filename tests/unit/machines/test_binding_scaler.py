@@ -160,7 +160,7 @@ def test_f9_what_cannot_be_had_is_not_ordered() -> None:
         found = plan([pod("p", spot="Always")], capacity=memory)
         assert (started(found), bound(found)) == ([], {})
         assert [skip.reason for skip in found.skip] == [
-            "instance type A: sold out; tried again in 180 s"
+            "instance type A: sold out; tried again at 2026-01-01T12:03:00Z"
         ]
 
 

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from tests.unit.machines.scaling import NOW, A
 
+from grange.api import timestamps
 from grange.machines.scaling.capacity_memory import (
     QUOTA_S,
     SHORTAGE_S,
@@ -69,7 +70,9 @@ def test_a_success_and_a_pause_end_doubling() -> None:
 def test_limits_of_the_account_last_longer() -> None:
     memory = CapacityMemory()
     memory.refuse("A", "", spot=False, now=NOW, wait_s=QUOTA_S, reason="quota")
-    assert memory.refusal("A", "z1", spot=False, now=later(60)) == "quota; tried again in 840 s"
+    why = f"quota; tried again at {timestamps.rfc3339(later(QUOTA_S))}"
+    assert memory.refusal("A", "z1", spot=False, now=later(60)) == why
+    assert memory.refusal("A", "z1", spot=False, now=later(QUOTA_S - 1)) == why
 
 
 def test_old_marks_are_forgotten() -> None:

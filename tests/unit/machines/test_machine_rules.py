@@ -10,7 +10,7 @@ from tests.support.machine_world import MachineWorld, machine_world
 
 from grange.api import conditions
 from grange.api.kinds import MACHINE, NODE
-from grange.api.kinds.machine import Machine
+from grange.api.kinds.machine import NODE_POOL_LABEL, Machine
 from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import MachineEvent, MachinePhase
 from grange.api.status import AlreadyExists, Conflict, ServiceUnavailable
@@ -504,6 +504,24 @@ async def test_the_end_of_a_machine_is_reported_to_its_pod(
         await world.end_machine(name)
         await world.count(P.TERMINATED, 1)
         assert await world.events("PodEjected") == [f"machine {name} ends: spec.terminate is set"]
+
+
+@pytest.mark.parametrize("mode", ["Dedicated", "Packed"])
+async def test_a_shortage_is_one_event_of_its_pod(
+    mode: str, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        world.cloud.capacity = {
+            (kind, zone, spot): 0
+            for kind in ("small", "medium", "large")
+            for zone in "ab"
+            for spot in (False, True)
+        }
+        await world.add_pool(mode=mode)
+        await world.add_unschedulable("a", "1", nodeSelector={NODE_POOL_LABEL: "p"})
+        await world.settle(170.0)
+        (reason,) = await world.events("NoMachine")
+        assert "; tried again at 2026-01-01T00:03:0" in reason
 
 
 async def test_machines_that_are_being_launched_can_be_ended(

@@ -410,7 +410,10 @@ def test_reason_names_the_shortage() -> None:
     for zone in ("z1", "z2"):
         memory.refuse("small", zone, spot=False, now=NOW, reason="none left")
     found = plan([pod("a")], capacity=memory, catalogue=[SMALL])
-    assert reasons(found)["a"] == "pool shared, type small: none left; tried again in 180 s"
+    assert (
+        reasons(found)["a"]
+        == "pool shared, type small: none left; tried again at 2026-01-01T12:03:00Z"
+    )
 
 
 def test_plan_is_the_same_whatever_the_order_of_pods() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from grange.api import timestamps
 from grange.machines.catalogue import InstanceType
 
 SHORTAGE_S, QUOTA_S, UNKNOWN_S = 180.0, 900.0, 15.0
@@ -73,8 +74,9 @@ class CapacityMemory:
         for known in {zone, ""}:
             mark = self._marks.get((instance_type, known, spot))
             if mark is not None and now < mark.until:
-                seconds = (mark.until - now).total_seconds()
-                return f"{mark.reason or 'no capacity'}; tried again in {seconds:.0f} s"
+                # A moment, not the seconds that are left: the text is the same until then.
+                at = timestamps.rfc3339(mark.until)
+                return f"{mark.reason or 'no capacity'}; tried again at {at}"
         return None
 
     def zones(self, kind: InstanceType, *, spot: bool, now: datetime) -> tuple[str, ...]:
