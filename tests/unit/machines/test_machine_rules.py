@@ -490,6 +490,28 @@ async def test_f80_a_pod_that_a_cache_misses_is_looked_up(
         assert (await world.machine("m")).phase is not P.CLAIMED
 
 
+@pytest.mark.parametrize("mode", ["Dedicated", "Packed"])
+async def test_memory_of_refusals_ends_with_the_pods(
+    mode: str, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(mode=mode, limits={"machines": 0})
+        selector = {NODE_POOL_LABEL: "p"}
+        for number in range(5):
+            await world.add_unschedulable(f"u{number}", "1", nodeSelector=selector)
+            await world.settle(15.0)
+            await world.delete_pod(f"u{number}")
+        assert len(await world.events("NoMachine")) == 5
+        last = await world.add_unschedulable("last", "1", nodeSelector=selector)
+        await world.settle(20.0)
+        assert json.loads(world.controller.dump())["refusedPods"] == 1
+        await world.delete_pod("last")
+        await world.settle(20.0)
+        assert json.loads(world.controller.dump())["refusedPods"] == 0
+        reply = await world.controller.dispenser.request_node(last)
+        assert reply.reason == "no pass has seen the pod yet"
+
+
 # --- people ------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,6 @@
 """Events that machines and their pods have: what happened to them, and why a pod has no machine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from grange.api.kinds import MACHINE, NODEPOOL, POD
 from grange.api.kinds.machine import Machine
@@ -76,9 +76,18 @@ class MachineEvents:
                 self._skipped[uid] = reason
                 self._recorder.event(pod, WARNING, "NoMachine", reason, kind=POD)
 
-    def forget(self, uids: frozenset[str]) -> None:
-        """Only these pods wait."""
-        self._skipped = {uid: why for uid, why in self._skipped.items() if uid in uids}
+    def prune(self, waits: Callable[[str], bool]) -> None:
+        """Forget the refusals of pods that do not wait.
+
+        Args:
+            waits: whether the pod of a UID does.
+        """
+        self._skipped = {uid: why for uid, why in self._skipped.items() if waits(uid)}
+
+    @property
+    def refused(self) -> int:
+        """How many pods wait that a pass found no machine for."""
+        return len(self._skipped)
 
     def pool(self, pool: NodePool, reason: str, message: str) -> None:
         """A pool cannot be served."""

@@ -143,6 +143,11 @@ class MachineListers:
         """The pod of a UID."""
         return next(iter(self._pods.store.by_index(_BY_UID, uid)), None) if uid else None
 
+    def waits(self, uid: str) -> bool:
+        """Whether a pod is there, has no node and has not ended."""
+        pod = self.pod_of(uid)
+        return pod is not None and not pod.spec.node_name and is_active(pod)
+
     def pods_meant_for(self, machine: Machine) -> Sequence[Pod]:
         """The pods that a machine was ordered for and that are there."""
         planned = machine.metadata.annotations.get(PLANNED_PODS_ANNOTATION, "").split(",")

@@ -215,6 +215,7 @@ class NodeController:
                 "averageSeconds": timer.average_s,
                 "count": timer.count,
                 "pools": self._passes.passes,
+                "refusedPods": self._events.refused,
                 "machines": {
                     machine.metadata.name: machine.phase.value
                     for machine in self._listers.machines()

@@ -107,11 +107,15 @@ class NodeDispenser:
 
     def publish(self, pool: str, plan: ScalingPlan) -> None:
         """What a pass has decided."""
-        self._bindings[pool] = dict(plan.bindings)
+        # Pools that are gone publish nothing more.
+        kept = {name: found for name, found in self._bindings.items() if self._listers.pool(name)}
+        self._bindings = {**kept, pool: dict(plan.bindings)}
         now = self._clock.now()
         skipped = {skip.pod_uid: skip.reason for skip in plan.skip if skip.pod_uid}
         self._skips = {
-            uid: known for uid, known in self._skips.items() if uid not in self._bindings[pool]
+            uid: known
+            for uid, known in self._skips.items()
+            if uid in skipped or (uid not in self._bindings[pool] and self._listers.waits(uid))
         }
         for uid, reason in skipped.items():
             known = self._skips.get(uid)

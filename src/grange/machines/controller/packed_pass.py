@@ -121,6 +121,7 @@ class PackedPass:
             if skip.pod_uid in waiting
         }
         self._events.skipped(skips)
+        self._events.prune(self._listers.waits)
         return any(child.result() for child in children)
 
     async def _park(self, machine: Machine, stop: MachineStop) -> bool:

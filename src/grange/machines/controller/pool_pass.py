@@ -160,6 +160,7 @@ class PoolPass:
                 if skip.pod_uid in waiting
             }
         )
+        self._events.prune(self._listers.waits)
         return any(child.result() for child in children)
 
     async def _bind(self, machine: Machine, pod: Pod, binding: PodBinding) -> bool:
