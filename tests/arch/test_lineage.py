@@ -18,6 +18,22 @@ CHECKS = {
 }
 """Numbered checks of those designs: what precedes a number in the name of its test, where, and which."""
 
+SESSION_CHECKS = {
+    "c": 11,  # of the controller, spelled check_N, too
+    "e": 6,  # executor
+    "q": 6,  # queue
+    "r": 11,  # reservations
+    "p": 3,  # pools
+    "w": 7,  # watcher
+    "t": 2,  # types
+    "s": 6,  # store
+    "o": 8,  # operations
+    "v": 2,  # validation
+}
+"""The checks of test sessions: their letters, and how many there are of each."""
+
+SESSION_FILES = ("tests/unit/testsession/test_*.py", "tests/unit/placement/test_machine_pools.py")
+
 WITHOUT_A_TEST = {
     "machines": {
         54: "a machine joins by a token in its user data; no store of parameters is written",
@@ -97,3 +113,17 @@ def test_every_numbered_check_is_a_test(area: str) -> None:
         for number in re.findall(r"\d+", group)
     }
     assert set(numbers) - found == WITHOUT_A_TEST.get(area, {}).keys()
+
+
+def test_every_numbered_check_of_sessions_is_a_test() -> None:
+    one = rf"(?:check_|[{''.join(SESSION_CHECKS)}])\d+"
+    names = re.compile(rf"^(?:async )?def test((?:_{one})+)_", re.MULTILINE)
+    files = [path for pattern in SESSION_FILES for path in ROOT.glob(pattern)]
+    found = {
+        ("c" if letter == "check_" else letter, int(number))
+        for path in files
+        for group in names.findall(path.read_text())
+        for letter, number in re.findall(r"(check_|[a-z])(\d+)", group)
+    }
+    wanted = {(letter, n) for letter, most in SESSION_CHECKS.items() for n in range(1, most + 1)}
+    assert sorted(wanted - found) == []

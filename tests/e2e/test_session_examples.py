@@ -214,6 +214,39 @@ def start_held(plane: Plane) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.parametrize(
+    ("stop", "go_on", "reason"),
+    [
+        (["pause"], ["resume"], "Paused"),
+        (["drain-pool", "drivers"], ["undrain-pool", "drivers"], "PoolDraining"),
+    ],
+    ids=["pause", "drain"],
+)
+def test_leases_wait_until_granting_goes_on(
+    plane: Plane, stop: list[str], go_on: list[str], reason: str
+) -> None:
+    eventually(lambda: len(pools(plane)) == 2, "pools")
+    plane.grange("lease", *stop)
+    waiting = start(plane, "lease", "acquire", "--pool", "drivers", "--name", "mine")
+    try:
+
+        def is_waiting() -> bool:
+            leases = plane.get("ml").get("items", [])
+            return [(item.get("status") or {}).get("reason") for item in leases] == [reason]
+
+        eventually(is_waiting, f"a lease with the reason {reason}")
+        assert waiting.poll() is None
+        plane.grange("lease", *go_on)
+        printed, _ = waiting.communicate(timeout=LIMIT_S)
+        (machine,) = plane.get("ml", "mine")["status"]["machines"]
+        assert waiting.returncode == 0
+        assert machine["node"] in printed
+    finally:
+        waiting.kill()
+    plane.grange("lease", "release", "mine")
+    eventually(lambda: all_free(plane), "a free machine")
+
+
 def test_dirty_machines_wait_for_a_user(plane: Plane) -> None:
     eventually(lambda: len(pools(plane)) == 2, "pools")
     words = ("--pool", "drivers", "--name", "mine", "--cleaning", "manual")

@@ -124,3 +124,7 @@ class SessionsEndOnce:
         self.retries += kinds.count("RETRY") - [event["type"] for event in before].count("RETRY")
         attempt = new.get("attempt", 0)
         invariant(attempt >= old.get("attempt", 0), "attempts only grow", **facts)
+        if attempt == old.get("attempt", 0):
+            for time in ("startTime", "runTime"):
+                once = old.get(time) in (None, new.get(time))
+                invariant(once, "an attempt's times are set once", time=time, **facts)

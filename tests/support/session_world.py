@@ -72,6 +72,12 @@ class SessionWorld(ApiFixture):
             "default",
         )
 
+    async def add_foreign_pod(self, name: str) -> None:
+        """A pod of this name that no session has."""
+        spec = {"containers": [{"name": "main", "command": ["x"]}]}
+        meta = {"name": name, "namespace": "default"}
+        await self.client.create(POD, {"metadata": meta, "spec": spec}, "default")
+
     async def use_pools(self) -> None:
         """Give every role a pool."""
         pools = {"server": "workers", "client": "workers", "driver": "drivers"}
@@ -142,7 +148,10 @@ class SessionWorld(ApiFixture):
         await self.client.create(NODE, {"metadata": {"name": "n1"}})
         seen: tuple[object, ...] = ()
         while True:
-            now = (self.store.revision, self.paused, self.held, len(self.slow))
+            now = (
+                *(self.store.revision, self.paused, self.held),
+                *(len(self.slow), len(self.silent)),
+            )
             if now != seen:
                 seen = now
                 for name, pod in (await self.pods()).items():

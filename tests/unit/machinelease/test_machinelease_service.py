@@ -160,6 +160,22 @@ async def test_a_node_with_pods_of_others_is_not_granted(
         await there.reaches("b", "Granted")
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_finished_pods_of_others_hold_no_machine(
+    clock: Clock, rng: Stream, log: Logger, phase: str
+) -> None:
+    async with lease_world(clock, rng, log) as there:
+        await there.add_nodes("n1")
+        await there.add_pod("other", "n1")
+        await there.add_lease("a", 1)
+        await there.settle(4.0)
+        assert (await there.status("a")).reason == "PoolAvailability"
+        ended = {"status": {"phase": phase}}
+        await there.client.patch(POD, "other", "default", patch=ended, subresource="status")
+        await there.reaches("a", "Granted")
+        assert await there.machines("a") == ["n1"]
+
+
 async def test_a_pod_that_the_cache_does_not_show_is_found(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -151,6 +151,30 @@ def test_verdict_is_the_drivers(ends: list[tuple[str, int]], verdict: str, reaso
     assert simulator.events[-1] == ("DONE" if verdict == "Passed" else "ERROR")
 
 
+@pytest.mark.parametrize(
+    ("component", "reason"),
+    [
+        *(("server", "WorkerFailed"), ("client", "WorkerFailed"), ("proxy", "WorkerFailed")),
+        ("driver", "TestFailed"),
+    ],
+)
+def test_failure_of_each_role_fails_the_session(component: str, reason: str) -> None:
+    document = session_document(roles={"proxy": [{"command": ["work"]}]})
+    simulator = SessionSimulator(document).started()
+    simulator.exit(f"qps-{component}", 1)
+    status = simulator.finished()
+    assert (status.phase, status.verdict, status.reason) == ("Failed", "Failed", reason)
+    assert component in status.message
+    assert simulator.pods == {}
+
+
+def test_driver_alone_runs_and_passes() -> None:
+    simulator = SessionSimulator(session_document(servers=[], clients=[])).started()
+    assert [*simulator.pods] == ["qps-driver"]
+    simulator.exit("qps-driver")
+    assert simulator.finished().verdict == "Passed"
+
+
 def test_worker_that_ends_with_zero_does_not_end_the_session() -> None:
     simulator = SessionSimulator().started()
     simulator.exit("qps-server")

@@ -124,30 +124,47 @@ async def test_nothing_is_written_at_rest(world: SessionWorld) -> None:
     assert world.requests[before:] == []
 
 
-@pytest.mark.parametrize("phase", ["Queued", "Provisioning", "Running"])
+@pytest.mark.parametrize(
+    "phase", ["Queued", "Accepted", "Provisioning", "Running", "Collecting", "Cleaning"]
+)
 async def test_controller_that_restarts_finishes_the_session(
     phase: str, world: SessionWorld
 ) -> None:
     await world.use_pools()
     world.held, world.paused = phase == "Queued", phase == "Provisioning"
+    collector = Collector(world.clock, takes_s=20.0)
     informers = world.nursery.start(world.deps.informers.run())
-    [first] = world.start(SessionService(world.deps))
+    [first] = world.start(SessionService(world.deps, collector=collector))
+    if phase == "Accepted":
+        await world.add_foreign_pod("qps-server")
+    if phase == "Cleaning":
+        world.silent = {"qps-server"}
     await world.add_session()
+    is_over = phase in {"Collecting", "Cleaning"}
+    if is_over:
+        await world.reaches("Running")
+        await world.finish("qps-driver")
     await world.reaches(phase)
     await world.settle(1)
     first.cancel()
     informers.cancel()
     before = {name: pod.metadata.uid for name, pod in (await world.pods()).items()}
     world.deps = world.new_deps()
-    world.serve()
+    world.serve(collector)
     await world.settle(3)
     assert (await world.status()).phase == phase
     assert {name: pod.metadata.uid for name, pod in (await world.pods()).items()} == before
     world.held = world.paused = False
-    await world.reaches("Running")
-    await world.finish("qps-driver")
+    world.silent = set()
+    if phase == "Accepted":
+        await world.client.delete(POD, "qps-server", "default")
+    if not is_over:
+        await world.reaches("Running")
+        await world.finish("qps-driver")
     await world.reaches("Succeeded")
     assert (await world.status()).attempt == 0
+    assert (await world.pods(), await world.leases()) == ({}, {})
+    assert collector.collected == ["Passed"] * (2 if phase == "Collecting" else 1)
 
 
 async def test_lost_pod_leads_to_another_attempt(world: SessionWorld) -> None:
@@ -200,16 +217,22 @@ async def test_pods_that_do_not_end_are_deleted_without_grace(world: SessionWorl
     assert events(await world.session())[-2:] == ["INTERNAL_ERROR", "DONE"]
 
 
-async def test_provisioning_timeout_is_retried_and_then_final(world: SessionWorld) -> None:
-    world.slow = {"qps-server"}
+@pytest.mark.parametrize(("slow", "ready"), [("server", "client"), ("driver", "server")])
+async def test_provisioning_timeout_is_retried_and_then_final(
+    slow: str, ready: str, world: SessionWorld
+) -> None:
+    """Of a driver, too, that exists and never starts: no pods and no leases are left."""
+    await world.use_pools()
+    world.slow = {f"qps-{slow}"}
     world.serve()
     await world.add_session(timeouts={"provisionSeconds": 10})
     took = await world.reaches("Errored")
     assert 20 <= took < 25
     status = await world.status()
     assert (status.reason, status.attempt) == ("ProvisionTimeout", 1)
-    assert "server" in status.message
-    assert await world.pods() == {}
+    assert slow in status.message
+    assert ready not in status.message
+    assert (await world.pods(), await world.leases()) == ({}, {})
 
 
 @pytest.mark.parametrize("wish", ["Collect", "Now"])
@@ -300,9 +323,7 @@ async def test_quota_is_waited_for(world: SessionWorld) -> None:
 
 
 async def test_name_of_a_pod_that_another_has_is_waited_for(world: SessionWorld) -> None:
-    spec = {"containers": [{"name": "main", "command": ["x"]}]}
-    meta = {"name": "qps-server", "namespace": "default"}
-    await world.client.create(POD, {"metadata": meta, "spec": spec}, "default")
+    await world.add_foreign_pod("qps-server")
     world.serve()
     await world.add_session()
     await world.reaches("Accepted")
