@@ -81,7 +81,7 @@ async def fail_all(world: JobWorld, uids: set[str]) -> None:
 async def test_every_immediate_failure_backs_off(
     world: JobWorld, action: str, replicas: int
 ) -> None:
-    """After 1, 2, 4, 8 and 16 seconds, whether the restart is charged or not."""
+    """At once, then after 1, 2, 4, 8 and 16 seconds, whether the restart is charged or not."""
     uids: set[str] = set()
     world.nursery.start(fail_all(world, uids))
     rule = {"action": action, "onExitCodes": {"operator": "In", "values": [7]}}
