@@ -435,6 +435,20 @@ async def test_evidence_of_an_attempt_replaces_the_last_ones(world: SessionWorld
     assert (await world.status()).evidence == SessionEvidenceStatus(message=failed)
 
 
+async def test_discarded_attempt_has_no_complete_evidence(world: SessionWorld) -> None:
+    world.serve(Collector(world.clock))
+    await world.add_session(retries={"failure": 1})
+    await world.reaches("Running")
+    await world.finish("qps-driver", 1)
+    await world.reaches("Provisioning")
+    await world.reaches("Running")
+    await world.client.patch(TESTSESSION, "qps", "default", patch={"spec": {"cancel": "Now"}})
+    await world.reaches("Cancelled")
+    status, why = await world.status(), "none was collected of attempt 1"
+    assert status.evidence == SessionEvidenceStatus(url="http://e", message=why)
+    assert status.metrics == ()
+
+
 async def test_slow_collector_is_given_up(world: SessionWorld) -> None:
     collector = Collector(world.clock, takes_s=1e6)
     world.serve(collector)

@@ -1,5 +1,7 @@
 """How an attempt ends: what its verdict is, and why. Pure."""
 
+import msgspec
+
 from grange.api.kinds import machinelease, testsession
 from grange.api.kinds.machinelease import MachineLease
 from grange.controllers.testsession.attempt_outcome import AttemptOutcome
@@ -104,5 +106,9 @@ def end_attempt(draft: SessionDraft, end: AttemptOutcome, *, keep: bool) -> None
     """Note the verdict, and go on to the evidence if there may be any, else to clean-up."""
     draft.decide_verdict(end)
     draft.step(SessionStep.END if keep else SessionStep.DISCARD)
+    if not keep and draft.status.attempt > 0:  # what the status has is of an earlier attempt
+        none = f"none was collected of attempt {draft.status.attempt}"
+        evidence = msgspec.structs.replace(draft.status.evidence, complete=False, message=none)
+        draft.set(evidence=evidence, metrics=())
     kind = NORMAL if end.verdict == testsession.PASSED else WARNING
     draft.notice(kind, end.reason or SessionReason.PASSED, end.message)
