@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from grange.api import timestamps
+from grange.api.kinds import testsession
 from grange.api.kinds.machinelease import POOL_LABEL
 from grange.api.kinds.testsession import (
     FINAL_PHASES,
@@ -14,8 +15,10 @@ from grange.api.kinds.testsession import (
     SessionEvent,
     SessionMetricResult,
     TestSession,
+    TestSessionSpec,
 )
 from grange.api.meta import Document, ObjectMeta, View
+from grange.api.session_components import MAIN_CONTAINER
 from grange.base.errors import GrangeError
 
 DRIVER = "driver"
@@ -59,6 +62,8 @@ class ComponentRecord(View, frozen=True):
     Attributes:
         name: of the component, with an index where it has several pods.
         logs: one file for each of its containers.
+        env: variables of its main container whose values are in the session's spec; those that come
+            from elsewhere (``valueFrom``) are left out, as they may be secret.
         tail: the end of the log of its main container.
     """
 
@@ -68,6 +73,7 @@ class ComponentRecord(View, frozen=True):
     node: str = ""
     address: str = ""
     image: str = ""
+    env: dict[str, str] = msgspec.field(default_factory=dict)
     health: str = ""
     message: str = ""
     exit_code: int | None = None
@@ -163,8 +169,13 @@ def record_of(document: Document, nodes: Iterable[Document] = ()) -> SessionReco
     """
     session = msgspec.convert(document, TestSession)
     meta, spec, status = session.metadata, session.spec, session.status
+    env = _plain_env(spec)
     components = tuple(
-        msgspec.convert(msgspec.to_builtins(item), ComponentRecord) for item in status.components
+        msgspec.structs.replace(
+            msgspec.convert(msgspec.to_builtins(item), ComponentRecord),
+            env=env.get(item.name if item.name in env else _without_index(item.name), {}),
+        )
+        for item in status.components
     )
     used = {item.node for item in components}
     facts = sorted(
@@ -276,6 +287,29 @@ def instant(text: str | None) -> datetime | None:
         return timestamps.parse(text) if text else None
     except timestamps.TimestampError:
         return None
+
+
+def _plain_env(spec: TestSessionSpec) -> dict[str, dict[str, str]]:
+    """Variables by component: as its pods get them, the container's win over the component's."""
+    found = {}
+    for _, name, component in testsession.components(spec):
+        pod = (component.template or {}).get("spec") or {}
+        containers: list[Document] = pod.get("containers") or []
+        first = next(iter(containers), {})
+        main = next((item for item in containers if item.get("name") == MAIN_CONTAINER), first)
+        last = {item.get("name"): item for item in (*component.env, *(main.get("env") or ()))}
+        found[name] = {
+            str(variable): str(item.get("value") or "")
+            for variable, item in last.items()
+            if not item.get("valueFrom")
+        }
+    return found
+
+
+def _without_index(name: str) -> str:
+    """The component of one of its several pods."""
+    component, _, index = name.rpartition("-")
+    return component if index.isdecimal() else ""
 
 
 def _facts(node: Document) -> NodeFacts:

@@ -36,7 +36,16 @@ def session(
             "generateName": "bench-",
             "creationTimestamp": "2026-11-21T10:00:00Z",
         },
-        "spec": {"driver": {"image": "driver"}, "scenario": {"qps": 100}},
+        "spec": {
+            "driver": {
+                "image": "driver",
+                "env": [
+                    {"name": "SIZE", "value": "64"},
+                    {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "t", "key": "k"}}},
+                ],
+            },
+            "scenario": {"qps": 100},
+        },
         "status": {
             "phase": phase,
             "verdict": verdict,

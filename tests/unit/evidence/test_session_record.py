@@ -18,6 +18,7 @@ def test_record_has_what_the_session_was() -> None:
     assert [item.name for item in record.components] == ["server", "driver"]
     assert record.driver is not None
     assert (record.driver.image, record.driver.exit_code) == ("driver@sha256:1", 0)
+    assert record.driver.env == {"SIZE": "64"}
     assert [(item.name, item.pool, item.kernel) for item in record.nodes] == [
         ("m0", "drivers", "6.1.0"),
         ("m1", "workers", "6.1.0"),
@@ -25,6 +26,24 @@ def test_record_has_what_the_session_was() -> None:
     assert record.events[0].message == "50 % done"
     assert record.scenario == {"qps": 100}
     assert record.retention_seconds == 7 * 24 * 3600
+
+
+def test_env_is_that_of_the_main_container() -> None:
+    """Of each pod of a component; a value that comes from elsewhere replaces a plain one."""
+    secret = {"valueFrom": {"secretKeyRef": {"name": "t", "key": "k"}}}
+    containers = [
+        {"name": "proxy", "env": [{"name": "PORT", "value": "1"}]},
+        {"name": "main", "env": [{"name": "A", "value": "2"}, {"name": "B", **secret}]},
+    ]
+    given = [{"name": name, "value": "1"} for name in ("A", "B", "C")]
+    server = {"count": 2, "env": given, "template": {"spec": {"containers": containers}}}
+    document = session(components=[{**SERVER, "name": "server-1"}, DRIVER])
+    document["spec"] |= {"servers": [server]}
+    components = session_record.record_of(document).components
+    assert [item.env for item in components] == [{"A": "2", "C": "1"}, {"SIZE": "64"}]
+    del containers[1]
+    document["spec"]["servers"] = [server | {"env": []}]
+    assert session_record.record_of(document).components[0].env == {"PORT": "1"}
 
 
 def test_record_of_a_new_session_is_open() -> None:
