@@ -36,6 +36,7 @@ from grange.agent.node_runtime import NodeRuntime
 from grange.agent.runtimes.cri.cri_config import CriConfig
 from grange.agent.runtimes.cri.cri_runtime import CriRuntime
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
+from grange.agent.runtimes.process import landlock
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -43,6 +44,7 @@ from grange.base.offload import Threads
 from grange.base.tasks import Nursery
 
 LIMIT_S = 240.0
+LANDLOCK_NEEDED = 3  # the first version that keeps the database from being emptied
 LINES = tuple(f"line {number}" for number in range(1, 6))
 ENV = {"GREETING": "hello"}
 # The interpreter may be in /tmp, of which isolated containers have their own.
@@ -186,6 +188,11 @@ class Harness:
     params=[
         "fake",
         pytest.param("none", marks=pytest.mark.e2e),
+        *(
+            [pytest.param("landlock", marks=pytest.mark.e2e)]
+            if landlock.version() >= LANDLOCK_NEEDED
+            else []
+        ),
         pytest.param("auto", marks=pytest.mark.e2e),
         *(
             [pytest.param("netns", marks=pytest.mark.e2e)]
