@@ -129,6 +129,14 @@ def test_machine_is_refused_with_a_remedy(
     assert len(errors.splitlines()) == 1, errors
 
 
+def test_deleted_token_joins_no_machine(plane: Plane, tmp_path: Path) -> None:
+    token = json.loads(plane.grange("token", "create", "-o", "json"))["token"]
+    plane.grange("token", "delete", token.partition(".")[0])
+    child = agent(plane, tmp_path / "agent", "--token", token)
+    code, errors = ended(child, tmp_path / "agent")
+    assert (code, "it is wrong or has ended" in errors) == (1, True), errors
+
+
 def test_token_for_one_use_joins_one_machine(plane: Plane, tmp_path: Path) -> None:
     printed = shlex.split(plane.grange("token", "create", "--once", "--node", "only"))
     second = tmp_path / "second"

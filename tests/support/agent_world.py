@@ -84,6 +84,7 @@ class World(ApiFixture):
         timing: Timing | None = None,
         name_files: bool = False,
         cluster_dns: str = "",
+        host_paths: tuple[str, ...] = (),
     ) -> None:
         """An agent with its own informers; it has the images of the machine."""
         # Every agent draws other names for its Events, as every process does.
@@ -97,6 +98,7 @@ class World(ApiFixture):
             name_files=name_files,
             cluster_dns=cluster_dns,
             images=self.machine.images is not None,
+            host_paths=host_paths,
         )
         images = self.machine.images
         agent = NodeAgent(deps, config, self.runtime, prober=self.prober, images=images)

@@ -27,6 +27,6 @@ def check(plans: Iterable[VolumePlan], allowed: Sequence[str]) -> None:
         if not any(os.path.commonpath((path, place)) == place for place in places):
             raise NotCreatableError(
                 f'volume "{plan.name}": hostPath {plan.host_path} is not allowed on this node; use a '
-                f"path below {', '.join(allowed)}, or start the server with --allow-host-path",
+                f"path below {', '.join(allowed)}, or start the node with --allow-host-path",
                 lasting=True,
             )

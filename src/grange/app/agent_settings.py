@@ -41,7 +41,7 @@ class AgentSettings:
         leave_pods: pods go on when the agent stops.
         stop_grace_s: seconds in which pods end when the agent stops.
         end_pods: only end what an earlier agent has left running.
-        runtime, cri_socket, isolation, network, eviction: as in ``grange up``.
+        runtime, cri_socket, isolation, network, eviction, host_paths: as in ``grange up``.
         log_level: what is logged.
     """
 
@@ -172,6 +172,16 @@ class AgentSettings:
             "--eviction-hard",
             "Thresholds of disk pressure, as in `grange up`.",
             metavar="SIGNAL<AMOUNT,…",
+        ),
+    )
+    host_paths: tuple[Path, ...] = field(
+        default=(),
+        metadata=flag(
+            "--allow-host-path",
+            "A directory that pods may have as hostPath, as in `grange up`.",
+            type=AbsolutePath(),
+            metavar="DIR",
+            shown_default="any path",
         ),
     )
     log_level: str = field(

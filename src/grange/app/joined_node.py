@@ -258,6 +258,7 @@ class JoinedNode:
             name_files=runtime.has_name_files,
             resolver=machine.resolver(),
             agent_port=port,
+            host_paths=tuple(map(str, settings.host_paths)),
             eviction=settings.eviction,
         )
 
