@@ -91,41 +91,6 @@ async def test_pod_that_needs_an_image_waits_with_remedy(tools: Tools) -> None:
         assert 1 <= sum(counts) <= 3
 
 
-async def test_runtime_class_cri_needs_a_node_with_images(tools: Tools) -> None:
-    async with world(*tools) as there:
-        await there.create(document(container(image="nginx"), runtimeClassName="cri"))
-        await there.clock.sleep(5)
-        waiting = (await there.main()).state.waiting
-        assert waiting is not None
-        assert waiting.reason == "ImageRuntimeUnavailable"
-        assert "grange.dev/images=true" in waiting.message
-        assert there.machine.starts == []
-
-
-@pytest.mark.parametrize(
-    ("volume", "text"),
-    [
-        ({"hostPath": {"path": "/etc"}}, "--allow-host-path"),
-        ({"persistentVolumeClaim": {"claimName": "data"}}, "this agent knows emptyDir"),
-        ({"nfs": {"server": "s", "path": "/"}}, "this agent knows emptyDir"),
-    ],
-)
-async def test_volume_that_cannot_be_had_keeps_its_pod_alone_waiting(
-    tools: Tools, volume: dict[str, Any], text: str
-) -> None:
-    async with world(*tools, agent=False) as there:
-        there.start_agent(host_paths=("/srv",))
-        mounted = container(volumeMounts=[{"name": "v", "mountPath": "/v"}])
-        await there.create(document(mounted, name="bad", volumes=[{"name": "v", **volume}]))
-        await there.create(document())
-        assert await there.until_ready() < 5
-        (status,) = (await there.client.get(POD, "bad", "default")).status.container_statuses
-        waiting = status.state.waiting
-        assert waiting is not None
-        assert waiting.reason == "CreateContainerConfigError"
-        assert text in waiting.message
-
-
 async def test_a_pod_of_another_node_is_left_alone(tools: Tools) -> None:
     async with world(*tools) as there:
         await there.create(document(nodeName="node-2"))
