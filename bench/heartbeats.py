@@ -30,6 +30,7 @@ from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.machine_events import MachineEvents
 from grange.machines.controller.machine_heartbeats import MachineHeartbeats
 from grange.machines.controller.machine_listers import MachineListers
+from grange.machines.controller.metrics import MachineInstruments, instruments
 from grange.machines.controller.node_controller_config import NodeControllerConfig
 from grange.machines.controller.status_updater import StatusUpdater
 from grange.reconcile.deps import Deps
@@ -124,6 +125,7 @@ async def heartbeats() -> dict[str, float]:
             config,
             _OneTurn(),
             fixture.log,
+            MachineInstruments(instruments(fixture.registry)),
         )
 
         async def terminate(name: str) -> bool:

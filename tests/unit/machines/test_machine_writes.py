@@ -10,6 +10,7 @@ from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.machine_events import MachineEvents
 from grange.machines.controller.machine_listers import MachineListers
 from grange.machines.controller.machine_writes import MachineWrites
+from grange.machines.controller.metrics import MachineInstruments, instruments
 from grange.machines.controller.status_updater import StatusUpdater
 from grange.machines.scaling_plan import MachineStart
 from grange.reconcile.recorder import Recorder
@@ -35,6 +36,7 @@ async def test_name_that_is_taken_is_known_from_then_on(
             world.config,
             clock,
             log,
+            MachineInstruments(instruments(deps.metrics)),
         )
         start = MachineStart("p-1", MachineSpec(pool="p", provider="simulated"))
         assert listers.machine("p-1") is None

@@ -13,9 +13,10 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.machines.controller.instance_looks import InstanceLooks
 from grange.machines.controller.machine_lifecycle import MachineInputs, MachineStep, next_step
+from grange.machines.controller.metrics import MachineInstruments, instruments
 from grange.machines.controller.provider_calls import ProviderCalls, instance_fields
 from grange.machines.controller.status_updater import StatusUpdater
-from grange.machines.providers.provider import CapacityError, Instance, LaunchRequest
+from grange.machines.providers.provider import CapacityError, Instance, LaunchRequest, Provider
 from grange.machines.providers.simulated.cloud import SimulatedCloud
 from grange.machines.providers.simulated.cloud_faults import CloudFault, ScriptedFaults
 from grange.machines.providers.simulated.simulated_provider import SimulatedProvider
@@ -39,8 +40,13 @@ class Run:
         self.cloud = SimulatedCloud(clock, faults=self.faults)
         self.provider = SimulatedProvider(self.cloud, "test")
         self.updater = StatusUpdater(self.world.new_client(), clock)
-        self.calls = ProviderCalls(self.provider, self.updater, self.memory, clock, timeout_s=10.0)
+        self.calls = self.new_calls(self.provider)
         self.looks = InstanceLooks(10.0)
+
+    def new_calls(self, provider: Provider) -> ProviderCalls:
+        metrics = MachineInstruments(instruments(self.world.registry))
+        clock = self.world.clock
+        return ProviderCalls(provider, self.updater, self.memory, clock, metrics, timeout_s=10.0)
 
     async def order(self) -> Machine:
         spec = {"pool": "p", "provider": "simulated"}
@@ -132,9 +138,7 @@ class OneByOne(SimulatedProvider):
 async def test_only_what_was_tried_is_remembered(clock: Clock, rng: Stream, log: Logger) -> None:
     async with opened(ApiFixture(clock, rng, log)) as world:
         run = Run(world)
-        run.calls = ProviderCalls(
-            OneByOne(run.cloud, "test"), run.updater, run.memory, clock, timeout_s=10.0
-        )
+        run.calls = run.new_calls(OneByOne(run.cloud, "test"))
         request = LaunchRequest("m", (OFFERING, MachineOffering("small", "b")))
         await run.calls.launch(await run.order(), request, None)
         known = [run.memory.refusal("small", z, spot=False, now=clock.now()) for z in "ab"]

@@ -7,6 +7,7 @@ from grange.base.log import Logger
 from grange.client.client import Client
 from grange.machines.controller.machine_events import MachineEvents
 from grange.machines.controller.machine_listers import MachineListers
+from grange.machines.controller.metrics import MachineInstruments
 from grange.machines.controller.node_controller_config import NodeControllerConfig
 from grange.machines.controller.status_updater import StatusUpdater
 
@@ -23,6 +24,7 @@ class NodeControllerContext:
         config: intervals and limits.
         clock: time.
         log: the logger.
+        metrics: counts.
     """
 
     client: Client
@@ -32,3 +34,4 @@ class NodeControllerContext:
     config: NodeControllerConfig
     clock: Clock
     log: Logger
+    metrics: MachineInstruments

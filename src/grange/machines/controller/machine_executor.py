@@ -26,6 +26,7 @@ from grange.machines.controller.machine_lifecycle import (
     NextStep,
     next_step,
 )
+from grange.machines.controller.metrics import FOUND
 from grange.machines.controller.provider_calls import MISCONFIGURED, CallResult, instance_fields
 from grange.machines.controller.provider_watch import ProviderWatch
 from grange.machines.providers.provider import InstanceState, MisconfiguredError
@@ -61,6 +62,7 @@ class MachineExecutor:
             context.updater,
         )
         self._events, self._config, self._clock = context.events, context.config, context.clock
+        self._metrics = context.metrics
         self._bootstrap, self._watch_of, self._rng = bootstrap, watch_of, rng
         self._pauses = Exponential(self._config.retry_s, self._config.retry_max_s, jitter=0.2)
         self._failures: dict[str, int] = {}
@@ -166,6 +168,7 @@ class MachineExecutor:
         self._listers.wrote(moved)
         self._forget(moved.metadata.name)
         self._events.moved(known.machine, moved, step.reason, step.message)
+        self._count(known.machine, step)
         if step.event in _ENDS and known.machine.phase is not _P.TERMINATING:
             self._eject(known.machine, step)
         if step.event in _ENDS and known.machine.phase in _BOOTS:
@@ -178,6 +181,15 @@ class MachineExecutor:
         """Report to the pods that wait for a machine that it does not come."""
         for pod in self._listers.pods_meant_for(machine):
             self._events.launch_failed(pod, machine, message)
+
+    def _count(self, before: Machine, step: NextStep) -> None:
+        """Count an event of a boot."""
+        if step.event is MachineEvent.LAUNCHED:
+            self._metrics.launched(before, FOUND)
+        elif step.event is MachineEvent.JOINED:
+            self._metrics.booted(before, self._clock.now())
+        elif step.event in _ENDS:
+            self._metrics.ended(before, step.reason)
 
     def _eject(self, machine: Machine, step: NextStep) -> None:
         """Report the end of a machine to the pods that are on it."""
@@ -232,6 +244,7 @@ class MachineExecutor:
         except MisconfiguredError as error:
             if pool is not None:
                 watch.refusals.refuse(pool, f"{error}", self._clock.now())
+            self._metrics.refused(machine, error)
             refused = await self._updater.move(
                 machine, MachineEvent.LAUNCH_REFUSED, reason=MISCONFIGURED, message=f"{error}"
             )

@@ -31,7 +31,7 @@ class MachineHeartbeats:
         wake: Callable[[str], None],
     ) -> None:
         self._listers, self._events, self._config = context.listers, context.events, context.config
-        self._clock, self._log = context.clock, context.log
+        self._clock, self._log, self._metrics = context.clock, context.log, context.metrics
         self._terminate, self._wake = terminate, wake
         self.health = MachineHealth(context.config.unhealthy_share)
 
@@ -60,6 +60,7 @@ class MachineHeartbeats:
                 answering[machine.metadata.name] = node is not None and is_ready(node)
         healthy_s = float(pool.spec.timeouts.healthy_seconds)
         verdict = self.health.look(name, answering, healthy_s, self._clock.monotonic())
+        self._metrics.braked(name, braked=bool(verdict.braked))
         if verdict.braked:
             share = f"{self._config.unhealthy_share:.0%}"
             message = f"more than {share} of {len(answering)} machines are silent: none is ended"

@@ -159,6 +159,10 @@ class MachineListers:
         found = self._pods.store.by_index(_BY_NODE, node)
         return [pod for pod in found if is_active(pod) and not _is_of_daemon(pod)]
 
+    def unschedulable(self) -> Sequence[Pod]:
+        """Pods for which the scheduler has found no node."""
+        return [pod for pod in self._pods.store.list() if waits_for_machine(pod)]
+
     def pods_for(self, pool: str) -> Sequence[Pod]:
         """Pods that select a pool, sorted by name."""
         found = self._pods.store.by_index(_BY_POOL, pool)

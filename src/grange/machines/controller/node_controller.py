@@ -22,6 +22,7 @@ from grange.machines.controller.machine_events import MachineEvents
 from grange.machines.controller.machine_executor import MachineExecutor
 from grange.machines.controller.machine_heartbeats import MachineHeartbeats
 from grange.machines.controller.machine_listers import MachineListers
+from grange.machines.controller.metrics import MachineInstruments, instruments
 from grange.machines.controller.node_controller_config import NodeControllerConfig
 from grange.machines.controller.node_dispenser import NodeDispenser
 from grange.machines.controller.packed_pass import PackedPass
@@ -94,7 +95,14 @@ class NodeController:
         )
         self._updater = StatusUpdater(deps.client, deps.clock)
         self._context = NodeControllerContext(
-            deps.client, self._listers, self._updater, self._events, config, deps.clock, self._log
+            deps.client,
+            self._listers,
+            self._updater,
+            self._events,
+            config,
+            deps.clock,
+            self._log,
+            MachineInstruments(instruments(deps.metrics)),
         )
         self.dispenser = NodeDispenser(self._context)
         rng = deps.rng.fork("launches")
@@ -134,9 +142,7 @@ class NodeController:
             self._passes.wake_all,
             InterruptionNotices(self._context, self._wake_disruption).note,
         )
-        providers = ProviderTable(
-            tools, self._listers, self._updater, hooks, self._config, self._tools.create
-        )
+        providers = ProviderTable(tools, self._context, hooks, self._tools.create)
         self._executor = MachineExecutor(
             self._context,
             self._tools.bootstrap,
@@ -164,6 +170,7 @@ class NodeController:
                 )
         finally:
             self._reports = None
+            self._context.metrics.stop()
             await providers.close()
 
     async def _cluster_uid(self) -> str:

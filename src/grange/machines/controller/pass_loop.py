@@ -6,20 +6,22 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from grange.api.kinds import NODEPOOL
-from grange.api.kinds.nodepool import DEDICATED, NodePool
+from grange.api.kinds.nodepool import DEDICATED, PACKED, NodePool
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import preconditions
 from grange.api.status import ApiError, Conflict
 from grange.machines.controller.controller_context import NodeControllerContext
+from grange.machines.controller.metrics import ANY_PACKED
 from grange.machines.controller.packed_pass import PackedPass
 from grange.machines.controller.pass_timer import PassTimer
 from grange.machines.controller.pass_window import PassWindow
 from grange.machines.controller.pool_pass import PassResult, PoolPass
-from grange.machines.controller.pool_status import pool_status
+from grange.machines.controller.pool_status import pool_status, total_price
 from grange.machines.controller.provider_calls import MISCONFIGURED
 from grange.machines.controller.provider_table import ProviderTable
 from grange.machines.controller.provider_watch import ProviderWatch
 from grange.machines.scaling.machine_requests import ended_requests
+from grange.machines.scaling.pod_needs import waits_for
 from grange.reconcile import finalizers
 
 POOL_FINALIZER = "grange.dev/machines"
@@ -53,6 +55,7 @@ class PassLoop:
     ) -> None:
         self._client, self._listers, self._events = context.client, context.listers, context.events
         self._config, self._clock, self._log = context.config, context.clock, context.log
+        self._metrics = context.metrics
         self._dedicated, self._packed, self._terminate = dedicated, packed, terminate
         self._windows: dict[str, PassWindow] = {}
         self._changed = asyncio.Event()
@@ -84,10 +87,8 @@ class PassLoop:
 
     def wake_packed(self) -> None:
         """A pod waits that a packed pool may serve."""
-        for pool in self._listers.pools():
-            if pool.spec.mode != DEDICATED and pool.metadata.deletion_timestamp is None:
-                self.wake(pool.metadata.name)
-                return
+        for pool in self._packed_pools()[:1]:
+            self.wake(pool.metadata.name)
 
     def wake_all(self) -> None:
         """A plan for any pool may differ now."""
@@ -126,6 +127,7 @@ class PassLoop:
                 await self._plan_packed(providers)
             elif (pool := self._listers.pool(name)) is None:
                 del self._windows[name]
+                self._metrics.forget(name)
             elif pool.metadata.deletion_timestamp is not None:
                 await self._end(pool)
             elif pool.spec.mode == DEDICATED:
@@ -138,7 +140,9 @@ class PassLoop:
             self._log.warning("pass failed", pool=name, error=error)
         except Exception as error:  # noqa: BLE001  supervision point: a crash costs one pool its pass
             self._log.error("pass crashed", pool=name, error=error)
-        self.timer.passed(start, self._clock.now(), self._clock.monotonic() - began)
+        seconds = self._clock.monotonic() - began
+        self._metrics.passed(PACKED if name == PACKED_POOLS else DEDICATED, seconds)
+        self.timer.passed(start, self._clock.now(), seconds)
 
     # --- plans -------------------------------------------------------------------------------------
 
@@ -153,9 +157,13 @@ class PassLoop:
 
     async def _plan_packed(self, providers: ProviderTable) -> None:
         pools: list[tuple[NodePool, ProviderWatch]] = []
-        for pool in self._listers.pools():
-            if pool.spec.mode == DEDICATED or pool.metadata.deletion_timestamp is not None:
-                continue
+        packed = self._packed_pools()
+        if packed:
+            names = [pool.metadata.name for pool in packed]
+            self._metrics.waiting_packed(self._listers.unschedulable(), names, self._clock.now())
+        else:
+            self._metrics.forget(ANY_PACKED)
+        for pool in packed:
             held, watch = await self._held(pool), providers.of_pool(pool)
             if isinstance(watch, str):
                 await self._finish(held, watch, PassResult(reason=MISCONFIGURED, message=watch))
@@ -167,6 +175,13 @@ class PassLoop:
         results = await self._packed.run(pools)
         for pool, watch in pools:
             await self._finish(pool, watch, results[pool.metadata.name])
+
+    def _packed_pools(self) -> Sequence[NodePool]:
+        return [
+            pool
+            for pool in self._listers.pools()
+            if pool.spec.mode != DEDICATED and pool.metadata.deletion_timestamp is None
+        ]
 
     async def _held(self, pool: NodePool) -> NodePool:
         if not finalizers.has(pool, POOL_FINALIZER):
@@ -191,8 +206,12 @@ class PassLoop:
         if result.changed:
             self.wake(name)
         catalogue = () if isinstance(watch, str) else tuple(watch.catalogue or ())
-        machines = self._listers.machines_of(name)
-        status = pool_status(pool, machines, catalogue, result, self._clock.now())
+        machines, now = self._listers.machines_of(name), self._clock.now()
+        self._metrics.pool(name, machines, total_price(machines))
+        if pool.spec.mode == DEDICATED:
+            pods = [pod for pod in self._listers.pods_for(name) if waits_for(pod, name)]
+            self._metrics.waiting(name, pods, now)
+        status = pool_status(pool, machines, catalogue, result, now)
         before = msgspec.to_builtins(pool.status)
         if all(_filled(before.get(key)) == _filled(value) for key, value in status.items()):
             return
@@ -206,6 +225,7 @@ class PassLoop:
     async def _end(self, pool: NodePool) -> None:
         """End the machines of a deleted pool, and let it go when the last has ended."""
         machines = self._listers.machines_of(pool.metadata.name)
+        self._metrics.pool(pool.metadata.name, machines, total_price(machines))
         for machine in machines:
             if not machine.spec.terminate:
                 await self._terminate(machine.metadata.name)

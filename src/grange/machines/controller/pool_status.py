@@ -50,10 +50,16 @@ def pool_status(
             "cpu": quantity.format_milli(amounts["cpu"]),
             "memory": quantity.format_binary(amounts["memory"] // 1000),
         },
-        "pricePerHour": f"{sum((_price(machine) for machine in live), Decimal(0))}",
+        "pricePerHour": f"{total_price(machines)}",
         "bootImage": result.image or pool.status.boot_image,
         "conditions": msgspec.to_builtins(found),
     }
+
+
+def total_price(machines: Sequence[Machine]) -> Decimal:
+    """What the machines that have not ended cost an hour."""
+    live = (machine for machine in machines if machine.phase is not MachinePhase.TERMINATED)
+    return sum((_price(machine) for machine in live), Decimal(0))
 
 
 def _verdicts(result: PassResult) -> dict[str, tuple[str, str, str]]:

@@ -16,6 +16,7 @@ from grange.api.machine_phases import MachineEvent
 from grange.api.meta import Document
 from grange.base.clock import Clock
 from grange.machines.controller.launch_refusals import LaunchRefusals
+from grange.machines.controller.metrics import LAUNCHED, MachineInstruments
 from grange.machines.controller.status_updater import StatusUpdater
 from grange.machines.providers.provider import (
     CapacityError,
@@ -64,6 +65,7 @@ class ProviderCalls:
         updater: writes the answers.
         memory: of what the provider could not give.
         clock: time.
+        metrics: counts launches.
         timeout_s: a call takes no longer.
 
     Attributes:
@@ -77,12 +79,13 @@ class ProviderCalls:
         updater: StatusUpdater,
         memory: CapacityMemory,
         clock: Clock,
+        metrics: MachineInstruments,
         *,
         timeout_s: float,
     ) -> None:
         self.provider, self.refusals = provider, LaunchRefusals()
         self._updater, self._memory = updater, memory
-        self._clock, self._timeout_s = clock, timeout_s
+        self._clock, self._metrics, self._timeout_s = clock, metrics, timeout_s
 
     async def launch(
         self, machine: Machine, request: LaunchRequest, pool: NodePool | None
@@ -100,6 +103,7 @@ class ProviderCalls:
         try:
             found = await self.within("launch", self.provider.launch(request))
         except (CapacityError, MisconfiguredError, InstanceGoneError) as error:
+            self._metrics.refused(machine, error)
             if isinstance(error, CapacityError):
                 self._remember(request, error)
             if isinstance(error, MisconfiguredError) and pool is not None:
@@ -113,7 +117,9 @@ class ProviderCalls:
             )
             return CallResult(refused, done=True)
         except ProviderError as error:
+            self._metrics.refused(machine, error)
             return await self._failed(machine, error)
+        self._metrics.launched(machine, LAUNCHED)
         self._memory.allow(found.instance_type, found.zone, spot=found.spot)
         if pool is not None:
             self.refusals.allow(pool)

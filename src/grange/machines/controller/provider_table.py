@@ -8,12 +8,10 @@ from typing import Any
 from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import NodePool
 from grange.base.tasks import Child, Nursery, supervise
-from grange.machines.controller.machine_listers import MachineListers
-from grange.machines.controller.node_controller_config import NodeControllerConfig
+from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.pool_template import CONFIG_ANNOTATION, config_text
 from grange.machines.controller.provider_calls import ProviderCalls
 from grange.machines.controller.provider_watch import ProviderWatch, WatchHooks
-from grange.machines.controller.status_updater import StatusUpdater
 from grange.machines.providers import ProviderTools, create_provider
 from grange.machines.providers.provider import MisconfiguredError, Provider
 from grange.machines.scaling.capacity_memory import CapacityMemory
@@ -32,25 +30,21 @@ class ProviderTable:
 
     Args:
         tools: of providers; the settings are by the name of the provider.
-        create: makes a provider.
-        listers: the records.
-        updater: writes what calls come to.
+        context: the records, their updater, settings.
         hooks: of the watches; ``on_change`` is called for each pool of the provider.
-        config: settings.
+        create: makes a provider.
     """
 
     def __init__(
         self,
         tools: ProviderTools,
-        listers: MachineListers,
-        updater: StatusUpdater,
+        context: NodeControllerContext,
         hooks: WatchHooks,
-        config: NodeControllerConfig,
         create: CreateProvider = create_provider,
     ) -> None:
         self._tools, self._create = tools, create
-        self._listers, self._updater = listers, updater
-        self._hooks, self._config = hooks, config
+        self._listers, self._updater = context.listers, context.updater
+        self._hooks, self._config, self._metrics = hooks, context.config, context.metrics
         self._watches: dict[Key, tuple[ProviderWatch, Child[None]]] = {}
         self._refused: dict[Key, str] = {}
         self._nursery: Nursery | None = None
@@ -128,7 +122,12 @@ class ProviderTable:
             raise RuntimeError("providers are made while the controller runs")
         clock, memory = self._tools.clock, CapacityMemory()
         calls = ProviderCalls(
-            provider, self._updater, memory, clock, timeout_s=self._config.call_timeout_s
+            provider,
+            self._updater,
+            memory,
+            clock,
+            self._metrics,
+            timeout_s=self._config.call_timeout_s,
         )
         watch = ProviderWatch(
             calls, memory, self._listers, self._hooks, self._config, clock, tools.log
