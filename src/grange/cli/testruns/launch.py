@@ -86,6 +86,7 @@ async def _compare(
 ) -> None:
     """Compare the figures that drivers reported with the baseline, or with those of earlier runs."""
     before = EarlierRuns(opened)
+    printed: set[str] = set()
     for run in runs:
         if run.session is None or not run.session.status.metrics:
             continue
@@ -94,7 +95,9 @@ async def _compare(
         earlier: Mapping[str, Sequence[float]] = {}
         if baseline is not None:
             given = baseline.of(record.test_name)
-            if absence := baseline.absence(record.test_name):
+            absence = baseline.absence(record.test_name)
+            if absence and absence not in printed:
+                printed.add(absence)
                 terminal.echo(absence, err=True)
         if any(metric.name not in given for metric in record.metrics):
             try:
