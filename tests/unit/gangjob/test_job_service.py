@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from tests.support.job_world import JobWorld, job_world
 
+from grange.api.http import Request
 from grange.api.kinds import GANGJOB, POD, PODDISRUPTIONBUDGET, PODGROUP
 from grange.api.kinds.gangjob import GangJob
 from grange.api.scheme import KindInfo
-from grange.api.status import NotFound
+from grange.api.status import AlreadyExists, ApiError, NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -102,6 +103,22 @@ async def test_evicted_pod_is_replaced_at_once(world: JobWorld) -> None:
         await world.settle(1.5)
         await world.reaches("Running")
     assert len(uids) == 8
+
+
+@pytest.mark.parametrize("plural", ["pods", "services"])
+async def test_name_that_was_taken_and_is_free_is_used(world: JobWorld, plural: str) -> None:
+    """The object of an earlier job of the name goes between the refused create and the read of it."""
+    free_at = world.clock.monotonic() + 1.0  # when events of what was created no longer help
+
+    def refuse(request: Request) -> ApiError | None:
+        fits = request.method == "POST" and request.path.endswith(f"/{plural}")
+        return AlreadyExists("taken") if fits and world.clock.monotonic() < free_at else None
+
+    world.gate = refuse
+    await world.add_job(replicas=1)
+    await world.settle(5)
+    assert await world.phase() == "Running"
+    assert await world.services() == ["train"]
 
 
 async def test_permanent_exit_code_fails_the_job(world: JobWorld) -> None:

@@ -131,7 +131,8 @@ class JobPodControl(Generic[R]):
                 with writes.sending(name):
                     await self._client.create(kind, document(name), namespace)
             except AlreadyExists:
-                await self._check_taken(job, kind, name)
+                if not await self._has(job, kind, name):
+                    raise  # what had the name has just gone; no event of it comes to this job
                 return
             except ApiError as error:
                 self._failed(job, f"FailedCreate{kind.kind}", f"creating {name}", error)
@@ -155,8 +156,8 @@ class JobPodControl(Generic[R]):
 
         return await slow_start([*services], act)
 
-    async def _check_taken(self, job: R, kind: KindInfo[C], name: str) -> None:
-        """Accept a name that an object of the job has: the cache shows it soon.
+    async def _has(self, job: R, kind: KindInfo[C], name: str) -> bool:
+        """Whether an object of the job has the name: the cache shows it soon. False: none has it.
 
         Raises:
             NameTaken: another object has it.
@@ -164,9 +165,9 @@ class JobPodControl(Generic[R]):
         try:
             live = await self._client.get(kind, name, job.metadata.namespace)
         except NotFound:
-            return
+            return False
         if owners.is_controlled_by(live, job):
-            return
+            return True
         message = f"{kind.kind.lower()} {name} exists and does not belong to the job; delete it"
         self._event(job, WARNING, f"FailedCreate{kind.kind}", message)
         raise NameTaken(message)
