@@ -1,4 +1,7 @@
-"""What a reconcile costs: one status write at most, and no work for pods that did not change."""
+"""What a reconcile costs: one status write at most, and conversion of changed pods only.
+
+Planning looks at all pods of the job.
+"""
 
 from collections import Counter
 from collections.abc import AsyncIterator
