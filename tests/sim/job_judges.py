@@ -81,6 +81,48 @@ class IndexesRunOnce:
         return found
 
 
+class RestartsAreBarriers:
+    """With ``BlockingRecreate`` no pod is created while one of an earlier attempt of its job exists.
+
+    Jobs with rules that restart single roles are left out: their roles differ in attempts.
+
+    Attributes:
+        crossed: how many pods were created behind a barrier.
+    """
+
+    def __init__(self) -> None:
+        self.crossed = 0
+        self._blocking: set[str] = set()
+        self._attempts: dict[str, dict[str, int]] = {}  # of pods by UID, by UID of their job
+
+    def see(self, change: ObservedWrite) -> None:
+        """Judge the first write of a pod."""
+        if change.concerns(GANGJOB):
+            policy = change.document["spec"].get("failurePolicy") or {}
+            actions = {rule["action"] for rule in policy.get("rules") or ()}
+            blocks = policy.get("restartStrategy") == "BlockingRecreate"
+            if blocks and "RestartRole" not in actions:
+                self._blocking.add(change.uid)
+        elif change.concerns(POD):
+            meta = change.document["metadata"]
+            owners = [item["uid"] for item in meta.get("ownerReferences") or ()]
+            attempt = (meta.get("labels") or {}).get(LABELS.attempt)
+            if attempt is not None and owners and owners[0] in self._blocking:
+                self._see_pod(change, owners[0], int(attempt))
+
+    def _see_pod(self, change: ObservedWrite, job: str, attempt: int) -> None:
+        existing = self._attempts.setdefault(job, {})
+        if change.deleted:
+            existing.pop(change.uid, None)
+        elif change.uid not in existing:
+            earlier = sorted({found for found in existing.values() if found < attempt})
+            name = change.document["metadata"]["name"]
+            facts = {"pod": name, "attempt": attempt, "revision": change.revision}
+            invariant(not earlier, "a restart is a barrier", earlier=earlier, **facts)
+            self.crossed += attempt > 0
+            existing[change.uid] = attempt
+
+
 class JobsAreCounted:
     """Ends never change, and every failure of a pod is charged once.
 

@@ -9,7 +9,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from tests.sim.job_judges import LABELS, TERMINAL, IndexesRunOnce, JobsAreCounted
+from tests.sim.job_judges import (
+    LABELS,
+    TERMINAL,
+    IndexesRunOnce,
+    JobsAreCounted,
+    RestartsAreBarriers,
+)
 from tests.sim.test_farm import skewed
 from tests.sim.test_replication import BAD_NETWORK, crashes
 
@@ -279,11 +285,11 @@ def _owner(jobs: Mapping[str, GangJob], item: Resource) -> GangJob | None:
 
 async def test_jobs_survive_an_unlucky_week(seed: int, log: Logger, records: Records) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)
-    counted = JobsAreCounted()
+    counted, barriers = JobsAreCounted(), RestartsAreBarriers()
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
         machines, programs = await populate(world, rng.fork("nodes"))
         once = IndexesRunOnce(machines)
-        for judge in (once, counted):
+        for judge in (once, counted, barriers):
             world.history.add(judge)
         world.witnesses.append(once.witness)
         users = JobUsers(world, machines, rng.fork("users"))
@@ -319,6 +325,47 @@ async def test_jobs_survive_an_unlucky_week(seed: int, log: Logger, records: Rec
         assert restless == []
         assert counted.ends
     assert crashes(records) == []
+
+
+class FirstRunsFail(dict[str, Script]):
+    """Programs of which the first few fail."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__(simulated_nodes.SCRIPTS)
+        self._failures = failures
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key != "work":
+            return super().get(key, default)
+        self._failures -= 1
+        return Script(duration_s=2.0, exit_code=RESTARTABLE[0] if self._failures >= 0 else 0)
+
+
+async def test_judges_compare_failures_and_see_barriers(log: Logger) -> None:
+    clock, rng = LoopClock(EPOCH), Stream(0)
+    counted, barriers = JobsAreCounted(), RestartsAreBarriers()
+    async with simulated(clock=clock, rng=rng, log=log) as world:
+        for judge in (counted, barriers):
+            world.history.add(judge)
+        machines, _ = await populate(world, rng.fork("nodes"))
+        programs = FirstRunsFail(4)
+        for machine in machines.values():
+            machine.scripts = programs
+        rule = {"action": "RestartJob", "onExitCodes": {"operator": "In", "values": [130]}}
+        blocking = {"restartStrategy": "BlockingRecreate", "maxRestarts": 5, "rules": [rule]}
+        for name, policy in (("a", None), ("b", blocking)):
+            document = job_document(name, rng.fork(name))
+            role = document["spec"]["replicaSpecs"]["main"]
+            role = {"replicas": 2, "restartPolicy": "ExitCode", "template": role["template"]}
+            document["spec"] = {"replicaSpecs": {"main": role}}
+            if policy:
+                document["spec"]["failurePolicy"] = policy
+            await world.client.create(GANGJOB, document, "default")
+        await settled(world, 60)
+    assert counted.ends["Succeeded"] == 2
+    assert counted.exact == 1
+    assert counted.charges == 3  # two pods of the one, and all of the other at once
+    assert barriers.crossed == 2
 
 
 async def settled(world: World, limit_s: float) -> None:
