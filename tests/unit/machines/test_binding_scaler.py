@@ -2,6 +2,7 @@
 
 import random
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -292,6 +293,44 @@ def test_stopped_standby_is_switched_off_and_on() -> None:
     assert needed.resume == ("n",)
     assert bound(needed) == {"p": "n"}
     assert len(needed.start) == 1  # the pool is filled again
+
+
+def outdated(name: str, phase: str = "Available", **metadata: Any) -> Machine:
+    """A machine of 31 days, which is a day more than pools allow by default."""
+    given = machine(name, phase=phase, created=-31 * 86400.0)
+    return msgspec.structs.replace(
+        given, metadata=msgspec.structs.replace(given.metadata, **metadata)
+    )
+
+
+@pytest.mark.parametrize(("state", "ready"), [("Booted", "Available"), ("Stopped", "Stopped")])
+def test_outdated_standby_stays_until_others_are_ready(state: str, ready: str) -> None:
+    of = pool([StandbyNodeSpec("A", 1, state=state)])
+    old = outdated("old", ready)
+    first = plan([], [old], of=of)
+    assert (len(first.start), first.stop) == (1, ())
+    waiting = plan([], [old, machine("new", phase="Created")], of=of)
+    assert (waiting.start, waiting.stop) == ((), ())
+    done = plan([], [old, machine("new", phase=ready)], of=of)
+    assert (done.start, stopped(done)) == ((), ["old"])
+
+
+def test_outdated_standby_stays_without_a_successor() -> None:
+    of = pool([StandbyNodeSpec("A", 1)], limits=PoolLimits(machines=1))
+    found = plan([], [outdated("old")], of=of)
+    assert (found.start, found.stop) == ((), ())
+    assert found.skip[0].reason.startswith("standby A: limits.machines")
+
+
+def test_standby_that_must_not_be_disrupted_stays() -> None:
+    kept = outdated("old", annotations={"grange.dev/do-not-disrupt": "true"})
+    found = plan([], [kept], of=pool([StandbyNodeSpec("A", 1)]))
+    assert (found.start, found.stop) == ((), ())
+
+
+def test_booting_standby_does_not_expire() -> None:
+    found = plan([], [outdated("old", "Created")], of=pool([StandbyNodeSpec("A", 1)]))
+    assert (found.start, found.stop) == ((), ())
 
 
 # --- spot ----------------------------------------------------------------------------------------------

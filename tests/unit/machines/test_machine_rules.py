@@ -9,7 +9,7 @@ import pytest
 from tests.support.machine_world import MachineWorld, machine_world
 
 from grange.api import conditions
-from grange.api.kinds import MACHINE, NODE
+from grange.api.kinds import MACHINE, NODE, NODEPOOL
 from grange.api.kinds.machine import NODE_POOL_LABEL, Machine
 from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import MachineEvent, MachinePhase
@@ -652,14 +652,40 @@ async def test_f72_another_image_is_for_new_machines(
 ) -> None:
     async with machine_world(clock, rng, log) as world:
         await world.add_pool(standby=STANDBY)
-        await world.count(P.AVAILABLE, 1)
-        monkeypatch.setitem(IMAGES, "default", "image-3")
-        await world.settle(320.0)
         await world.add_pod("a")
         await world.bound("a")
-        await world.count(P.AVAILABLE, 1)
-        images = {one.phase: one.spec.boot_image for one in await world.machines()}
+        monkeypatch.setitem(IMAGES, "default", "image-3")
+        await world.settle(360.0)
+        images = {one.phase: one.spec.boot_image for one in await world.live()}
         assert images == {P.CLAIMED: "image-2", P.AVAILABLE: "image-3"}
+
+
+@pytest.mark.parametrize("change", ["image", "template", "age"])
+async def test_outdated_standby_is_replaced_first(
+    change: str, clock: Clock, rng: Stream, log: Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another image, another template or its age: its successor is available before it ends."""
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=STANDBY, disruption={"expireAfterSeconds": 400})
+        await world.count(P.AVAILABLE, 1)
+        (old,) = await world.machines()
+        if change == "image":
+            monkeypatch.setitem(IMAGES, "default", "image-3")
+        elif change == "template":
+            template = {"spec": {"template": {"labels": {"v": "2"}}}}
+            await world.client.patch(NODEPOOL, "p", patch=template)
+
+        async def replaced() -> bool:
+            available = [one.metadata.name for one in await world.machines(P.AVAILABLE)]
+            assert available
+            return old.metadata.name not in available
+
+        limit_s = {"image": 360.0, "template": 60.0, "age": 450.0}[change]
+        await world.until(replaced, limit_s=limit_s)
+        assert world.cloud.launches == 2
+        (new,) = await world.machines(P.AVAILABLE)
+        assert new.spec.boot_image == ("image-3" if change == "image" else "image-2")
+        assert new.spec.labels.get("v") == ("2" if change == "template" else None)
 
 
 async def test_a_stop_that_was_decided_before_a_claim_is_refused(

@@ -7,7 +7,7 @@ machine, equal standby entries add up, idle machines get some grace, and everyth
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -19,8 +19,10 @@ from grange.api.machine_phases import MachinePhase
 from grange.machines.catalogue import InstanceType
 from grange.machines.scaling.capacity_memory import CapacityMemory
 from grange.machines.scaling.instance_selector import InstanceSelector, holds
+from grange.machines.scaling.kept_standby import KeptStandby, is_being_switched_off
 from grange.machines.scaling.machine_facts import is_spot, type_of, zone_of
 from grange.machines.scaling.machine_orders import MachineOrders
+from grange.machines.scaling.machine_readiness import NOT_CONSIDERED, readiest_first, readiness
 from grange.machines.scaling.pod_needs import (
     PodNeed,
     UnusableNeed,
@@ -30,7 +32,7 @@ from grange.machines.scaling.pod_needs import (
     waits_for,
 )
 from grange.machines.scaling.pool_budget import PoolBudget
-from grange.machines.scaling.standby import StandbyShape, wanted
+from grange.machines.scaling.standby import wanted
 from grange.machines.scaling_plan import (
     MachineStart,
     MachineStop,
@@ -40,12 +42,6 @@ from grange.machines.scaling_plan import (
 )
 
 _P = MachinePhase
-_RANKS = {_P.CLAIMED: 0, _P.AVAILABLE: 0, _P.CREATED: 1, _P.STOPPED: 2, _P.CREATING: 3}
-# By the text of the status, which is looked up for each machine: members of an enum hash slowly.
-_READINESS = {"": _RANKS[_P.CREATING], **{phase.value: rank for phase, rank in _RANKS.items()}}
-_NOT_CONSIDERED = max(_RANKS.values()) + 1
-_STOPPING = _P.STOPPING.value
-_OFF = frozenset({_P.STOPPED, _P.STOPPING})
 
 
 class BindingNodeScaler:
@@ -119,7 +115,7 @@ class BindingNodeScaler:
         stopping = [
             node
             for node in nodes
-            if _will_be_off(node) and node.metadata.name not in self._cordoned
+            if is_being_switched_off(node) and node.metadata.name not in self._cordoned
         ]
         standby, refused, kept_free, park = self._standby([*free.values(), *stopping], orders, now)
         taken = {binding.machine for binding in bind}
@@ -157,8 +153,8 @@ class BindingNodeScaler:
         kept: dict[str, PodBinding] = {}
         unbind: list[str] = []
         free: dict[str, Machine] = {}
-        for machine in sorted(nodes, key=_readiest_first):
-            if _readiness(machine) == _NOT_CONSIDERED:
+        for machine in sorted(nodes, key=readiest_first):
+            if readiness(machine) == NOT_CONSIDERED:
                 break  # as what follows
             if machine.spec.terminate or machine.metadata.deletion_timestamp is not None:
                 continue
@@ -219,8 +215,7 @@ class BindingNodeScaler:
         price = self._selector.price(type_of(machine), zone_of(machine), spot=is_spot(machine))
         wanted_type = not need.instance_type or need.instance_type == name
         created = machine.metadata.creation_timestamp or ""
-        readiness = _readiness(machine)
-        return (not wanted_type, readiness, price or 0, created, machine.metadata.name)
+        return (not wanted_type, readiness(machine), price or 0, created, machine.metadata.name)
 
     def _matches(self, need: PodNeed, machine: Machine) -> bool:
         """Whether the machine is of the kind that the pod asks for."""
@@ -279,41 +274,28 @@ class BindingNodeScaler:
             orders: of this pass.
             now: wall time: schedules open and close by it.
         """
+        standby = KeptStandby(
+            self._pool, boot_image=self._boot_image, template_hash=self._template_hash, now=now
+        )
         start: list[MachineStart] = []
         refused: list[PodSkip] = []
         used: set[str] = set()
         park: list[MachineStop] = []
         for shape, count in wanted(self._spec.standby, now).items():
-            fitting = [
-                machine
-                for machine in sorted(free, key=_standby_order(shape))
-                if machine.metadata.name not in used and self._is_standby(machine, shape)
-            ]
-            for machine in fitting[:count]:
+            left = (machine for machine in free if machine.metadata.name not in used)
+            kept, missing = standby.choose(left, shape, count)
+            for machine in kept:
                 used.add(machine.metadata.name)
                 if shape.stopped and machine.phase is _P.AVAILABLE:
                     name, version = machine.metadata.name, machine.metadata.resource_version
                     park.append(MachineStop(name, version, "kept switched off", park=True))
-            for _ in range(count - len(fitting)):
+            for _ in range(missing):
                 ordered = orders.for_standby(shape)
                 if isinstance(ordered, str):
                     refused.append(PodSkip("", "", f"standby {shape.instance_type}: {ordered}"))
                     break
                 start.append(ordered)
         return start, refused, used, park
-
-    def _is_standby(self, machine: Machine, shape: StandbyShape) -> bool:
-        """Whether a machine is as those that are ordered for standby, so that any such pod can use it."""
-        resources = machine.spec.resources
-        return (
-            type_of(machine) == shape.instance_type
-            and is_spot(machine) == shape.spot
-            and (shape.stopped or machine.phase not in _OFF)
-            and not resources.private_ip_only
-            and not resources.dedicated_cpu
-            and not machine.spec.placement.zone
-            and (machine_gib(machine) or self._default_gib) == self._default_gib
-        )
 
     def _surplus(
         self, free: Mapping[str, Machine], used: set[str], now: datetime
@@ -344,33 +326,5 @@ def _shape(machine: Machine) -> tuple[object, ...]:
         resources.private_ip_only,
         resources.dedicated_cpu,
         resources.volume_size,
-        _readiness(machine),
+        readiness(machine),
     )
-
-
-def _readiness(machine: Machine) -> int:
-    """The lower, the sooner a pod can be on it."""
-    return _READINESS.get(machine.status.phase, _NOT_CONSIDERED)
-
-
-def _readiest_first(machine: Machine) -> tuple[int, str, str]:
-    created = machine.metadata.creation_timestamp or ""
-    return (_readiness(machine), created, machine.metadata.name)
-
-
-def _will_be_off(machine: Machine) -> bool:
-    """Whether a machine is being switched off: standby already, but for no pod."""
-    return (
-        machine.status.phase == _STOPPING
-        and not machine.spec.terminate
-        and machine.metadata.deletion_timestamp is None
-    )
-
-
-def _standby_order(shape: StandbyShape) -> Callable[[Machine], tuple[bool, int, str, str]]:
-    """What is off or will be goes first for stopped standby, else what is readiest."""
-
-    def key(machine: Machine) -> tuple[bool, int, str, str]:
-        return (shape.stopped and machine.phase not in _OFF, *_readiest_first(machine))
-
-    return key
