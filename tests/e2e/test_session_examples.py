@@ -225,16 +225,21 @@ def start_held(plane: Plane) -> "subprocess.Popen[str]":
 def test_leases_wait_until_granting_goes_on(
     plane: Plane, stop: list[str], go_on: list[str], reason: str
 ) -> None:
+    """The machine is leased until the reason shows that the controller has seen the policy."""
     eventually(lambda: len(pools(plane)) == 2, "pools")
+    plane.grange("lease", "acquire", "--pool", "drivers", "--name", "first")
     plane.grange("lease", *stop)
     waiting = start(plane, "lease", "acquire", "--pool", "drivers", "--name", "mine")
     try:
 
         def is_waiting() -> bool:
-            leases = plane.get("ml").get("items", [])
-            return [(item.get("status") or {}).get("reason") for item in leases] == [reason]
+            leases = {item["metadata"]["name"]: item for item in plane.get("ml").get("items", [])}
+            return "mine" in leases and (leases["mine"].get("status") or {}).get("reason") == reason
 
         eventually(is_waiting, f"a lease with the reason {reason}")
+        plane.grange("lease", "release", "first")
+        eventually(lambda: all_free(plane), "a free machine")
+        assert is_waiting()
         assert waiting.poll() is None
         plane.grange("lease", *go_on)
         printed, _ = waiting.communicate(timeout=LIMIT_S)
