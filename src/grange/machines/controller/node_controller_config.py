@@ -20,7 +20,6 @@ class NodeControllerConfig:
         instances_interval_s: between two lists of a provider's instances.
         ending_interval_s: the same while one of them ends.
         look_pause_s: between two lists of a provider's instances, at least.
-        probe_timeout_s: a look at one machine takes no longer.
         call_timeout_s: a call to a provider takes no longer; its outcome is unknown then.
         batch_idle_s: a pass begins when nothing has changed for so long.
         batch_max_s: and no later than so long after the first change.
@@ -40,7 +39,6 @@ class NodeControllerConfig:
     instances_interval_s: float = 10.0
     ending_interval_s: float = 2.0
     look_pause_s: float = 1.0
-    probe_timeout_s: float = 3.0
     call_timeout_s: float = 60.0
     batch_idle_s: float = 1.0
     batch_max_s: float = 10.0
@@ -60,7 +58,6 @@ class NodeControllerConfig:
             ContradictoryIntervals: they break a rule.
         """
         self._longer("pool_interval_s", "heartbeat_interval_s")
-        self._longer("heartbeat_interval_s", "probe_timeout_s")
         self._longer("batch_max_s", "batch_idle_s")
         self._longer("retry_max_s", "retry_s")
         if not 0.0 <= self.unhealthy_share <= 1.0:

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from grange.api import timestamps
 from grange.machines.catalogue import InstanceType
 
-SHORTAGE_S, QUOTA_S, UNKNOWN_S = 180.0, 900.0, 15.0
-"""First waits after a shortage, after a limit of the account, and after an error of unknown cause."""
+SHORTAGE_S, QUOTA_S = 180.0, 900.0
+"""First waits after a shortage and after a limit of the account."""
 
 WAIT_MAX_S = 1800.0
 
@@ -51,7 +51,7 @@ class CapacityMemory:
             zone: where; empty: everywhere.
             spot: which market.
             now: wall time.
-            wait_s: of a first refusal: ``SHORTAGE_S``, ``QUOTA_S`` or ``UNKNOWN_S``.
+            wait_s: of a first refusal: ``SHORTAGE_S`` or ``QUOTA_S``.
             reason: for people.
         """
         key = (instance_type, zone, spot)
