@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.support.machine_world import MachineWorld, machine_world
 
+from grange.api import conditions
 from grange.api.http import Request
 from grange.api.kinds import POD, PODDISRUPTIONBUDGET
 from grange.api.kinds.machine import Machine
@@ -77,6 +78,9 @@ async def test_replacement_is_there_before_pods_leave(
         assert is_tainted(await world.node(name))
         (message,) = await world.events("InterruptionNotice")
         assert message == "Interrupted: instance is reclaimed"
+        shown = conditions.find((await world.machine(name)).status.conditions, "Interrupted")
+        assert shown is not None
+        assert (shown.status, shown.message) == ("True", message)
         await world.delete_pod("p")
         await run_on(world, "q", next(iter(live)))
         await world.until(lambda: world.is_gone(name), limit_s=200.0)

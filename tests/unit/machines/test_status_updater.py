@@ -28,6 +28,10 @@ async def machine(world: ApiFixture, phase: str = "", **status: Any) -> Machine:
     return await world.client.patch(MACHINE, "m", patch=patch, subresource="status")
 
 
+def _conditions(found: Machine) -> dict[str, tuple[str, str]]:
+    return {one.type: (one.status, one.reason) for one in found.status.conditions}
+
+
 async def test_a_move_writes_phase_and_history(clock: Clock, rng: Stream, log: Logger) -> None:
     async with opened(ApiFixture(clock, rng, log)) as world:
         updater = StatusUpdater(world.new_client(), clock)
@@ -43,6 +47,26 @@ async def test_a_move_writes_phase_and_history(clock: Clock, rng: Stream, log: L
             ("Created", "Launched"),
         ]
         assert found.status.launch_time == "2026-01-01T00:00:00Z"
+
+
+async def test_events_of_a_boot_set_conditions(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with opened(ApiFixture(clock, rng, log)) as world:
+        updater = StatusUpdater(world.new_client(), clock)
+        found = await updater.move(await machine(world), E.LAUNCHED, reason="Launched")
+        assert _conditions(found) == {"Launched": ("True", "Launched")}
+        found = await updater.move(found, E.JOINED, reason="Joined")
+        joined = {"Launched": ("True", "Joined"), "Initialized": ("True", "Joined")}
+        assert _conditions(found) == joined
+        found = await updater.move(found, E.PARK, reason="Standby")
+        found = await updater.move(found, E.PARKED, reason="Parked")
+        assert _conditions(found) == {**joined, "Initialized": ("False", "Parked")}
+
+
+async def test_a_refused_launch_sets_its_condition(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with opened(ApiFixture(clock, rng, log)) as world:
+        updater = StatusUpdater(world.new_client(), clock)
+        found = await updater.move(await machine(world), E.LAUNCH_REFUSED, reason="Misconfigured")
+        assert _conditions(found) == {"Launched": ("False", "Misconfigured")}
 
 
 async def test_a_late_write_is_refused(clock: Clock, rng: Stream, log: Logger) -> None:

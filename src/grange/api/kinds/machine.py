@@ -70,6 +70,14 @@ class MachinePlacement(View, frozen=True):
     zone: str = ""
 
 
+LAUNCHED_CONDITION, INITIALIZED_CONDITION, INTERRUPTED_CONDITION = (
+    "Launched",
+    "Initialized",
+    "Interrupted",
+)
+"""Conditions of machines: there is an instance; its node has joined; its provider takes it away."""
+
+
 class MachineOffering(View, frozen=True):
     """One way to get a machine.
 
@@ -149,7 +157,7 @@ class MachineStatus(View, frozen=True):
         available_time: RFC 3339; when it was last free.
         last_error: of the last failed attempt to boot it, for people.
         history: changes of phase, oldest first, at most ``HISTORY_MAX``.
-        conditions: ``Launched``, ``Initialized``, ``Drifted``, ``Interrupted``, ``Empty``, ….
+        conditions: ``Launched``, ``Initialized``, ``Interrupted``, once each is known.
     """
 
     observed_generation: int = 0

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 from grange.api.kinds import MACHINE
+from grange.api.kinds.machine import INTERRUPTED_CONDITION
 from grange.api.meta import preconditions
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.machines.controller.controller_context import NodeControllerContext
+from grange.machines.controller.status_updater import condition_fields
 from grange.machines.disruption.disruption_progress import DISRUPTION_ANNOTATION
 from grange.machines.disruption.interruption_response import respond
 from grange.machines.providers.provider import Interruption
@@ -23,6 +25,7 @@ class InterruptionNotices:
     def __init__(self, context: NodeControllerContext, wake: Callable[[], None]) -> None:
         self._client, self._listers, self._events = context.client, context.listers, context.events
         self._clock, self._log = context.clock, context.log
+        self._updater = context.updater
         self._retry_s, self._wake = context.config.retry_s, wake
 
     async def note(self, name: str, notice: Interruption, capacity: CapacityMemory) -> None:
@@ -34,6 +37,11 @@ class InterruptionNotices:
                 record = respond(notice, machine, capacity, came)
                 if record is None:
                     return
+                # First: a notice that is noted is not looked at again.
+                shown = condition_fields(
+                    machine, {INTERRUPTED_CONDITION: "True"}, "Notice", record.message, came
+                )
+                machine = await self._updater.update(machine, shown)
                 noted = {DISRUPTION_ANNOTATION: record.text()}
                 patch = {"metadata": {**preconditions(machine.metadata), "annotations": noted}}
                 self._listers.wrote(await self._client.patch(MACHINE, name, patch=patch))

@@ -5,13 +5,20 @@ fields that must change with the phase, so that no reader sees one without the o
 caller's: another one has written, and the next look at the machine decides again.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
-from grange.api import timestamps
+from grange.api import conditions, timestamps
 from grange.api.kinds import MACHINE
-from grange.api.kinds.machine import HISTORY_MAX, Machine, MachineHistoryEntry
+from grange.api.kinds.machine import (
+    HISTORY_MAX,
+    INITIALIZED_CONDITION,
+    LAUNCHED_CONDITION,
+    Machine,
+    MachineHistoryEntry,
+)
 from grange.api.machine_phases import TRANSITIONS, MachineEvent
 from grange.api.meta import Document, preconditions
 from grange.api.status import Conflict
@@ -24,6 +31,12 @@ _E = MachineEvent
 _FREED = frozenset({_E.RETURNED_UNUSED, _E.CLEANED})
 _STARTED = frozenset({_E.LAUNCHED, _E.RESUMED})
 _TRIES = 4
+_VERDICTS = {  # conditions that an event decides
+    _E.LAUNCHED: {LAUNCHED_CONDITION: "True"},
+    _E.LAUNCH_REFUSED: {LAUNCHED_CONDITION: "False"},
+    _E.JOINED: {LAUNCHED_CONDITION: "True", INITIALIZED_CONDITION: "True"},
+    _E.PARKED: {INITIALIZED_CONDITION: "False"},
+}
 _HOLDER = (
     "boundPodName",
     "boundPodUID",
@@ -134,6 +147,8 @@ def event_fields(
         "history": msgspec.to_builtins((*machine.status.history, entry)[-HISTORY_MAX:]),
         "stage": BOOTING if event in _STARTED else None,
     }
+    if (verdicts := _VERDICTS.get(event)) is not None:
+        fields |= condition_fields(machine, verdicts, reason, message, now)
     if event is _E.RESUMED:
         fields["launchTime"] = at  # its boot deadline counts from here
     if event is _E.JOINED:
@@ -143,6 +158,26 @@ def event_fields(
     if event is _E.LAUNCH_REFUSED:
         fields["lastError"] = message
     return fields
+
+
+def condition_fields(
+    machine: Machine, verdicts: Mapping[str, str], reason: str, message: str, now: datetime
+) -> Document:
+    """The field of the status in which conditions are set.
+
+    Args:
+        machine: as it was read.
+        verdicts: status of each condition, by its type.
+        reason: as one word.
+        message: for people.
+        now: wall time.
+    """
+    found, generation = machine.status.conditions, machine.metadata.generation
+    for kind, status in verdicts.items():
+        found = conditions.judged(
+            found, kind, (status, reason, message or reason), generation=generation, now=now
+        )
+    return {"conditions": msgspec.to_builtins(found)}
 
 
 def _first_fields(machine: Machine, now: datetime) -> Document:
