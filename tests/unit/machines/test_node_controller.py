@@ -220,6 +220,23 @@ async def test_packed_standby_is_kept(clock: Clock, rng: Stream, log: Logger) ->
         assert world.cloud.launches == 1
 
 
+async def test_packed_standby_that_is_off_ends_unneeded(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        standby = [{"instanceType": "medium", "count": 2, "state": "Stopped"}]
+        await world.add_pool("shared", mode="Packed", standby=standby)
+        await world.count(P.STOPPED, 2)
+        await world.settle(60.0)
+        fewer = [{**standby[0], "count": 1}]
+        await world.client.patch(NODEPOOL, "shared", patch={"spec": {"standby": fewer}})
+        await world.settle(60.0)
+        assert len(await world.machines(P.STOPPED)) == 1
+        await world.client.patch(NODEPOOL, "shared", patch={"spec": {"standby": []}})
+        await world.empty()
+        assert world.cloud.launches == 2
+
+
 async def test_limits_of_a_packed_pool_are_its_own(clock: Clock, rng: Stream, log: Logger) -> None:
     """What refuses a pod is shown by the pools that the pod could use, and by no other."""
     async with machine_world(clock, rng, log) as world:

@@ -107,7 +107,7 @@ class PackedPass:
             self._writes.move(known[name], MachineEvent.RESUMED, "Resumed", "pods wait for it")
             for name in plan.resume
         ]
-        work += [self._park(known[stop.name], stop) for stop in plan.stop]
+        work += [self._stop(known[stop.name], stop) for stop in plan.stop]
         for packed in pools:
             own = [start for start in plan.start if start.spec.pool == packed.name]
             limit = packed.pool.spec.max_boot_per_iteration
@@ -124,10 +124,13 @@ class PackedPass:
         self._events.prune(self._listers.waits)
         return any(child.result() for child in children)
 
-    async def _park(self, machine: Machine, stop: MachineStop) -> bool:
+    async def _stop(self, machine: Machine, stop: MachineStop) -> bool:
         if machine.metadata.resource_version != stop.version:
             return True
-        return await self._writes.move(machine, MachineEvent.PARK, "Standby", stop.reason)
+        event, reason = (
+            (MachineEvent.PARK, "Standby") if stop.park else (MachineEvent.END, "Surplus")
+        )
+        return await self._writes.move(machine, event, reason, stop.reason)
 
     async def _order(self, pool: NodePool, start: MachineStart) -> bool:
         machine = await self._writes.order(pool, start)

@@ -110,9 +110,9 @@ class PackingNodeScaler:
         """A plan for the pools; see ``ScalingAlgorithm``."""
         waiting = [pod for pod in pods if waits_for_machine(pod)]
         result = self.pack(nodes, pods, waiting, now=now)
-        refused, park = order_standby(result.bins, _free(result.bins, nodes, pods), now)
+        refused, stop = order_standby(result.bins, _free(result.bins, nodes, pods), now)
         plan = self.plan_of(result, now)
-        return replace(plan, skip=(*plan.skip, *refused), stop=tuple(park))
+        return replace(plan, skip=(*plan.skip, *refused), stop=tuple(stop))
 
     # --- packing -------------------------------------------------------------------------------------
 

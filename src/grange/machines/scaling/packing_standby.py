@@ -53,7 +53,10 @@ def standby_machines(
 def order_standby(
     bins: PackingBins, free: Sequence[Machine], now: datetime
 ) -> tuple[list[PodSkip], list[MachineStop]]:
-    """Plan the standby machines that are missing; what cannot be had, and what to switch off."""
+    """Plan the standby machines that are missing; what cannot be had, and what to switch off or end.
+
+    Machines that are on and not needed end by disruption, those that are off here.
+    """
     skips: list[PodSkip] = []
     options = bins.options
     for at, pool in enumerate(options.pools):
@@ -86,7 +89,15 @@ def order_standby(
         if kept.get(machine.metadata.name) == STOPPED_STANDBY
         and machine.phase is MachinePhase.AVAILABLE
     ]
-    return skips, park
+    names = {pool.name for pool in options.pools}
+    surplus = [
+        MachineStop(machine.metadata.name, machine.metadata.resource_version, "nothing needs it")
+        for machine in free
+        if machine.phase is MachinePhase.STOPPED
+        and machine.spec.pool in names
+        and machine.metadata.name not in kept
+    ]
+    return skips, [*park, *surplus]
 
 
 def _refusal(bins: PackingBins, rows: Integers) -> str:
