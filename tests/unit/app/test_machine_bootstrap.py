@@ -39,7 +39,9 @@ async def tokens(world: ApiFixture) -> list[BootstrapToken]:
     return [token for token in map(bootstrap_tokens.read, found) if token is not None]
 
 
-async def test_each_machine_has_a_token_for_itself(clock: Clock, rng: Stream, log: Logger) -> None:
+async def test_f54_each_machine_has_a_token_for_itself(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
     async with opened(ApiFixture(clock, rng, log)) as world:
         made = bootstrap(world)
         for name in ("m", "n"):
@@ -69,6 +71,17 @@ async def test_tokens_of_templates_are_good_for_other_clusters(
         )
         await bootstrap(world).prepare(await ordered(world, "n"), POOL)
         assert [one.groups for one in await tokens(world) if one.node == "n"] == [()]
+
+
+async def test_f55_a_token_goes_when_the_boot_is_over(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with opened(ApiFixture(clock, rng, log)) as world:
+        machine = await ordered(world)
+        await bootstrap(world).prepare(machine, POOL)
+        await bootstrap(world).prepare(await ordered(world, "n"), POOL)
+        await bootstrap(world).finish(machine)
+        assert [token.node for token in await tokens(world)] == ["n"]
 
 
 async def test_a_repeated_launch_has_the_same_token(clock: Clock, rng: Stream, log: Logger) -> None:

@@ -117,6 +117,22 @@ def test_a_boot_shows_its_stage_and_addresses() -> None:
     assert (waits.step, waits.after_s) == (S.WAIT, 5.0)
 
 
+def test_looks_at_a_boot_keep_the_pause_of_the_pool() -> None:
+    pool = NodePoolSpec(
+        provider="simulated", timeouts=PoolTimeouts(boot_seconds=60, healthcheck_pause_seconds=7)
+    )
+    for age_s, pause_s in ((5, 7.0), (58, 2.0)):  # the last look is at the deadline
+        boots = machine(P.CREATED, launchTime=at(age_s), stage=BOOTING)
+        found = step(boots, pool, instance=instance(InstanceState.PENDING))
+        assert (found.step, found.after_s) == (S.WAIT, pause_s)
+
+
+def test_defaults_are_those_of_the_seed() -> None:
+    limits = POOL.timeouts
+    assert (limits.boot_seconds, limits.healthy_seconds) == (300, 90)
+    assert (limits.healthcheck_pause_seconds, POOL.max_boot_per_iteration) == (5, 10)
+
+
 @pytest.mark.parametrize("phase", LIVE)
 def test_terminate_ends_it_in_every_phase(phase: MachinePhase) -> None:
     assert moved(step(machine(phase, terminate=True), instance=instance())) is E.END
