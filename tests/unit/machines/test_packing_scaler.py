@@ -23,6 +23,7 @@ from tests.unit.machines.packing import (
 from tests.unit.machines.scaling import NOW
 
 from grange.api.kinds.machine import CAPACITY_TYPE_LABEL, NODE_POOL_LABEL, PLANNED_PODS_ANNOTATION
+from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.kinds.node import Taint
 from grange.api.kinds.nodepool import NodeTemplate, PoolLimits, StandbyNodeSpec
 from grange.api.kinds.pod import (
@@ -477,3 +478,13 @@ def test_stopped_standby_is_parked_and_kept() -> None:
     off = booted(start, phase="Stopped")
     rests = plan([], [off], pools=pools)
     assert (rests.start, rests.stop) == ((), ())
+
+
+@pytest.mark.parametrize("state", ["Booted", "Stopped"])
+def test_leased_machine_is_no_standby(state: str) -> None:
+    """It is not switched off under its holder, and another one stands by in its place."""
+    pools = [pool(standby=(StandbyNodeSpec("small", 1, state=state),))]
+    start = plan(pools=pools).start[0]
+    leased = node(start.name, labels={MACHINE_LEASE: "uid-lease"})
+    found = plan([], [booted(start, phase="Available")], pools=pools, nodes=[leased])
+    assert (found.stop, types(found)) == ((), ["small"])

@@ -19,6 +19,7 @@ from grange.api.kinds.machine import (
     MachineOffering,
     MachineResources,
 )
+from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.kinds.nodepool import SPOT_PREFERRED
 from grange.api.kinds.pod import Pod, condition
 from grange.api.kinds.queue import QUEUE_LABEL
@@ -394,8 +395,12 @@ def _order(
 
 
 def _free(bins: PackingBins, machines: Iterable[Machine], pods: Iterable[Pod]) -> list[Machine]:
-    """Machines that can take pods and have none, nor are any meant for them; and those being switched off."""
+    """Machines that can take pods and have none, nor are any meant for them; and those being switched off.
+
+    One that a MachineLease has is its holder's, pods or not.
+    """
     taken = {occupies(pod) for pod in pods if not is_daemon(pod)}
+    taken |= {host.name for host in bins.hosts if MACHINE_LEASE in host.node.metadata.labels}
     taken |= {host.name for host, given in zip(bins.hosts, bins.taken, strict=True) if given}
     return [
         machine
