@@ -38,7 +38,7 @@ from grange.agent.lifecycle import ManagedContainer
 from grange.agent.references import Fetcher, Sources
 from grange.agent.service_variables import service_variables
 from grange.agent.users import RunAsUser
-from grange.api.kinds.pod import Container, EphemeralContainer, Pod
+from grange.api.kinds.pod import Container, EphemeralContainer, Pod, uses_images
 from grange.api.kinds.service import Service
 from grange.api.pod_addresses import POD_IP
 from grange.api.status import ApiError
@@ -141,7 +141,7 @@ class ContainerStarter:
     def _is_from_images(self, pod: Pod) -> bool:
         """A pod that is prepared stays what it is, whatever the node has learned meanwhile."""
         known = self._runtime.pods(pod.metadata.uid)
-        return known[0].setup.from_images if known else image_program.uses_images(pod)
+        return known[0].setup.from_images if known else uses_images(pod)
 
     async def _prepare(self, pod: Pod, found: Sources, *, from_images: bool) -> Sandbox:
         meta, config = pod.metadata, self._config

@@ -9,23 +9,10 @@ from grange.agent.container_runtime import ImageProgram, Program
 from grange.agent.errors import IMAGE_ERROR, NotCreatableError
 from grange.agent.image_store import ImageInfo
 from grange.api import quantity
-from grange.api.kinds.pod import Container, Pod
+from grange.api.kinds.pod import CRI_CLASS, PROCESS_CLASS, Container, Pod, uses_images
 from grange.api.pod_fields import IMAGES_LABEL, Feature
 
-PROCESS, CRI = "process", "cri"
-"""Names of RuntimeClasses: programs of the machine, images or not; containers from images."""
 _OF_POD = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
-
-
-def uses_images(pod: Pod) -> bool:
-    """Whether a node that has images makes the pod's containers from them.
-
-    One sandbox holds all containers of a pod, so each has to name an image. The RuntimeClass
-    ``process`` asks for programs of the machine.
-    """
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    wants_process = pod.spec.runtime_class_name == PROCESS
-    return not wants_process and all(item.image for item in containers)
 
 
 def check_runtime_class(pod: Pod, *, has_images: bool) -> None:
@@ -39,24 +26,24 @@ def check_runtime_class(pod: Pod, *, has_images: bool) -> None:
         NotCreatableError: it has not.
     """
     name = pod.spec.runtime_class_name
-    if name not in ("", PROCESS, CRI):
+    if name not in ("", PROCESS_CLASS, CRI_CLASS):
         raise NotCreatableError(
-            f'runtimeClassName "{name}": there is no such class; use {PROCESS} or {CRI}, or leave '
+            f'runtimeClassName "{name}": there is no such class; use {PROCESS_CLASS} or {CRI_CLASS}, or leave '
             "it out",
             lasting=True,
         )
-    if name != CRI:
+    if name != CRI_CLASS:
         return
     if not has_images:
         raise NotCreatableError(
-            f'runtimeClassName "{CRI}": this node runs no images; use a node with the label '
+            f'runtimeClassName "{CRI_CLASS}": this node runs no images; use a node with the label '
             f"{IMAGES_LABEL}=true",
             IMAGE_ERROR,
             lasting=True,
         )
     if not uses_images(pod):
         raise NotCreatableError(
-            f'runtimeClassName "{CRI}": a container names no image; each has to', lasting=True
+            f'runtimeClassName "{CRI_CLASS}": a container names no image; each has to', lasting=True
         )
 
 

@@ -555,6 +555,21 @@ POD = KindInfo(
 )
 
 
+PROCESS_CLASS, CRI_CLASS = "process", "cri"
+"""Names of RuntimeClasses: programs of the machine, images or not; containers from images."""
+
+
+def uses_images(pod: Pod) -> bool:
+    """Whether a node that has images makes the pod's containers from them.
+
+    One sandbox holds all containers of a pod, so each has to name an image. The RuntimeClass
+    ``process`` asks for programs of the machine.
+    """
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    wants_process = pod.spec.runtime_class_name == PROCESS_CLASS
+    return not wants_process and all(item.image for item in containers)
+
+
 def is_active(pod: Pod) -> bool:
     """Whether the pod counts as a replica: neither on its way out nor finished."""
     return not pod.metadata.deletion_timestamp and not is_finished(pod)

@@ -4,6 +4,7 @@ Kubernetes has no such plugin, because there every node can. A node shows it by 
 has the label, every node is worth the same.
 """
 
+from grange.api.kinds.pod import uses_images
 from grange.api.pod_fields import IMAGES_LABEL
 from grange.scheduler.node_attributes import label
 from grange.scheduler.node_plugin import NodeScore
@@ -19,10 +20,7 @@ class ImageRuntime(NodeScore[bool, str | None]):
 
     def demand(self, pod: PodInfo) -> bool:
         """Whether every container names an image, and the pod does not ask for processes."""
-        spec = pod.pod.spec
-        if not pod.images or spec.runtime_class_name == "process":
-            return False
-        return all(item.image for item in (*spec.init_containers, *spec.containers))
+        return bool(pod.images) and uses_images(pod.pod)
 
     def score_value(self, demand: bool, value: str | None) -> int:  # noqa: FBT001  the form of scores
         """All or nothing."""
