@@ -11,14 +11,13 @@ from grange.api import timestamps
 from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import DO_NOT_DISRUPT_ANNOTATION, NodePool
 from grange.api.machine_phases import MachinePhase
-from grange.machines.scaling.machine_facts import is_spot, type_of
+from grange.machines.scaling.machine_facts import OFF, is_spot, type_of
 from grange.machines.scaling.machine_readiness import readiest_first
 from grange.machines.scaling.pod_needs import gib, machine_gib
 from grange.machines.scaling.standby import StandbyShape
 
 _P = MachinePhase
 _STOPPING = _P.STOPPING.value  # compared as text: it is looked at for each machine
-_OFF = frozenset({_P.STOPPED, _P.STOPPING})
 
 
 class KeptStandby:
@@ -65,7 +64,7 @@ class KeptStandby:
         return (
             type_of(machine) == shape.instance_type
             and is_spot(machine) == shape.spot
-            and (shape.stopped or machine.phase not in _OFF)
+            and (shape.stopped or machine.phase not in OFF)
             and not resources.private_ip_only
             and not resources.dedicated_cpu
             and not machine.spec.placement.zone
@@ -108,6 +107,6 @@ def _order(shape: StandbyShape) -> Callable[[Machine], tuple[bool, int, str, str
     """What is off or will be goes first for stopped standby, else what is readiest."""
 
     def key(machine: Machine) -> tuple[bool, int, str, str]:
-        return (shape.stopped and machine.phase not in _OFF, *readiest_first(machine))
+        return (shape.stopped and machine.phase not in OFF, *readiest_first(machine))
 
     return key

@@ -1,6 +1,10 @@
 """What a machine is: as it became, or as it was ordered while that is not known."""
 
 from grange.api.kinds.machine import Machine
+from grange.api.machine_phases import MachinePhase
+
+OFF = frozenset({MachinePhase.STOPPED, MachinePhase.STOPPING})
+"""Phases of machines that are kept switched off, or are being switched off for that."""
 
 
 def type_of(machine: Machine) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import NodePool
 from grange.api.machine_phases import MachinePhase
-from grange.machines.scaling.machine_facts import is_spot, type_of
+from grange.machines.scaling.machine_facts import OFF, is_spot, type_of
 from grange.machines.scaling.packing_bins import PackingBins
 from grange.machines.scaling.standby import StandbyShape, wanted
 from grange.machines.scaling_plan import MachineStop, PodSkip
@@ -23,13 +23,12 @@ _RANK = {
     MachinePhase.STOPPED: 3,
     MachinePhase.STOPPING: 4,
 }
-_OFF = frozenset({MachinePhase.STOPPED, MachinePhase.STOPPING})
 
 
 def is_off(machine: Machine) -> bool:
     """Whether a machine is kept switched off, or is being switched off for that."""
     ends = machine.spec.terminate or machine.metadata.deletion_timestamp is not None
-    return machine.phase in _OFF and not ends
+    return machine.phase in OFF and not ends
 
 
 def standby_machines(
@@ -134,12 +133,12 @@ def _fitting(
         and machine.phase in _RANK
         and type_of(machine) == shape.instance_type
         and is_spot(machine) == shape.spot
-        and (shape.stopped or machine.phase not in _OFF)
+        and (shape.stopped or machine.phase not in OFF)
     ]
     return sorted(
         found,
         key=lambda machine: (
-            shape.stopped and machine.phase not in _OFF,
+            shape.stopped and machine.phase not in OFF,
             _RANK[machine.phase],
             machine.metadata.name,
         ),
