@@ -9,6 +9,7 @@ import pty
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,10 @@ def container_status(plane: Plane, name: str) -> dict[str, Any]:
     return dict(found)
 
 
+def is_over(plane: Plane, name: str) -> bool:
+    return status(plane, name).get("phase") in {"Succeeded", "Failed"}
+
+
 def page() -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/hosts", timeout=LIMIT_S) as answer:
         text: str = answer.read().decode()
@@ -109,6 +114,36 @@ def test_a_command_runs_in_its_image(plane: Plane) -> None:
     assert (ended["exitCode"], ended["reason"]) == (3, "Error")
     assert plane.grange("logs", "job").splitlines() == ["yes me", "sh"]
     plane.grange("delete", "pod/job")
+
+
+def test_privileged_container_has_all_capabilities(plane: Plane) -> None:
+    script = "grep CapEff /proc/self/status; test -e /dev/kmsg"
+    found = {}
+    for name, fields in (("plain", {}), ("mighty", {"securityContext": {"privileged": True}})):
+        main = {"name": "main", "image": BUSYBOX, "command": ["sh", "-c", script], **fields}
+        apply(plane, name, {"restartPolicy": "Never", "containers": [main]})
+        eventually(partial(is_over, plane, name), "its end")
+        ended = container_status(plane, name)["state"]["terminated"]
+        capabilities = int(plane.grange("logs", name).split()[1], 16)
+        found[name] = (ended["exitCode"], bool(capabilities >> 21 & 1))  # CAP_SYS_ADMIN
+        conditions = {item["type"] for item in status(plane, name)["conditions"]}
+        assert "grange.dev/UnsupportedFields" not in conditions
+        plane.grange("delete", f"pod/{name}")
+    assert found == {"plain": (1, False), "mighty": (0, True)}
+
+
+def test_containers_share_processes_if_asked_to(plane: Plane) -> None:
+    containers = [
+        {"name": name, "image": BUSYBOX, "command": ["sleep", seconds]}
+        for name, seconds in (("one", "617"), ("other", "618"))
+    ]
+    apply(plane, "sharing", {"shareProcessNamespace": True, "containers": containers})
+    plane.grange("wait", "pod/sharing", "--for", "condition=Ready")
+    words = ("exec", "sharing", "-c", "other", "--kubeconfig", str(plane.kubeconfig), "--", "ps")
+    seen = plane.cli.run(*words).stdout
+    assert "sleep 617" in seen
+    assert "sleep 618" in seen
+    plane.grange("delete", "pod/sharing")
 
 
 def test_commands_run_in_a_container(plane: Plane) -> None:

@@ -18,7 +18,20 @@ _PROGRAMS = ("containerd", "ctr", "runc", "busybox")
 _LIMIT_S = 240.0
 _APPLETS = (
     *("sh", "sleep", "echo", "cat", "printf", "true", "false", "id", "nc", "ls", "test", "env"),
-    *("head", "wc", "mkdir", "tail", "httpd", "wget", "dd", "hostname", "awk", "kill", "ps"),
+    *(
+        "head",
+        "wc",
+        "mkdir",
+        "tail",
+        "httpd",
+        "wget",
+        "dd",
+        "hostname",
+        "awk",
+        "kill",
+        "ps",
+        "grep",
+    ),
 )
 _CONFIG = """
 version = 2

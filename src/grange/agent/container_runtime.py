@@ -16,6 +16,7 @@ The contract (tests/contract/test_runtime.py):
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from grange.agent.container_streams import ContainerStream, PortConnection, StreamOptions
@@ -86,6 +87,14 @@ class VolumePlan:
     in_memory: bool = False
 
 
+class SharedProcesses(Enum):
+    """Whose processes a container sees besides its own."""
+
+    NONE = "none"
+    POD = "pod"
+    NODE = "node"
+
+
 @dataclass(frozen=True, slots=True)
 class PodSetup:
     """What a runtime needs before a pod's first container.
@@ -100,6 +109,9 @@ class PodSetup:
         host_network: it asks for the machine's network.
         runtime_handler: which of its ways of running containers the runtime uses; empty for its own.
         from_images: its containers are made from images.
+        privileged: one of its containers, from images, asks for all rights.
+        shared_processes: whose processes its containers see, where they are made from images.
+        host_ipc: its containers, where they are made from images, have the machine's IPC.
     """
 
     uid: str
@@ -114,6 +126,9 @@ class PodSetup:
     host_network: bool = False
     runtime_handler: str = ""
     from_images: bool = False
+    privileged: bool = False
+    shared_processes: SharedProcesses = SharedProcesses.NONE
+    host_ipc: bool = False
 
 
 @dataclass(frozen=True, slots=True)

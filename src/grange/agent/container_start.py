@@ -160,6 +160,9 @@ class ContainerStarter:
                 hostname=hostname(pod),
                 host_network=pod.spec.host_network,
                 from_images=from_images,
+                privileged=security_context.is_privileged(pod),
+                shared_processes=security_context.shared_processes(pod),
+                host_ipc=pod.spec.host_ipc,
             )
         )
         if self._names is not None:

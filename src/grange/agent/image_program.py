@@ -9,8 +9,9 @@ from grange.agent.container_runtime import ImageProgram, Program
 from grange.agent.errors import IMAGE_ERROR, NotCreatableError
 from grange.agent.image_store import ImageInfo
 from grange.api import quantity
-from grange.api.kinds.pod import CRI_CLASS, PROCESS_CLASS, Container, Pod, uses_images
+from grange.api.kinds.pod import Container, Pod, uses_images
 from grange.api.pod_fields import IMAGES_LABEL, Feature
+from grange.api.runtime_classes import CRI_CLASS, PROCESS_CLASS
 
 _OF_POD = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
 
@@ -49,7 +50,9 @@ def check_runtime_class(pod: Pod, *, has_images: bool) -> None:
 
 def features_for(pod: Pod, config: NodeConfig) -> frozenset[Feature]:
     """What a node has for a pod that its fields depend on: a container runtime has all of it."""
-    return frozenset(Feature) if config.images and uses_images(pod) else config.features
+    if not uses_images(pod):
+        return config.features - {Feature.IMAGES}
+    return frozenset(Feature) if config.images else config.features
 
 
 def environment_of(base: Mapping[str, str]) -> dict[str, str]:

@@ -28,8 +28,8 @@ class NodeRuntime(PodRuntime, Protocol):
         """What holds containers to their limits, for the Node."""
 
     @property
-    def pod_network(self) -> IPv4Network | None:
-        """The range of the pods' addresses, for the Nodes' ``podCIDR``; None: it is not known."""
+    def pod_network(self) -> IPv4Network:
+        """The range of the pods' addresses, for the Nodes' ``podCIDR``."""
 
     @property
     def images(self) -> ImageStore | None:

@@ -126,7 +126,7 @@ class PairedRuntimes:
         return self._processes.limits
 
     @property
-    def pod_network(self) -> IPv4Network | None:
+    def pod_network(self) -> IPv4Network:
         """The range of the addresses of processes."""
         return self._processes.pod_network
 

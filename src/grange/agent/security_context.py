@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from grange.agent.container_runtime import Confinement
+from grange.agent.container_runtime import Confinement, SharedProcesses
 from grange.agent.errors import NotCreatableError
 from grange.agent.users import RunAsUser
 from grange.api.kinds.pod import Container, Pod
@@ -98,6 +98,19 @@ def fs_group_of(pod: Pod) -> int | None:
     """The group of the pod's volumes; None where it asks for none."""
     group = (pod.spec.security_context or {}).get("fsGroup")
     return int(group) if group is not None else None
+
+
+def is_privileged(pod: Pod) -> bool:
+    """Whether one of its containers asks for all rights; its sandbox then has to have them."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    return any((item.security_context or {}).get("privileged") for item in containers)
+
+
+def shared_processes(pod: Pod) -> SharedProcesses:
+    """Whose processes its containers ask to see."""
+    if pod.spec.host_pid:
+        return SharedProcesses.NODE
+    return SharedProcesses.POD if pod.spec.share_process_namespace else SharedProcesses.NONE
 
 
 def _mask(names: Iterable[str], where: str) -> int:

@@ -116,9 +116,7 @@ def _without_command(value: Any, container: Document) -> bool:
     return not container.get("command")  # the agent reports it on the pod: ImageRuntimeUnavailable
 
 
-_PROCESS = "pods run as processes of the node: "
-_USER = f"{_PROCESS}programs run as the user who runs the agent"
-_NO_SANDBOX = f"{_PROCESS}nothing confines them"
+_NOT_APPLIED = "agents do not apply it, to processes of the node or to containers from images"
 _NO_DNS = "else names are resolved as the machine resolves them"
 _NO_VOLUME = "no agent can mount it: the pod waits with CreateContainerConfigError"
 _RUN_ONCE = "ephemeral containers run once"
@@ -157,7 +155,13 @@ _SECURITY = (
         "runAsNonRoot",
         note="an agent that is not root cannot run programs as others: such a container waits",
     ),
-    *_warned("seLinuxOptions", "seccompProfile", "appArmorProfile", note=_NO_SANDBOX),
+    *_warned("seLinuxOptions", "appArmorProfile", note=_NOT_APPLIED),
+    *_by_node(
+        "seccompProfile",
+        needs=Feature.IMAGES,
+        note="processes of a node have no profile",
+        quiet=({"type": "Unconfined"},),
+    ),
     *_warned("windowsOptions", note="nodes run Linux"),
 )
 _PROBE = (
@@ -234,9 +238,10 @@ _CONTAINER = (
         needs=Feature.ROOT,
         note="programs of an agent that is not root have no capabilities",
     ),
-    *_warned(
+    *_by_node(
         "securityContext.privileged",
-        note=f"{_PROCESS}they get no further rights",
+        needs=Feature.IMAGES,
+        note="processes of a node get no further rights by it",
         quiet=(False,),
     ),
     *_by_node(
@@ -246,7 +251,7 @@ _CONTAINER = (
         quiet=(False,),
     ),
     *_honoured("securityContext.allowPrivilegeEscalation"),
-    *_warned("securityContext.procMount", note=_NO_SANDBOX, quiet=("Default",)),
+    *_warned("securityContext.procMount", note=_NOT_APPLIED, quiet=("Default",)),
     *_honoured("stdin", "stdinOnce", "tty", note="for `attach`; `exec` needs none of them"),
     *_honoured(
         "terminationMessagePath",
@@ -270,7 +275,7 @@ _CONTAINER = (
     *_warned(
         "volumeMounts[].mountPropagation",
         "volumeMounts[].recursiveReadOnly",
-        note=f"{_PROCESS}volumes are linked to, not mounted",
+        note="mounts below a volume are neither propagated nor made read-only",
         quiet=("None", "Disabled"),
     ),
     *_warned("volumeDevices", note=_NO_VOLUME),
@@ -310,17 +315,19 @@ _FIELDS = (
     ),
     *_honoured(
         "hostNetwork",
-        note="always true, but that servers on all addresses get their pod's where the node has "
-        "grange.dev/network=addresses",
+        note="pods have the machine's network anyway where the node has grange.dev/network=shared, and "
+        "so have containers from images",
     ),
-    *_honoured(
+    *_by_node(
         "hostIPC",
         "hostPID",
         "shareProcessNamespace",
-        note="always true where there are no namespaces; with them, each container has its own "
-        "processes and IPC",
+        needs=Feature.IMAGES,
+        note="else each container has its own processes and IPC where the node has "
+        "grange.dev/isolation=namespaces, and those of the machine where it has not",
+        quiet=(False,),
     ),
-    *_warned("hostUsers", note=_USER, quiet=(True,)),
+    *_warned("hostUsers", note="users are those of the machine, and not mapped", quiet=(True,)),
     *_by_node(
         "hostname",
         "hostnameOverride",
@@ -368,12 +375,12 @@ _FIELDS = (
     *_honoured("securityContext.fsGroupChangePolicy", note="volumes are changed at each start"),
     *_honoured(
         "securityContext.supplementalGroupsPolicy",
-        note="Strict always: there is no image whose groups could be merged",
+        note="Strict for processes; containers from images have the groups of the image's user as well",
     ),
     *_warned(
         "securityContext.seLinuxChangePolicy",
         "securityContext.sysctls",
-        note=_NO_SANDBOX,
+        note=_NOT_APPLIED,
     ),
     *_honoured(
         "volumes[].name",

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 from grange.api import codec, timestamps
 from grange.api.meta import Document, View
 from grange.api.pod_fields import FIELDS, Feature, Field, Support
+from grange.api.runtime_classes import CRI_CLASS, allow_images
 from grange.base.bounded import BoundedDict
 
 CONDITION = "grange.dev/UnsupportedFields"
@@ -42,7 +43,7 @@ def _tree() -> dict[str, _Node]:
 
 
 _TREE = _tree()
-_READ = {*_TREE, "nodeSelector"}
+_READ = {*_TREE, "nodeSelector", "runtimeClassName"}
 
 
 def find(spec: Document, path: str) -> list[tuple[str, Field]]:
@@ -54,12 +55,24 @@ def find(spec: Document, path: str) -> list[tuple[str, Field]]:
         spec: has passed its schema.
         path: of the spec in its document.
     """
+    found = _visit(spec, _TREE)
+    given = _given(spec) if found else ()
+    return [(f"{path}{below}", field) for below, field in found if field.needs not in given]
+
+
+def _given(spec: Document) -> Collection[Feature]:
+    """What every node has for the pod that it may go to: a container runtime has all of it."""
     selector = spec.get("nodeSelector") or {}
-    return [
-        (f"{path}{below}", field)
-        for below, field in _visit(spec, _TREE)
-        if field.needs is None or selector.get(field.needs.value[0]) != field.needs.value[1]
-    ]
+    found = {item for item in Feature if selector.get(item.value[0]) == item.value[1]}
+    if not _uses_images(spec):
+        return found - {Feature.IMAGES}
+    wants_images = Feature.IMAGES in found or spec.get("runtimeClassName") == CRI_CLASS
+    return frozenset(Feature) if wants_images else found
+
+
+def _uses_images(spec: Document) -> bool:
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    return allow_images((item.get("image") for item in containers), spec.get("runtimeClassName"))
 
 
 def on_node(spec: View, features: Collection[Feature]) -> str:
@@ -122,14 +135,21 @@ def _listed(paths: list[str], most: int) -> str:
 
 
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+_WAITS = (
+    "the container waits with ImageRuntimeUnavailable; name a program of the machine in command"
+)
+_NEEDS_IMAGES = (
+    f"needed where images are not run: on a node without {Feature.IMAGES.selector} {_WAITS}, or add "
+    "the label to nodeSelector"
+)
 _NEEDS_COMMAND = (
-    "needed to run here: pods run as processes of the node and images are not run, so the container "
-    "waits with ImageRuntimeUnavailable; name a program of the machine in command"
+    "needed: the pod runs as processes of its node, because of its runtimeClassName or because a "
+    f"container names no image, so {_WAITS}"
 )
 
 
 def image_only(spec: Document) -> list[tuple[str, Document]]:
-    """The containers that name an image and no command, which no node here can run.
+    """The containers that name an image and no command, which are no processes of a node.
 
     Args:
         spec: of a pod; need not have passed its schema.
@@ -151,7 +171,10 @@ def image_only(spec: Document) -> list[tuple[str, Document]]:
 def command_warnings(spec: Document, path: str) -> tuple[str, ...]:
     """One warning about all containers that need a command; none if there are no such."""
     paths = [f"{path}.{field}" for field, _ in image_only(spec)]
-    return (f"{_listed(paths, _PATHS_SHOWN)}: {_NEEDS_COMMAND}",) if paths else ()
+    if not paths or Feature.IMAGES in _given(spec):
+        return ()
+    why = _NEEDS_IMAGES if _uses_images(spec) else _NEEDS_COMMAND
+    return (f"{_listed(paths, _PATHS_SHOWN)}: {why}",)
 
 
 class FieldReport(NamedTuple):

@@ -247,7 +247,7 @@ class JoinedNode:
             capacity=settings.amounts(),
             labels=pairs("--label", settings.labels),
             taints=settings.node_taints(),
-            pod_network=str(runtime.pod_network or ""),
+            pod_network=str(runtime.pod_network),
             host_ip=address,
             environment={**kept, **service_account.api_variables(*server)},
             runtime=settings.runtime,

@@ -159,7 +159,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 name=share.name,
                 capacity=share.capacity(),
                 labels={**labels, POOL_LABEL: pool} if pool else labels,
-                pod_network=str(self._runtime.pod_network or ""),
+                pod_network=str(self._runtime.pod_network),
                 environment={**self._settings.environment, **variables},
                 runtime=self._settings.runtime,
                 isolation=self._runtime.isolation,

@@ -122,10 +122,62 @@ def test_defaults_and_the_token_need_no_warning() -> None:
     assert unsupported.find(document["spec"], "spec") == []
 
 
+OF_CONTAINERS: Document = {
+    "privileged": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+    "readOnlyRootFilesystem": True,
+}
+"""What containers from images have on every node that runs images."""
+IMAGES = {"grange.dev/images": "true"}
+
+
+def warned_fields(**spec: Any) -> list[str]:
+    return [path.rpartition(".")[2] for path, _ in unsupported.find(spec, "spec")]
+
+
+@pytest.mark.parametrize(
+    ("image", "spec", "warned"),
+    [
+        pytest.param("nginx", {"nodeSelector": IMAGES}, [], id="images selected"),
+        pytest.param("nginx", {"runtimeClassName": "cri"}, [], id="class cri"),
+        pytest.param("nginx", {}, ["image", *OF_CONTAINERS], id="any node"),
+        pytest.param("", {"nodeSelector": IMAGES}, list(OF_CONTAINERS), id="no image"),
+        pytest.param(
+            "nginx",
+            {"nodeSelector": IMAGES, "runtimeClassName": "process"},
+            ["image", *OF_CONTAINERS],
+            id="class process",
+        ),
+    ],
+)
+def test_warnings_follow_the_runtime(image: str, spec: Document, warned: list[str]) -> None:
+    main = {"name": "main", "image": image or None, "command": ["x"]}
+    found = warned_fields(containers=[{**main, "securityContext": OF_CONTAINERS}], **spec)
+    assert sorted(found) == sorted(warned)
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({}, "on a node without grange.dev/images=true the container waits"),
+        ({"nodeSelector": IMAGES}, ""),
+        ({"runtimeClassName": "cri"}, ""),
+        ({"runtimeClassName": "process"}, "the pod runs as processes of its node"),
+        ({"initContainers": [{"name": "a", "command": ["x"]}]}, "the pod runs as processes of"),
+    ],
+)
+def test_command_is_needed_by_processes_only(spec: Document, why: str) -> None:
+    spec = {"containers": [{"name": "main", "image": "nginx"}], **spec}
+    found = unsupported.command_warnings(spec, "spec")
+    assert len(found) == bool(why)
+    assert all(text.startswith("spec.containers[0].command: needed") for text in found)
+    assert why in "".join(found)
+
+
 def test_warnings_are_one_for_each_cause() -> None:
     security = {
         "seLinuxOptions": {"level": "x"},
-        "seccompProfile": {"type": "RuntimeDefault"},
+        "procMount": "Unmasked",
         "windowsOptions": {"hostProcess": True},
     }
     containers = [{"name": name, "securityContext": security} for name in "abc"]
@@ -136,9 +188,9 @@ def test_warnings_are_one_for_each_cause() -> None:
             at.format(index, name)
             for index, name in (
                 (0, "seLinuxOptions"),
-                (0, "seccompProfile"),
+                (0, "procMount"),
                 (1, "seLinuxOptions"),
-                (1, "seccompProfile"),
+                (1, "procMount"),
             )
         )
         + " and 2 more",

@@ -37,8 +37,8 @@ async def test_image_without_command_is_warned_about_once(server: Server) -> Non
     assert answer.code == 201
     warning = answer.headers["Warning"]
     assert warning.count("299 - ") == 1
-    assert "spec.containers[0].command: needed to run here" in warning
-    assert warning.endswith('name a program of the machine in command"')
+    assert "spec.containers[0].command: needed: the pod runs as processes of its node" in warning
+    assert "name a program of the machine in command" in warning
     path = f"{PODS}/{answer.body['metadata']['name']}"
     assert "Warning" not in (await server.patch(path, {"metadata": {"labels": {"a": "b"}}})).headers
     assert "Warning" not in (await server.get(path)).headers

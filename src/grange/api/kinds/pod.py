@@ -13,6 +13,7 @@ from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.meta import Condition, Document, Resource, View
 from grange.api.printing import cells, pods
+from grange.api.runtime_classes import allow_images
 from grange.api.scheme import Column, KindInfo
 from grange.api.status import Cause
 from grange.api.validation.causes import Faults
@@ -335,6 +336,9 @@ class PodSpec(View, frozen=True):
     resources: ResourceRequirements | None = None
     resource_claims: tuple[dict[str, Any], ...] = ()
     host_network: bool = False
+    host_pid: bool = msgspec.field(name="hostPID", default=False)
+    host_ipc: bool = msgspec.field(name="hostIPC", default=False)
+    share_process_namespace: bool | None = None
     host_users: bool | None = None
 
 
@@ -555,19 +559,10 @@ POD = KindInfo(
 )
 
 
-PROCESS_CLASS, CRI_CLASS = "process", "cri"
-"""Names of RuntimeClasses: programs of the machine, images or not; containers from images."""
-
-
 def uses_images(pod: Pod) -> bool:
-    """Whether a node that has images makes the pod's containers from them.
-
-    One sandbox holds all containers of a pod, so each has to name an image. The RuntimeClass
-    ``process`` asks for programs of the machine.
-    """
+    """Whether a node that has images makes the pod's containers from them."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
-    wants_process = pod.spec.runtime_class_name == PROCESS_CLASS
-    return not wants_process and all(item.image for item in containers)
+    return allow_images((item.image for item in containers), pod.spec.runtime_class_name)
 
 
 def is_active(pod: Pod) -> bool:

@@ -17,6 +17,7 @@ CALL_LIMIT_S = 120.0
 """For calls without another limit; a runtime under load takes seconds to start a container."""
 
 _OPEN_LIMIT_S = 10.0
+_READY = "RuntimeReady"
 _MESSAGE_MAX = 20 * 1024 * 1024  # the output of a command may be 16 MiB
 _IMAGE_CALLS = frozenset({"ListImages", "ImageStatus", "PullImage", "RemoveImage"})
 
@@ -119,11 +120,10 @@ async def identify(client: CriClient, config: CriConfig) -> tuple[str, str]:
         else:
             why = f"{error.message}; start it, or use another socket"
         raise RuntimeFailedError(f"container runtime {config.socket}: {why}") from error
-    wanted = {"RuntimeReady"} | ({"NetworkReady"} if config.own_network else set())
     for condition in (status.get("status") or {}).get("conditions") or ():
-        if condition.get("type") in wanted and not condition.get("status"):
+        if condition.get("type") == _READY and not condition.get("status"):
             raise RuntimeFailedError(
-                f"container runtime {config.socket}: {condition.get('type')} is false: "
+                f"container runtime {config.socket}: {_READY} is false: "
                 f"{condition.get('message') or condition.get('reason') or 'no reason given'}"
             )
     name = str(answer.get("runtime_name", "cri"))

@@ -12,9 +12,8 @@ class CriConfig:
     Attributes:
         data_dir: where the files of pods are kept; the runtime makes ``cri`` in it.
         socket: of the container runtime.
-        network: range of the addresses of pods, inside 127.0.0.0/8, where they share the machine's
+        network: range of the addresses of pods, inside 127.0.0.0/8: they share the machine's
             network; None derives one from the data directory.
-        own_network: pods have a separate network, with an address by the runtime's CNI plugins.
         look_s: how often the containers are listed while any of them runs.
         log_max_bytes: a container's log file is rotated at this size.
         log_files: how many files a container's log has at most.
@@ -25,7 +24,6 @@ class CriConfig:
     data_dir: Path
     socket: Path
     network: IPv4Network | None = None
-    own_network: bool = False
     look_s: float = 0.25
     log_max_bytes: int = 10 * 1024 * 1024
     log_files: int = 5

@@ -55,7 +55,6 @@ class CriPod:
         setup, sandbox: what was asked for and given.
         sandbox_id: the runtime's name for the sandbox.
         sandbox_attempt: how many sandboxes it has had before.
-        host_network: it shares the machine's network.
         attempts: by container, oldest first.
         watchers: called after every end of a run.
         ending: nothing is started any more.
@@ -66,7 +65,6 @@ class CriPod:
     sandbox: Sandbox
     sandbox_id: str
     sandbox_attempt: int = 0
-    host_network: bool = True
     attempts: dict[str, list[CriAttempt]] = field(default_factory=dict)
     watchers: Watchers = field(default_factory=dict)
     ending: bool = False

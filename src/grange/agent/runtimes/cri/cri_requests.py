@@ -6,11 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from grange.agent.attempt_logs import LOG_FILE
-from grange.agent.container_runtime import ContainerID, ContainerLimits, Mount, PodSetup, Program
+from grange.agent.container_runtime import (
+    ContainerID,
+    ContainerLimits,
+    Mount,
+    PodSetup,
+    Program,
+    SharedProcesses,
+)
 from grange.agent.container_streams import StreamOptions
 
-POD_NETWORK, CONTAINER_PID, NODE_NETWORK = 0, 1, 2
-TARGET_PID = 3
+POD, CONTAINER_OWN, MACHINE, TARGET = 0, 1, 2, 3
+"""Whose namespace it is."""
+_PIDS = {
+    SharedProcesses.NONE: CONTAINER_OWN,
+    SharedProcesses.POD: POD,
+    SharedProcesses.NODE: MACHINE,
+}
 
 OWNER = "grange.dev/owner"
 """Label: which data directory a sandbox or container belongs to."""
@@ -52,10 +64,9 @@ def sandbox_config(
         setup: of the pod.
         owner: of the data directory.
         attempt: how many sandboxes the pod has had.
-        address: of the machine that the pod uses; empty for a network of the pod.
+        address: of the machine that the pod uses.
         logs: directory of the logs of its containers.
     """
-    network = NODE_NETWORK if address else POD_NETWORK
     return {
         "metadata": {
             "name": setup.name,
@@ -63,8 +74,7 @@ def sandbox_config(
             "namespace": setup.namespace,
             "attempt": attempt,
         },
-        # A sandbox that shares the machine's network has its host name as well.
-        "hostname": "" if address else setup.hostname or setup.name,
+        "hostname": "",  # a sandbox that shares the machine's network has its host name as well
         "log_directory": str(logs),
         "labels": {
             OWNER: owner,
@@ -75,7 +85,8 @@ def sandbox_config(
         "annotations": {NODE: setup.node_name, ADDRESS: address},
         "linux": {
             "security_context": {
-                "namespace_options": {"network": network, "pid": CONTAINER_PID},
+                "namespace_options": _namespaces(setup),
+                "privileged": setup.privileged,
                 "seccomp": {"profile_type": 0},
             }
         },
@@ -88,7 +99,7 @@ def container_config(
     mounts: Iterable[dict[str, Any]],
     *,
     owner: str,
-    host_network: bool,
+    setup: PodSetup,
     joined: str = "",
 ) -> dict[str, Any]:
     """A container.
@@ -98,16 +109,16 @@ def container_config(
         program: what runs in it, from an image.
         mounts: of files of the machine.
         owner: of the data directory.
-        host_network: it shares the machine's network.
+        setup: of its pod.
         joined: id of the container whose processes it shares; empty for its own.
     """
     image = program.image
     if image is None:
         raise ValueError(f"{target}: it has no image")
-    network = NODE_NETWORK if host_network else POD_NETWORK
-    security = _security(image.security, network)
-    if joined:
-        security["namespace_options"] |= {"pid": TARGET_PID, "target_id": joined}
+    namespaces = _namespaces(setup)
+    if joined and namespaces["pid"] == CONTAINER_OWN:
+        namespaces |= {"pid": TARGET, "target_id": joined}
+    security = _security(image.security, namespaces)
     shown = program.written or (program.command[0] if program.command else "")
     return {
         "metadata": {"name": target.container, "attempt": target.attempt},
@@ -152,11 +163,16 @@ def resources(cpu_milli: int, limits: ContainerLimits) -> dict[str, Any]:
     return found
 
 
-def _security(context: Mapping[str, Any], network: int) -> dict[str, Any]:
+def _namespaces(setup: PodSetup) -> dict[str, Any]:
+    ipc = MACHINE if setup.host_ipc else POD
+    return {"network": MACHINE, "pid": _PIDS[setup.shared_processes], "ipc": ipc}
+
+
+def _security(context: Mapping[str, Any], namespaces: dict[str, Any]) -> dict[str, Any]:
     """From the security context of a container, with what the pod's gives where it gives nothing."""
     privileged = bool(context.get("privileged"))
     found: dict[str, Any] = {
-        "namespace_options": {"network": network, "pid": CONTAINER_PID},
+        "namespace_options": namespaces,
         "privileged": privileged,
         "readonly_rootfs": bool(context.get("readOnlyRootFilesystem")),
         "no_new_privs": context.get("allowPrivilegeEscalation") is False,

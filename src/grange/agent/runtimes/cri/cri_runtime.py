@@ -175,15 +175,12 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         meta, notes = item.get("metadata") or {}, item.get("annotations") or {}
         sandbox_id, uid = str(item.get("id", "")), str(meta.get("uid", ""))
         address = str(notes.get(cri_requests.ADDRESS, ""))
-        host_network = bool(address)
         before = self._pods.get(uid)
         if before is not None:  # it died, and its successor was made
             await cri_sandboxes.remove(client, before.sandbox_id)
-        elif not uid or (host_network and not self._addresses.adopt(uid, address)):
+        elif not uid or not address or not self._addresses.adopt(uid, address):
             await cri_sandboxes.remove(client, sandbox_id)
             return
-        if not host_network:
-            address = await cri_sandboxes.address_of(client, sandbox_id)
         setup = PodSetup(
             uid,
             str(meta.get("namespace", "")),
@@ -193,7 +190,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         )
         sandbox = await self._offload.run(lambda: self._files.found(uid, address))
         number = int(meta.get("attempt", 0))
-        self._pods[uid] = CriPod(setup, sandbox, sandbox_id, number, host_network)
+        self._pods[uid] = CriPod(setup, sandbox, sandbox_id, number)
 
     # --- the seam ------------------------------------------------------------------------------
 
@@ -215,7 +212,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
     @property
     def network(self) -> str:
         """What a program gets that listens on all addresses, for the Node."""
-        return "netns" if self._config.own_network else "shared"
+        return "shared"
 
     @property
     def has_name_files(self) -> bool:
@@ -228,9 +225,9 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         return CGROUP
 
     @property
-    def pod_network(self) -> IPv4Network | None:
-        """The range of the pods' addresses; None where CNI plugins give them."""
-        return None if self._config.own_network else self._network
+    def pod_network(self) -> IPv4Network:
+        """The range of the pods' addresses."""
+        return self._network
 
     async def prepare(self, setup: PodSetup) -> Sandbox:
         """Give the pod its sandbox, address and directories; see ``PodRuntime``."""
@@ -244,16 +241,13 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         try:
             sandbox = await self._offload.run(lambda: self._files.make_pod(setup, address))
             sandbox_id = await self._run_sandbox(client, setup, address, 0)
-            if not address:
-                found = await cri_sandboxes.address_of(client, sandbox_id)
-                sandbox = await self._offload.run(lambda: self._files.make_pod(setup, found))
         except BaseException as error:
             if setup.uid not in self._pods:
                 self._addresses.release(setup.uid)
             if isinstance(error, CriError):
                 raise _failed(f"pod {setup.uid}", error) from error
             raise
-        self._pods[setup.uid] = CriPod(setup, sandbox, sandbox_id, 0, bool(address))
+        self._pods[setup.uid] = CriPod(setup, sandbox, sandbox_id)
         return sandbox
 
     async def _prepare_again(self, client: CriClient, pod: CriPod, setup: PodSetup) -> Sandbox:
@@ -266,12 +260,9 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
                 await cri_sandboxes.remove(client, pod.sandbox_id)
                 for attempt in pod.all_attempts():
                     self._end_lost(pod, attempt)
-                own = address if pod.host_network else ""
                 number = pod.sandbox_attempt + 1
-                pod.sandbox_id = await self._run_sandbox(client, setup, own, number)
+                pod.sandbox_id = await self._run_sandbox(client, setup, address, number)
                 pod.sandbox_attempt = number
-                if not pod.host_network:
-                    address = await cri_sandboxes.address_of(client, pod.sandbox_id)
         except CriError as error:
             raise _failed(f"pod {setup.uid}", error) from error
         pod.sandbox = await self._offload.run(lambda: self._files.make_pod(setup, address))
@@ -320,11 +311,11 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
                     program,
                     [cri_requests.mount_of(mount, source) for mount, source in found],
                     owner=self._owner,
-                    host_network=pod.host_network,
+                    setup=pod.setup,
                     joined=pod.container_id_of(program.joins),
                 ),
                 "sandbox_config": self._sandbox_config(
-                    pod.setup, pod.sandbox.address if pod.host_network else "", pod.sandbox_attempt
+                    pod.setup, pod.sandbox.address, pod.sandbox_attempt
                 ),
             }
             created = await client.call("CreateContainer", request)
@@ -437,10 +428,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         return [item for item in found if self._is_running(item.id)]
 
     async def listeners(self) -> list[ListeningSocket]:
-        """The TCP ports that containers listen on; see ``PodRuntime``.
-
-        Of containers that share the machine's network: others have ports to themselves.
-        """
+        """The TCP ports that containers listen on; see ``PodRuntime``."""
         return await process_namespaces.listeners(
             self._opened(), self._pods.values(), self._offload
         )
@@ -512,8 +500,6 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         self._children.append(self._nursery.start(work, name=name))
 
     def _allocate(self, setup: PodSetup) -> str:
-        if self._config.own_network and not setup.host_network:
-            return ""
         try:
             return self._addresses.allocate(setup.uid, setup.address)
         except (NoAddressLeftError, AddressTakenError) as error:

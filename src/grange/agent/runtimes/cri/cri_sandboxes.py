@@ -17,12 +17,6 @@ async def is_ready(client: CriClient, sandbox_id: str) -> bool:
     return int((answer.get("status") or {}).get("state", 0)) == _READY
 
 
-async def address_of(client: CriClient, sandbox_id: str) -> str:
-    """The address that the pod has by the runtime's CNI plugins."""
-    answer = await client.call("PodSandboxStatus", {"pod_sandbox_id": sandbox_id})
-    return str(((answer.get("status") or {}).get("network") or {}).get("ip", ""))
-
-
 async def remove(client: CriClient, sandbox_id: str) -> None:
     """Stop a sandbox with its containers, and remove it; one that is gone is left."""
     for method in ("StopPodSandbox", "RemovePodSandbox"):

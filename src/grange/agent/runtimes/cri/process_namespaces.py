@@ -33,7 +33,10 @@ def of_process(pid: int) -> str:
 async def listeners(
     client: CriClient, pods: Iterable[CriPod], offload: Offload
 ) -> list[ListeningSocket]:
-    """The TCP ports that containers listen on which share the machine's network.
+    """The TCP ports that containers listen on.
+
+    Of a pod whose containers share their processes, the last one has them all; what a container
+    with the machine's processes listens on is not found.
 
     Args:
         client: to the container runtime.
@@ -43,10 +46,11 @@ async def listeners(
     owners: dict[str, tuple[str, str]] = {}
     for pod in pods:
         for attempt in pod.all_attempts():
-            if pod.host_network and attempt.is_running:
+            if attempt.is_running:
                 namespace = await of_container(client, attempt.container_id)
                 owners[namespace] = attempt.target[:2]
-    owners.pop("", None)
+    for namespace in ("", of_process(os.getpid())):
+        owners.pop(namespace, None)
     if not owners:
         return []
     return await offload.run(
