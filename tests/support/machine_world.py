@@ -38,7 +38,8 @@ class MachineWorld(ApiFixture):
         cloud: what the provider of all pools sells and runs.
         faults: of its calls.
         bootstrap: of controllers that are made from now on.
-        joins: whether a node of this name joins; all do.
+        joins: whether the node of this machine joins; all do.
+        cloud_names: nodes have the names of their instances, as clusters of some clouds give them.
         controller: which runs.
         task: of the controller.
     """
@@ -48,6 +49,7 @@ class MachineWorld(ApiFixture):
         self.faults = ScriptedFaults()
         self.cloud = SimulatedCloud(clock, faults=self.faults)
         self.joins: Callable[[str], bool] = lambda name: True
+        self.cloud_names = False
         self.config = NodeControllerConfig()
         self.bootstrap: Bootstrap = NoBootstrap()
         self.controller = self.new_controller()
@@ -96,7 +98,7 @@ class MachineWorld(ApiFixture):
                 if made.state_at(now) is not InstanceState.RUNNING:
                     if self._running.pop(token, None) is not None:
                         self._joined.discard(token)
-                        await self.set_ready(token, ready=False)
+                        await self.set_ready(self.node_name(token), ready=False)
                 elif self._running.setdefault(token, now) + READY_S > now:
                     continue
                 elif token not in self._joined and self.joins(token):
@@ -104,11 +106,16 @@ class MachineWorld(ApiFixture):
                     await self.join(token)
             await self.clock.sleep(0.2)
 
-    async def join(self, name: str) -> None:
+    def node_name(self, machine: str) -> str:
+        """The name that the node of a machine has."""
+        return f"ip-{self.cloud.instances[machine].instance.id}" if self.cloud_names else machine
+
+    async def join(self, machine: str) -> None:
         """An agent registers its node, as it does at its start and when its node is gone."""
-        taint = {"key": STARTUP_TAINT, "effect": "NoSchedule"}
+        name, taint = self.node_name(machine), {"key": STARTUP_TAINT, "effect": "NoSchedule"}
+        id_ = f"sim:///a/{self.cloud.instances[machine].instance.id}" if self.cloud_names else ""
         try:
-            await builders.create_node(self.client, name, taints=[taint])
+            await builders.create_node(self.client, name, taints=[taint], provider_id=id_)
         except AlreadyExists:
             await self.set_ready(name, ready=True)
 

@@ -130,9 +130,9 @@ def _row(
         status.zone or machine.spec.placement.zone,
         f"{machine.phase.value}{stage}",
         cells.age_of(phase_since(machine), now.timestamp()),
-        cells.UNKNOWN if nodes is None else _node_state(nodes.get(name)),
+        cells.UNKNOWN if nodes is None else _node_state(nodes.get(machine.node)),
         "" if price is None else f"{price}",
-        cells.UNKNOWN if counts is None else str(counts.get(name, 0)),
+        cells.UNKNOWN if counts is None else str(counts.get(machine.node, 0)),
         _reason(machine),
     ]
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from grange.api.fields import lookup
 from grange.api.kinds import POD
+from grange.api.kinds.machine import Machine
 from grange.api.kinds.pod import FINISHED
 from grange.api.meta import Document
 from grange.api.status import Conflict, NotFound, ServiceUnavailable, TooManyRequests
@@ -43,14 +44,14 @@ def question(machine: str, pods: Sequence[Document]) -> str:
     return f"Evict {_counted(len(pods))} from {machine}?{aside}"
 
 
-async def drained(opened: ApiSession, node: str, timeout_s: float) -> bool:
-    """Evict the pods of a node until they are gone; whether they are in time."""
-    clock, row = opened.env.clock, f"machine/{node}"
+async def drained(opened: ApiSession, machine: Machine, timeout_s: float) -> bool:
+    """Evict the pods of a machine until they are gone; whether they are in time."""
+    clock, row = opened.env.clock, f"machine/{machine.metadata.name}"
     shown = progress.Progress(opened.env)
     shown.add(row)
     try:
         async with clock.timeout(timeout_s), shown.shown():
-            while not (state := await _step(opened, node)).done:
+            while not (state := await _step(opened, machine.node)).done:
                 shown.update(row, state)
                 await clock.sleep(_LOOK_S)
             shown.update(row, state)

@@ -23,6 +23,7 @@ def node_document(
     capacity: Mapping[str, Scalar] | None = None,
     taints: Sequence[Mapping[str, str]] = (),
     unschedulable: bool = False,
+    provider_id: str = "",
 ) -> Document:
     """A node; 4 CPUs, 32Gi and 110 pods by default, with its hostname as a label."""
     marks = {"kubernetes.io/hostname": name, **(labels or {})}
@@ -34,6 +35,8 @@ def node_document(
         spec["taints"] = [dict(taint) for taint in taints]
     if unschedulable:
         spec["unschedulable"] = True
+    if provider_id:
+        spec["providerID"] = provider_id
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -50,6 +50,16 @@ async def test_cordoned_machine_gets_no_pod(clock: Clock, rng: Stream, log: Logg
         await world.count(P.AVAILABLE, 1)  # standby again, and one of the two is surplus
 
 
+async def test_cordon_reaches_a_node_that_the_cluster_named(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        world.cloud_names = True
+        name = await claimed(world)
+        assert await change.set_unschedulable(session(world), name, value=True)
+        assert (await world.node(world.node_name(name))).spec.unschedulable
+
+
 async def test_machine_without_node_is_not_cordoned(clock: Clock, rng: Stream, log: Logger) -> None:
     async with machine_world(clock, rng, log, runs=False) as world:
         await world.add_machine("m-1")
@@ -113,7 +123,9 @@ async def test_drain_evicts_all_but_pods_of_every_node(
         name = await claimed(world)
         await world.add_daemon("d", name)
         assert [item["metadata"]["name"] for item in await movable(world, name)] == ["a"]
-        drained = world.nursery.start(machine_drain.drained(session(world), name, 30.0))
+        drained = world.nursery.start(
+            machine_drain.drained(session(world), await world.machine(name), 30.0)
+        )
         await world.settle(2.0)
         assert (await world.pod("a")).metadata.deletion_timestamp
         await world.delete_pod("a")  # its agent has ended it
@@ -140,6 +152,6 @@ async def test_drain_that_budgets_refuse_times_out(
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         }
         await world.client.patch(POD, "a", "default", patch=running, subresource="status")
-        assert not await machine_drain.drained(session(world), name, 5.0)
+        assert not await machine_drain.drained(session(world), await world.machine(name), 5.0)
         assert (await world.pod("a")).metadata.deletion_timestamp is None
         assert f"timed out after 5s: machine/{name}: 1 pod left: " in capsys.readouterr().err

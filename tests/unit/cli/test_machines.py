@@ -75,6 +75,12 @@ def test_machine_counts_the_pods_that_have_not_ended() -> None:
     assert (found["PODS"], found["NODE"], found["REASON"]) == ("2", "Ready", "IsAvailable")
 
 
+def test_node_that_the_cluster_named_is_shown() -> None:
+    listed = machine("m-1", "Claimed", nodeName="ip-1")
+    row = only(MachineSight([listed], {"ip-1": node("ip-1")}, [pod("a", "ip-1")]))
+    assert (row["NODE"], row["PODS"]) == ("Ready", "1")
+
+
 def test_last_error_of_a_boot_that_succeeded_is_not_shown() -> None:
     one = machine("m", "Available", lastError="no quota", stage="Joining")
     found = only(MachineSight([one], {}, []))

@@ -111,6 +111,21 @@ async def test_released_machine_serves_a_pod(clock: Clock, rng: Stream, log: Log
         assert world.cloud.instances["m0"].wiped == 1
 
 
+async def test_claim_names_nodes_that_the_cluster_named(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        world.cloud_names = True
+        await world.add_pool(cleaning="Wipe", timeouts={"idleSeconds": 86_400})
+        await world.add_machine("m0")
+        await world.count(P.AVAILABLE, 1)
+        pool, name = pool_of(world), world.node_name("m0")
+        assert await claim(pool, "r") == [name]
+        assert await pool.holders() == {name: "u-web"}
+        await pool.release([name], holder="u-web", epoch=1)
+        await world.count(P.AVAILABLE, 1)
+
+
 def failing_at(left: int, *, done: bool) -> Callable[[Request], ApiError | None]:
     """The write after so many fails, done or not, and all that follow."""
 

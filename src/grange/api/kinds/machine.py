@@ -144,7 +144,7 @@ class MachineStatus(View, frozen=True):
         instance_id: of the provider; empty while it is not known.
         instance_type, zone, spot, price_per_hour: of the instance that it became.
         addresses: of the instance.
-        node_name: of its node; empty before it has joined.
+        node_name: of its node, which some clusters name themselves; empty before it has joined.
         bound_pod_name: ``namespace/name`` of the pod that it is meant for or claimed by.
         bound_pod_uid: of that pod.
         holder: who has claimed it for something else than a pod: ``Kind/namespace/name``.
@@ -194,6 +194,11 @@ class Machine(Resource, frozen=True):
     def phase(self) -> MachinePhase:
         """Where it is in its life; one without a status is being created."""
         return _PHASES[self.status.phase]
+
+    @property
+    def node(self) -> str:
+        """Name of its node; before it has joined, the name that its agent is given."""
+        return self.status.node_name or self.metadata.name
 
 
 def _validate(document: Document, old: Document | None) -> list[Cause]:

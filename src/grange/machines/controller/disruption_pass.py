@@ -104,12 +104,12 @@ class DisruptionPass:
                 begins |= not record.drain_started
                 busy |= not machine.spec.terminate
                 await self._advance(look, machine, record)
-            elif (node := look.nodes.get(machine.metadata.name)) is not None and is_tainted(node):
+            elif (node := look.nodes.get(machine.node)) is not None and is_tainted(node):
                 await self._untaint(node)  # what was decided about it is no more
         for machine in state.dedicated:
             if (record := record_of(machine)) is not None:
                 busy |= not machine.spec.terminate
-                node = look.nodes.get(machine.metadata.name)
+                node = look.nodes.get(machine.node)
                 step = next_interrupted(record, machine, node).step
                 await self._take(look, machine, record, step)
         decided = not begins and bool(state.machines) and await self._decide(look)
@@ -147,11 +147,11 @@ class DisruptionPass:
     async def _advance(
         self, look: "_PassState", machine: Machine, record: DisruptionRecord
     ) -> None:
-        name, now = machine.metadata.name, self._clock.now()
+        now = self._clock.now()
         replacements = {each: look.machines.get(each) for each in record.replacements}
-        overdue = is_overdue(record, look.pods_of.get(name, ()), now)
+        overdue = is_overdue(record, look.pods_of.get(machine.node, ()), now)
         step = next_disruption(
-            record, machine, look.nodes.get(name), replacements, now, overdue=overdue
+            record, machine, look.nodes.get(machine.node), replacements, now, overdue=overdue
         ).step
         await self._take(look, machine, record, step)
 
@@ -162,7 +162,7 @@ class DisruptionPass:
         record: DisruptionRecord,
         step: DisruptionStep,
     ) -> None:
-        node = look.nodes.get(machine.metadata.name)
+        node = look.nodes.get(machine.node)
         if step is _S.VALIDATE:
             await self._validate(look, record)
         elif step is _S.BEGIN_DRAIN:
@@ -218,7 +218,7 @@ class DisruptionPass:
         pool = look.pools.get(machine.spec.pool)
         disruption = pool.spec.disruption if pool is not None else PoolDisruption()
         step = drain_step(
-            look.pods_of.get(machine.metadata.name, ()),
+            look.pods_of.get(machine.node, ()),
             started=timestamps.parse(record.drain_started),
             deadline=deadline_of(record, disruption),
             now=self._clock.now(),

@@ -107,7 +107,7 @@ class MachineExecutor:
 
     async def _known(self, machine: Machine, watch: ProviderWatch) -> MachineInputs:
         name, status = machine.metadata.name, machine.status
-        pool, node = self._listers.pool(machine.spec.pool), self._listers.node(name)
+        pool, node = self._listers.pool(machine.spec.pool), self._listers.node_of(machine)
         spec = pool.spec if pool is not None else NodePoolSpec()
         gone, used = False, True
         if machine.phase is _P.CLAIMED and status.bound_pod_uid:
@@ -120,7 +120,7 @@ class MachineExecutor:
             ended=watch.looked_since(self._called.get((name, _S.TERMINATE))),
             node=node,
             initialized=node is not None and machine_nodes.is_initialized(node, machine, spec),
-            pods=bool(self._listers.pods_on(name)),
+            pods=bool(self._listers.pods_on(machine.node)),
             holder_gone=gone,
             used=used,
             can_wipe=watch.calls.provider.can_wipe,
@@ -129,7 +129,7 @@ class MachineExecutor:
 
     async def _holder(self, machine: Machine) -> tuple[bool, bool]:
         """Whether the pod that claimed it is gone or has ended; whether it has used the machine."""
-        name, uid = machine.metadata.name, machine.status.bound_pod_uid
+        name, uid = machine.node, machine.status.bound_pod_uid
         pod = self._listers.pod_of(uid)
         if pod is None:
             # Caches lag: what one does not show is a first sign, and the server decides.
@@ -162,6 +162,8 @@ class MachineExecutor:
             raise ValueError(f"{step}: a move has an event")
         found = known.instance
         fields = instance_fields(found) if found is not None else {}
+        if step.event is MachineEvent.JOINED and known.node is not None:
+            fields["nodeName"] = known.node.metadata.name
         moved = await self._updater.move(
             known.machine, step.event, reason=step.reason, message=step.message, fields=fields
         )
@@ -193,7 +195,7 @@ class MachineExecutor:
 
     def _eject(self, machine: Machine, step: NextStep) -> None:
         """Report the end of a machine to the pods that are on it."""
-        for pod in self._listers.pods_on(machine.metadata.name):
+        for pod in self._listers.pods_on(machine.node):
             self._events.ejected(pod, machine, step.message)
 
     async def _update(self, known: MachineInputs, step: NextStep, watch: ProviderWatch) -> Result:

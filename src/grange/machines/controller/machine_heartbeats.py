@@ -56,7 +56,7 @@ class MachineHeartbeats:
         answering = {}
         for machine in self._listers.machines_of(name):
             if machine.phase is _P.AVAILABLE and not machine.spec.terminate:
-                node = self._listers.node(machine.metadata.name)
+                node = self._listers.node_of(machine)
                 answering[machine.metadata.name] = node is not None and is_ready(node)
         healthy_s = float(pool.spec.timeouts.healthy_seconds)
         verdict = self.health.look(name, answering, healthy_s, self._clock.monotonic())

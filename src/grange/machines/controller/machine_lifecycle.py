@@ -11,12 +11,13 @@ from enum import Enum
 from fnmatch import fnmatchcase
 
 from grange.api import timestamps
-from grange.api.kinds.machine import NODE_POOL_LABEL, Machine
+from grange.api.kinds.machine import Machine
 from grange.api.kinds.node import Node, is_ready
 from grange.api.kinds.nodepool import WIPE, NodePoolSpec, PoolTimeouts
 from grange.api.machine_phases import MachineEvent, MachinePhase
 from grange.machines.disruption.disruption_progress import record_of
 from grange.machines.providers.provider import Instance, InstanceState
+from grange.machines.scaling.node_match import is_of
 
 LAUNCHING, BOOTING, JOINING = "Launching", "Booting", "Joining"
 """Stages of a boot, as ``status.stage`` names them."""
@@ -89,7 +90,7 @@ class MachineInputs:
         instance: as the last list showed it; None where it did not.
         missing: two lists apart have not shown an instance, with no launch under way.
         ended: the provider has answered that it ends the instance, and a list after that does not show it.
-        node: of its name.
+        node: of the machine, or another one of its name.
         initialized: the node has its labels and taints.
         pods: pods are on the node that have not ended, other than those of every node's equipment.
         holder_gone: the pod that claimed it is gone or has ended, in two looks apart.
@@ -143,18 +144,6 @@ def boot_deadline(machine: Machine, timeouts: PoolTimeouts) -> datetime | None:
         return None
     started = timestamps.parse(machine.status.launch_time)
     return started + timedelta(seconds=boot_seconds(machine, timeouts))
-
-
-def is_of(node: Node, machine: Machine) -> bool:
-    """Whether a node is the machine's own, and not another one of its name.
-
-    A node that names its instance must name this one; so must its pool, where it has a label of it.
-    """
-    pool = node.metadata.labels.get(NODE_POOL_LABEL, machine.spec.pool)
-    if node.metadata.name != machine.metadata.name or pool != machine.spec.pool:
-        return False
-    provided, instance = node.spec.provider_id, machine.status.instance_id
-    return not (provided and instance) or provided.rsplit("/", 1)[-1] == instance
 
 
 def phase_since(machine: Machine) -> datetime | None:

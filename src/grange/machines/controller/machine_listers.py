@@ -18,11 +18,15 @@ from grange.api.kinds.pod import Pod, is_active
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.podgroup import PodGroup
 from grange.api.meta import ObjectKey, controller_of
+from grange.machines.scaling.node_match import instance_of, own_node
 from grange.machines.scaling.packing_pods import waits_for_machine
 from grange.reconcile.deps import Deps
 from grange.reconcile.latest_views import LatestViews
 
-_BY_NODE = "machines/node"  # pods by the node that they are bound to
+_BY_NODE = (
+    "machines/node"  # pods by the node that they are bound to; machines by the name of theirs
+)
+_BY_INSTANCE = "machines/instance"  # nodes and machines by the instance that they name
 _BY_POOL = "machines/pool"  # pods by the pool that they select; machines by their pool
 _BY_UID = "machines/uid"  # pods by UID; machines by the pod that they are meant for
 _MIRROR = "kubernetes.io/config.mirror"
@@ -60,6 +64,11 @@ class MachineListers:
         self._namespaces = deps.informers.informer(NAMESPACE)
         self._machines.store.add_index(_BY_POOL, lambda machine: (machine.spec.pool,))
         self._machines.store.add_index(_BY_UID, lambda machine: (machine.status.bound_pod_uid,))
+        self._machines.store.add_index(_BY_NODE, lambda machine: (machine.node,))
+        self._machines.store.add_index(
+            _BY_INSTANCE, lambda machine: _named(machine.status.instance_id)
+        )
+        self._nodes.store.add_index(_BY_INSTANCE, lambda node: _named(instance_of(node)))
         self._pods.store.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
         self._pods.store.add_index(_BY_POOL, _pools_of)
         self._pods.store.add_index(_BY_UID, lambda pod: (pod.metadata.uid,))
@@ -135,9 +144,12 @@ class MachineListers:
         namespace, _, own = name.partition("/")
         return self._pods.store.get(ObjectKey(namespace, own))
 
-    def node(self, name: str) -> Node | None:
-        """A node."""
-        return self._nodes.store.get(ObjectKey("", name))
+    def node_of(self, machine: Machine) -> Node | None:
+        """The node of a machine; one of its name that is not its own if there is no other."""
+        named = self._nodes.store.get(ObjectKey("", machine.node))
+        instance = machine.status.instance_id
+        there = self._nodes.store.by_index(_BY_INSTANCE, instance) if instance else ()
+        return own_node(machine, named, there, self.__contains__)
 
     def pod_of(self, uid: str) -> Pod | None:
         """The pod of a UID."""
@@ -216,8 +228,9 @@ class MachineListers:
             self._on_pool(after.name)
 
     def _node_seen(self, node: Node) -> None:
-        machine = self._machines.store.get(ObjectKey("", node.metadata.name))
-        if machine is not None:
+        named = self._machines.store.by_index(_BY_NODE, node.metadata.name)
+        there = self._machines.store.by_index(_BY_INSTANCE, instance_of(node))
+        for machine in {one.key: one for one in (*named, *there)}.values():
             self._machine_seen(machine)
 
     def _node_changed(self, old: Node, new: Node) -> None:
@@ -233,9 +246,9 @@ class MachineListers:
         if waits_for_machine(pod):
             self._on_unschedulable()
         holders = self._machines.store.by_index(_BY_UID, pod.metadata.uid)
-        for name in {pod.spec.node_name, *(machine.metadata.name for machine in holders)}:
-            if name in self:
-                self._on_machine(name)
+        under = self._machines.store.by_index(_BY_NODE, pod.spec.node_name)
+        for name in {machine.metadata.name: None for machine in (*under, *holders)}:
+            self._on_machine(name)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
         if _counted(old) != _counted(new):
@@ -249,6 +262,10 @@ def _is_of_daemon(pod: Pod) -> bool:
     """Whether it comes with the node: of a DaemonSet, or of the kubelet itself."""
     owner = controller_of(pod.metadata)
     return (owner is not None and owner.kind == "DaemonSet") or _MIRROR in pod.metadata.annotations
+
+
+def _named(instance: str) -> tuple[str, ...]:
+    return (instance,) if instance else ()
 
 
 def _pools_of(pod: Pod) -> tuple[str, ...]:

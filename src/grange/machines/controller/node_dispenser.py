@@ -74,9 +74,8 @@ class NodeDispenser:
                 return True
         if pod.spec.node_name:
             return False
-        name = machine.metadata.name
         meta = pod.metadata
-        binding = Binding(meta.namespace, meta.name, meta.uid, name)
+        binding = Binding(meta.namespace, meta.name, meta.uid, machine.node)
         (error,) = await self._client.bind([binding])
         if error is None:
             return False
@@ -159,12 +158,12 @@ class NodeDispenser:
             reason, since = self._skips.get(uid, ("no pass has seen the pod yet", None))
             return NodeReply(no_binding=True, reason=reason, since=since)
         if machine.phase is _P.CLAIMED and machine.status.bound_pod_uid == uid:
-            return NodeReply(node=name)
+            return NodeReply(node=machine.node)
         if not self.is_usable(machine):
             return NodeReply(reason=f"machine {name} is {machine.phase.value}")
         if await self.claim(machine, pod) is None:
             return NodeReply(reason=f"machine {name} has changed")
-        return NodeReply(node=name)
+        return NodeReply(node=machine.node)
 
     def _binding(self, uid: str) -> str:
         for machine in self._listers.machines_for(uid):
@@ -180,7 +179,7 @@ class NodeDispenser:
 
         It is available and stays so, and its node is ready and not cordoned.
         """
-        node = self._listers.node(machine.metadata.name)
+        node = self._listers.node_of(machine)
         if node is None or node.spec.unschedulable or is_disrupted(machine):
             return False
         return machine.phase is _P.AVAILABLE and is_ready(node)
@@ -207,7 +206,7 @@ class NodeDispenser:
             if machine is None or machine.phase is not _P.CLAIMED:
                 self._log.info("returned machine is not claimed", machine=name)
                 return False
-            untouched = unused and not self._listers.pods_on(name)
+            untouched = unused and not self._listers.pods_on(machine.node)
             event = _E.RETURNED_UNUSED if untouched else _E.RETURNED_USED
             message = "its holder has not used it" if untouched else "its holder has used it"
             try:

@@ -121,7 +121,7 @@ class PoolPass:
         """Whether no pod may come to a machine: its node is cordoned, or it is being replaced."""
         if is_disrupted(machine):
             return True
-        node = self._listers.node(machine.metadata.name)
+        node = self._listers.node_of(machine)
         return node is not None and node.spec.unschedulable
 
     # --- what is written -------------------------------------------------------------------------

@@ -152,7 +152,7 @@ def event_fields(
     if event is _E.RESUMED:
         fields["launchTime"] = at  # its boot deadline counts from here
     if event is _E.JOINED:
-        fields |= {"nodeName": machine.metadata.name, "availableTime": at, "lastError": None}
+        fields |= {"nodeName": machine.node, "availableTime": at, "lastError": None}
     if event in _FREED:
         fields |= {"availableTime": at, **dict.fromkeys(_HOLDER)}
     if event is _E.LAUNCH_REFUSED:

@@ -99,7 +99,7 @@ def candidate_of(  # noqa: PLR0913  what is known of one machine
 
     Args:
         machine: its record.
-        node: of its name.
+        node: of the machine.
         pool: its pool.
         pods: on the node.
         nominated: machines that waiting pods are meant for.
@@ -131,7 +131,7 @@ def candidate_of(  # noqa: PLR0913  what is known of one machine
         moving,
         price_of(machine),
         1.0 + sum(max(0.0, eviction_cost(pod)) for pod in moving),
-        _changed(machine, moving, changes.get(meta.name), created),
+        _changed(machine, moving, changes.get(machine.node), created),
         created,
     )
 

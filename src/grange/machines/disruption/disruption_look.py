@@ -135,12 +135,12 @@ class DisruptionLook:
                 continue
             name = machine.metadata.name
             if is_disrupted(machine) or machine.spec.terminate:
-                self._leaving += moving_pods(of_node.get(name, ()))
+                self._leaving += moving_pods(of_node.get(machine.node, ()))
             found = candidate_of(
                 machine,
-                nodes.get(name),
+                nodes.get(machine.node),
                 pool.pool,
-                of_node.get(name, ()),
+                of_node.get(machine.node, ()),
                 nominated=nominated,
                 changes=self._inputs.changes,
                 now=self._now,

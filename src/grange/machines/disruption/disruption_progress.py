@@ -160,7 +160,7 @@ def next_disruption(
     Args:
         record: of the machine.
         machine: its record.
-        node: of its name.
+        node: of the machine.
         replacements: the machines that replace it, by name; None for one that is gone.
         now: wall time.
         overdue: its pods need all the time that is left to them.

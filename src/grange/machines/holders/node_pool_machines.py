@@ -108,7 +108,7 @@ class NodePoolMachines:
                 elif await self._stamp(holder, machines, epoch, request_id):
                     await self._epochs.check(holder, epoch)
                     await self._requests.withdraw(request_id, holder)
-                    return tuple(sorted(_name(one) for one in given))
+                    return tuple(sorted(one.node for one in given))
         except (PoolExhausted, StaleRequest) as error:
             await self._return_unused(fresh, "the claim was not completed")
             if isinstance(error, PoolExhausted):
@@ -132,12 +132,12 @@ class NodePoolMachines:
             # Read before the epoch is: what a later owner does after that is a newer version.
             machines = (await self._client.list(MACHINE)).items
             await self._epochs.admit(holder, epoch)
-            held = [one for one in _held_by(holder, machines) if one.metadata.name in wanted]
+            held = [one for one in _held_by(holder, machines) if one.node in wanted]
             done = [
                 await self._give_back(one, _E.RETURNED_USED, "its holder has released it")
                 for one in held
             ]
-            kept = [one for one in machines if one.metadata.name not in wanted]
+            kept = [one for one in machines if one.node not in wanted]
             if all(done) and await self._stamp(holder, kept, epoch):
                 return
         raise _restless()
@@ -153,7 +153,7 @@ class NodePoolMachines:
                 dedicated = pool is None or pool.spec.mode == DEDICATED
                 if dedicated and machine.phase is not _P.TERMINATED:
                     held = machine.phase is _P.CLAIMED
-                    self._known[machine.metadata.name] = machine.status.holder_uid if held else ""
+                    self._known[machine.node] = machine.status.holder_uid if held else ""
         return self._known
 
     # --- machines ----------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class NodePoolMachines:
             return False
         if machine.status.bound_pod_uid or _ends(machine) or is_disrupted(machine):
             return False
-        node = self._nodes.store.get(machine.key)
+        node = self._nodes.store.get(ObjectKey("", machine.node))
         return node is not None and requirement.accepts(node)
 
     def _generation(self, epoch: int) -> int:

@@ -19,6 +19,7 @@ from grange.api.pod_requests import Resources, allocatable, pod_request
 from grange.api.quantity import QuantityError
 from grange.machines.catalogue import Offering
 from grange.machines.scaling.machine_facts import is_spot, type_of, zone_of
+from grange.machines.scaling.node_match import nodes_of
 from grange.machines.scaling.packing_options import MachineOptions, PackedPool, option_labels
 from grange.placement import node_rules, taint_toleration
 from grange.placement.node_usage import amount_of
@@ -70,10 +71,10 @@ class PackingHost:
     """A node, or a machine that will be one.
 
     Attributes:
-        name: of the node and the machine.
+        name: of the node.
         node: labels and taints that it has or will have.
         room: what pods can have, by column.
-        machine: whether it is a machine of a packed pool.
+        machine: name of the machine of a packed pool that it is; empty for none.
         booting: it is not there yet.
         stopped: it has to be switched on first.
         planned: UIDs of the pods that it was ordered for.
@@ -82,7 +83,7 @@ class PackingHost:
     name: str
     node: Node
     room: list[int]
-    machine: bool = False
+    machine: str = ""
     booting: bool = False
     stopped: bool = False
     planned: frozenset[str] = frozenset()
@@ -104,10 +105,13 @@ def hosts_of(
     """What can take pods now or will, in the order in which it is tried."""
     pools = {pool.name: pool for pool in options.pools}
     nodes = {node.metadata.name: node for node in cluster.nodes}
+    records = {machine.metadata.name: machine for machine in machines}
+    own = nodes_of(records.values(), cluster.nodes)
     found: list[PackingHost] = []
-    for machine in machines:
-        name = machine.metadata.name
-        node = nodes.pop(name, None)
+    for name, machine in records.items():
+        node = own.get(name)
+        if node is not None:
+            nodes.pop(node.metadata.name, None)
         pool = pools.get(machine.spec.pool)
         ends = machine.spec.terminate or machine.metadata.deletion_timestamp is not None
         if pool is None or ends:
@@ -127,11 +131,11 @@ def seen_rooms(
     machines: Iterable[Machine], nodes: Iterable[Node]
 ) -> dict[tuple[str, str], Resources]:
     """What nodes of a pool and type really offer; of several the least of each resource."""
-    kinds = {each.metadata.name: (each.spec.pool, type_of(each)) for each in machines}
+    records = {each.metadata.name: each for each in machines}
     found: dict[tuple[str, str], Resources] = {}
-    for node in nodes:
-        kind = kinds.get(node.metadata.name)
-        if kind is None or not node.status.allocatable:
+    for name, node in nodes_of(records.values(), nodes).items():
+        kind = records[name].spec.pool, type_of(records[name])
+        if not node.status.allocatable:
             continue
         try:
             offered = allocatable(node.status.allocatable)
@@ -171,7 +175,7 @@ def _host_of(
         node.metadata.name,
         _without(node, startup),
         room,
-        machine=machine is not None,
+        machine="" if machine is None else machine.metadata.name,
         planned=frozenset() if machine is None else _planned(machine),
     )
 
@@ -209,7 +213,7 @@ def _booting(
     startup = {(taint.key, taint.effect) for taint in pool.pool.spec.template.startup_taints}
     taints = tuple(each for each in machine.spec.taints if (each.key, each.effect) not in startup)
     taken = options.vector(cluster.overhead(labels, taints))
-    name = machine.metadata.name
+    name = machine.node if node is None else node.metadata.name
     future = Node(
         metadata=msgspec.structs.replace(machine.metadata, labels={HOSTNAME: name, **labels}),
         spec=msgspec.structs.replace(Node().spec, taints=taints),
@@ -218,7 +222,7 @@ def _booting(
         name,
         future,
         [have - need for have, need in zip(room, taken, strict=True)],
-        machine=True,
+        machine=machine.metadata.name,
         booting=True,
         stopped=machine.phase is _P.STOPPED,
         planned=_planned(machine),

@@ -312,11 +312,11 @@ class PackingNodeScaler:
         resume: list[str] = []
         for host, pods in zip(bins.hosts, bins.taken, strict=True):
             if host.stopped and pods:
-                resume.append(host.name)
+                resume.append(host.machine)
             reason = _why_host(booting=host.booting, stopped=host.stopped)
             for pod in pods:
-                kept = pod.uid in host.planned
-                bind.append(PodBinding(pod.name, pod.uid, host.name, reason, kept=kept))
+                kept, where = pod.uid in host.planned, host.machine or host.name
+                bind.append(PodBinding(pod.name, pod.uid, where, reason, kept=kept))
         start: list[MachineStart] = []
         for at, machine in enumerate(bins.planned):
             order = _order(bins, machine, result.known, f"{now.isoformat()}/{at}")
@@ -405,8 +405,7 @@ def _free(bins: PackingBins, machines: Iterable[Machine], pods: Iterable[Pod]) -
     return [
         machine
         for machine in machines
-        if machine.metadata.name not in taken
-        and (machine.metadata.name in bins.row_of or is_off(machine))
+        if machine.node not in taken and (machine.node in bins.row_of or is_off(machine))
     ]
 
 

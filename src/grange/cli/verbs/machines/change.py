@@ -54,7 +54,7 @@ def _run(
         for name in names:
             changed = await set_unschedulable(opened, name, value=unschedulable)
             done = "cordoned" if unschedulable else "uncordoned"
-            node = await opened.document(NODE, name)
+            node = await opened.document(NODE, (await machine_of(opened, name)).node)
             results.add(NODE, node, f"{label(name)} {done if changed else f'is {done} already'}")
         results.end()
         return 0
@@ -71,7 +71,7 @@ async def set_unschedulable(opened: session.ApiSession, name: str, *, value: boo
     """
     machine = await machine_of(opened, name)
     try:
-        node = await opened.client.get(NODE, name)
+        node = await opened.client.get(NODE, machine.node)
     except NotFound:
         text = f"{label(name)}: it is {machine.phase.value} and has no node"
         if machine.phase in (MachinePhase.CREATING, MachinePhase.CREATED):
@@ -80,7 +80,7 @@ async def set_unschedulable(opened: session.ApiSession, name: str, *, value: boo
     if node.spec.unschedulable == value:
         return False
     patch = {"metadata": {"uid": node.metadata.uid}, "spec": {"unschedulable": value or None}}
-    await opened.client.patch(NODE, name, patch=patch)
+    await opened.client.patch(NODE, machine.node, patch=patch)
     return True
 
 
@@ -106,12 +106,12 @@ def drain(
     ends = bool(given["end"])
 
     async def verb(opened: session.ApiSession) -> int:
-        await machine_of(opened, name)
-        pods = await machine_drain.movable_pods(opened, name)
+        machine = await machine_of(opened, name)
+        pods = await machine_drain.movable_pods(opened, machine.node)
         if pods:
             confirm(machine_drain.question(name, pods), yes=bool(given["yes"]))
         await set_unschedulable(opened, name, value=True)
-        if not await machine_drain.drained(opened, name, timeout_s):
+        if not await machine_drain.drained(opened, machine, timeout_s):
             return 1
         if ends:
             await opened.client.patch(MACHINE, name, patch={"spec": {"terminate": True}})
