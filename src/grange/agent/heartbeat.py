@@ -13,6 +13,7 @@ from datetime import datetime
 
 import msgspec
 
+from grange.agent import isolation_condition
 from grange.agent.config import NodeConfig
 from grange.agent.disk_monitor import DiskPressure
 from grange.agent.events import AgentReason
@@ -60,9 +61,13 @@ def _spec(config: NodeConfig) -> Document:
     return {"podCIDR": network, "podCIDRs": [network]} if network else {}
 
 
-def _conditions(disk: DiskPressure) -> tuple[tuple[str, str, str, str], ...]:
+def _conditions(config: NodeConfig, disk: DiskPressure) -> tuple[tuple[str, str, str, str], ...]:
     reason = "AgentHasDiskPressure" if disk.is_pressure else "AgentHasNoDiskPressure"
-    return (*_CONDITIONS, ("DiskPressure", str(disk.is_pressure), reason, disk.message))
+    return (
+        *_CONDITIONS,
+        ("DiskPressure", str(disk.is_pressure), reason, disk.message),
+        isolation_condition.condition(config.isolation),
+    )
 
 
 def status(config: NodeConfig, known: Node | None, now: datetime, disk: DiskPressure) -> Document:
@@ -77,7 +82,7 @@ def status(config: NodeConfig, known: Node | None, now: datetime, disk: DiskPres
     stamp = timestamps.rfc3339(now)
     before = {item.type: item for item in known.status.conditions} if known is not None else {}
     conditions = []
-    for name, value, reason, message in _conditions(disk):
+    for name, value, reason, message in _conditions(config, disk):
         old = before.get(name)
         unchanged = old is not None and old.status == value and old.last_transition_time
         conditions.append(
@@ -126,7 +131,7 @@ def _is_current(node: Node, config: NodeConfig, disk: DiskPressure) -> bool:
     if config.agent_port not in (0, node.status.daemon_endpoints.kubelet_endpoint.port):
         return False
     known = {item.type: item.status for item in node.status.conditions}
-    agrees = all(known.get(name) == value for name, value, _, _ in _conditions(disk))
+    agrees = all(known.get(name) == value for name, value, _, _ in _conditions(config, disk))
     room = node.status.allocatable  # others may have added resources that are unknown here
     return agrees and all(room.get(name) == value for name, value in config.capacity.items())
 

@@ -29,6 +29,8 @@ class Support(Enum):
 
 ISOLATION_LABEL = "grange.dev/isolation"
 """Label of a Node: what separates its pods from each other and from the machine."""
+ISOLATED = "grange.dev/PodsIsolated"
+"""Type of the condition of a Node that states what that means."""
 NETWORK_LABEL = "grange.dev/network"
 """Label of a Node: what a program gets that listens on all addresses."""
 AGENT_USER_LABEL = "grange.dev/agent-user"

@@ -31,7 +31,7 @@ async def test_stopped_agent_takes_its_node_out_at_once(tools: Tools) -> None:
         await there.stop_agent()
         assert await ready_condition(there) == ("False", "AgentStopped")
         others = [item for item in (await there.node()).status.conditions if item.type != "Ready"]
-        assert len(others) == 3
+        assert len(others) == 4
         there.start_agent()
 
         async def back() -> bool:

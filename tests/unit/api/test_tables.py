@@ -37,7 +37,7 @@ def row(info: AnyKind, document: Document) -> dict[str, Any]:
         (POD, "Name Ready Status Restarts Age", "IP Node Nominated_Node Readiness_Gates"),
         (
             NODE,
-            "Name Status Roles Age Version",
+            "Name Status Roles Age Version Isolation",
             "Internal-IP External-IP OS-Image Kernel-Version Container-Runtime",
         ),
         (SERVICE, "Name Type Cluster-IP External-IP Port(s) Age", "Selector"),
@@ -277,6 +277,12 @@ def test_nodes_show_roles_and_addresses() -> None:
         "process",
     )
     assert row(NODE, {})["Roles"] == "<none>"
+
+
+def test_nodes_show_what_separates_their_pods() -> None:
+    labels = {"grange.dev/isolation": "landlock"}
+    assert row(NODE, {"metadata": {"labels": labels}})["Isolation"] == "landlock"
+    assert row(NODE, {})["Isolation"] == "<none>"
 
 
 @pytest.mark.parametrize(

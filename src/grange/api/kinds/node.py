@@ -7,6 +7,7 @@ import msgspec
 
 from grange.api.kinds.pod import Scalar
 from grange.api.meta import Condition, Document, Resource, View
+from grange.api.pod_fields import ISOLATION_LABEL
 from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
 from grange.api.status import Cause
@@ -137,6 +138,11 @@ def _roles(document: Document, now: float) -> cells.Cell:
     return ",".join(sorted(roles)) if roles else cells.NONE
 
 
+def _isolation(document: Document, now: float) -> cells.Cell:
+    labels = (document.get("metadata") or {}).get("labels") or {}
+    return str(labels.get(ISOLATION_LABEL) or cells.NONE)
+
+
 def _address(kind: str) -> Callable[[Document, float], cells.Cell]:
     def cell(document: Document, now: float) -> cells.Cell:
         for item in (document.get("status") or {}).get("addresses") or ():
@@ -167,6 +173,7 @@ NODE = KindInfo(
         Column("Roles", _roles, description="From its labels."),
         Column("Age", cells.age, description="Since it joined."),
         Column("Version", cells.text(f"{_INFO}.kubeletVersion", ""), description="Of its agent."),
+        Column("Isolation", _isolation, description="What separates its pods."),
         Column("Internal-IP", _address("InternalIP"), description="Inside address.", priority=1),
         Column("External-IP", _address("ExternalIP"), description="Outside address.", priority=1),
         Column(
