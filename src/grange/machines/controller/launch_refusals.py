@@ -5,28 +5,22 @@ refused as the last one was. What is refused again after the pause doubles it, a
 change of the pool and a launch that is taken end it.
 """
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from grange.api import timestamps
 from grange.api.kinds.nodepool import NodePool
+from grange.machines.scaling.refusal_pauses import RefusalPauses
 
 PAUSE_S, PAUSE_MAX_S = 15.0, 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    generation: int
-    until: datetime
-    pause_s: float
-    message: str
 
 
 class LaunchRefusals:
     """Remembers refusals of pools; lost at a restart, by design."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Refusal] = {}
+        # A pool waits for its next pass when a pause is over, and for an answer of the provider then.
+        self._pauses: RefusalPauses[tuple[str, int]] = RefusalPauses(
+            PAUSE_MAX_S, memory_s=PAUSE_MAX_S
+        )
 
     def refuse(self, pool: NodePool, message: str, now: datetime) -> None:
         """Remember a refusal; during a pause, another one changes nothing.
@@ -36,24 +30,18 @@ class LaunchRefusals:
             message: of the provider.
             now: wall time.
         """
-        longest = timedelta(seconds=PAUSE_MAX_S)
-        self._known = {uid: one for uid, one in self._known.items() if now < one.until + longest}
-        before = self._known.get(pool.metadata.uid)
-        pause_s = PAUSE_S
-        if before is not None and before.generation == pool.metadata.generation:
-            if now < before.until:
-                return
-            pause_s = min(2 * before.pause_s, PAUSE_MAX_S)
-        until = now + timedelta(seconds=pause_s)
-        self._known[pool.metadata.uid] = _Refusal(pool.metadata.generation, until, pause_s, message)
+        self._pauses.prune(now)
+        self._pauses.refuse(_spec_of(pool), PAUSE_S, message, now)
 
     def allow(self, pool: NodePool) -> None:
         """A launch was taken."""
-        self._known.pop(pool.metadata.uid, None)
+        self._pauses.allow(_spec_of(pool))
 
     def reason(self, pool: NodePool, now: datetime) -> str:
         """Why nothing is ordered for a pool now; empty where something may be."""
-        found = self._known.get(pool.metadata.uid)
-        if found is None or found.generation != pool.metadata.generation or now >= found.until:
-            return ""
-        return f"{found.message}; launches are tried again at {timestamps.rfc3339(found.until)}"
+        found = self._pauses.find(_spec_of(pool), now)
+        return f"{found.reason}; launches are tried again at {found.end}" if found else ""
+
+
+def _spec_of(pool: NodePool) -> tuple[str, int]:
+    return pool.metadata.uid, pool.metadata.generation
