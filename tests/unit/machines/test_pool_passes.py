@@ -40,7 +40,7 @@ def starts(count: int) -> list[MachineStart]:
 
 def test_few_launches_keep_the_order_of_the_plan() -> None:
     planned = starts(10)
-    assert launch_choice(planned, 10, Stream(1)) == tuple(planned)
+    assert launch_choice(planned, 10, Stream(1), list) == tuple(planned)
 
 
 def test_many_launches_are_capped_and_none_starves() -> None:
@@ -48,7 +48,7 @@ def test_many_launches_are_capped_and_none_starves() -> None:
     rng = Stream(1)
     seen: set[str] = set()
     for _ in range(20):
-        chosen = launch_choice(starts(25), 10, rng)
+        chosen = launch_choice(starts(25), 10, rng, list)
         assert len({one.name for one in chosen}) == 10
         seen.update(one.name for one in chosen)
     assert len(seen) == 25

@@ -1,6 +1,6 @@
 """The node controller: leads each machine through its life, and gives it to the pod that waits for it.
 
-Owns: passes over pools (``pass_window``, ``pool_pass``, ``launch_choice``, ``pool_status``), the life of
+Owns: passes over pools (``pass_window``, ``pool_pass``, ``launch_choice``, ``launch_budgets``, ``pool_status``), the life of
     one machine (``machine_lifecycle`` decides, ``machine_executor`` carries out), the providers
     (``provider_table``, ``provider_watch``, ``provider_calls``, ``instance_looks``), claims
     (``node_dispenser``), the marks of nodes (``machine_nodes``), and the writes of statuses (``status_updater``).

@@ -1,19 +1,50 @@
 """Which of the planned machines are launched in this pass."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from grange.base.rng import Stream
-from grange.machines.scaling_plan import MachineStart
+from grange.machines.scaling_plan import MachineStart, PodSkip, ScalingPlan
+
+Affordable = Callable[[Sequence[MachineStart]], Sequence[MachineStart]]
+"""Of planned machines those that the budgets of their offerings allow."""
 
 
 def launch_choice(
-    starts: Sequence[MachineStart], limit: int, rng: Stream
+    starts: Sequence[MachineStart], limit: int, rng: Stream, affordable: Affordable
 ) -> tuple[MachineStart, ...]:
-    """At most so many, in random order if there are more.
+    """At most so many, in random order if not all can be.
 
     The others are planned again in the next pass. A fixed order would let machines that can never be
     launched keep those behind them waiting.
     """
-    if len(starts) <= limit:
+    found = affordable(starts)
+    if len(found) == len(starts) <= limit:
         return tuple(starts)
-    return tuple(rng.shuffled(starts)[:limit])
+    return tuple(affordable(rng.shuffled(starts))[:limit])
+
+
+def without_starts(plan: ScalingPlan, refusal: Callable[[MachineStart], str]) -> ScalingPlan:
+    """The plan without the machines that are refused: their pods are skipped, with the reason.
+
+    Args:
+        plan: as it was made.
+        refusal: why a machine is not to be ordered; empty where it is.
+    """
+    refused = {start.name: why for start in plan.start if (why := refusal(start))}
+    if not refused:
+        return plan
+    pools = {start.name: (start.spec.pool,) for start in plan.start}
+    return replace(
+        plan,
+        start=tuple(start for start in plan.start if start.name not in refused),
+        bind=tuple(one for one in plan.bind if one.machine not in refused),
+        skip=(
+            *plan.skip,
+            *(
+                PodSkip(one.pod, one.pod_uid, refused[one.machine], pools[one.machine])
+                for one in plan.bind
+                if one.machine in refused
+            ),
+        ),
+    )

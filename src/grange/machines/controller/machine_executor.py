@@ -18,6 +18,7 @@ from grange.base.backoff import Exponential
 from grange.base.rng import Stream
 from grange.machines.controller import machine_nodes
 from grange.machines.controller.controller_context import NodeControllerContext
+from grange.machines.controller.launch_budgets import offering_of
 from grange.machines.controller.machine_boot import Bootstrap, launch_request
 from grange.machines.controller.machine_lifecycle import (
     LAUNCHING,
@@ -239,6 +240,17 @@ class MachineExecutor:
     # --- calls -----------------------------------------------------------------------------------
 
     async def _launch(self, known: MachineInputs, step: NextStep, watch: ProviderWatch) -> Result:
+        offering, now = offering_of(known.machine.spec), self._clock.now()
+        if (pause := watch.budgets.pause(offering, now)) is not None:
+            return Requeue(max(0.05, (pause.until - now).total_seconds()))
+        if not watch.budgets.begin(offering):
+            return Requeue(self._config.retry_s)
+        try:
+            return await self._launch_now(known, watch)
+        finally:
+            watch.budgets.end(offering)
+
+    async def _launch_now(self, known: MachineInputs, watch: ProviderWatch) -> Result:
         machine, name = known.machine, known.machine.metadata.name
         pool = self._listers.pool(machine.spec.pool)
         try:

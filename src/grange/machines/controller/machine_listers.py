@@ -11,13 +11,20 @@ from grange.api.kinds import (
     PODDISRUPTIONBUDGET,
     PODGROUP,
 )
-from grange.api.kinds.machine import NODE_POOL_LABEL, PLANNED_PODS_ANNOTATION, Machine
+from grange.api.kinds.machine import (
+    NODE_POOL_LABEL,
+    PLANNED_PODS_ANNOTATION,
+    Machine,
+    MachineSpec,
+)
 from grange.api.kinds.node import Node, is_ready
 from grange.api.kinds.nodepool import NodePool
 from grange.api.kinds.pod import Pod, is_active
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.podgroup import PodGroup
+from grange.api.machine_phases import MachinePhase
 from grange.api.meta import ObjectKey, controller_of
+from grange.machines.controller.pool_template import CONFIG_ANNOTATION, config_text
 from grange.machines.scaling.node_match import instance_of, own_node
 from grange.machines.scaling.packing_pods import waits_for_machine
 from grange.reconcile.deps import Deps
@@ -30,6 +37,7 @@ _BY_INSTANCE = "machines/instance"  # nodes and machines by the instance that th
 _BY_POOL = "machines/pool"  # pods by the pool that they select; machines by their pool
 _BY_UID = "machines/uid"  # pods by UID; machines by the pod that they are meant for
 _MIRROR = "kubernetes.io/config.mirror"
+_BY_PHASE = "machines/phase"
 _UNSEEN_S = 60.0  # one that the cache does not show for so long was deleted meanwhile
 
 
@@ -72,6 +80,7 @@ class MachineListers:
         self._pods.store.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
         self._pods.store.add_index(_BY_POOL, _pools_of)
         self._pods.store.add_index(_BY_UID, lambda pod: (pod.metadata.uid,))
+        self._machines.store.add_index(_BY_PHASE, lambda machine: (machine.status.phase,))
         self._machine_views = LatestViews(self._machines)
         self._pool_views = LatestViews(self._pools)
         self._machines.add_handler(
@@ -101,6 +110,19 @@ class MachineListers:
         """The machines of a pool, sorted by name."""
         unseen = [one for one in self._unseen() if one.spec.pool == pool]
         return self._newest([*self._machines.store.by_index(_BY_POOL, pool), *unseen])
+
+    def launching(self, pool: NodePool) -> Sequence[MachineSpec]:
+        """Orders at the provider of a pool, as it is configured, whose launch is not answered yet."""
+        phases = ("", MachinePhase.CREATING.value)
+        found = [one for phase in phases for one in self._machines.store.by_index(_BY_PHASE, phase)]
+        text = config_text(pool)
+        return [
+            one.spec
+            for one in self._newest([*found, *self._unseen()])
+            if one.phase is MachinePhase.CREATING
+            and one.spec.provider == pool.spec.provider
+            and one.metadata.annotations.get(CONFIG_ANNOTATION, text) == text
+        ]
 
     def machines_for(self, uid: str) -> Sequence[Machine]:
         """The machines that are meant for a pod."""

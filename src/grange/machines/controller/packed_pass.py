@@ -4,6 +4,7 @@ The scheduler binds the pods; machines are ordered for those that it finds no no
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import NodePool
@@ -11,7 +12,8 @@ from grange.api.machine_phases import MachineEvent
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.machines.controller.controller_context import NodeControllerContext
-from grange.machines.controller.launch_choice import launch_choice
+from grange.machines.controller.launch_budgets import LaunchBudgets
+from grange.machines.controller.launch_choice import launch_choice, without_starts
 from grange.machines.controller.machine_listers import MachineListers
 from grange.machines.controller.machine_writes import MachineWrites
 from grange.machines.controller.pool_pass import PassResult, trouble
@@ -60,9 +62,9 @@ class PackedPass:
             one for pool, _ in pools for one in self._listers.machines_of(pool.metadata.name)
         ]
         began = self._clock.monotonic()
-        plan = self.plan(usable, machines)
+        plan = self.plan(usable, machines, {name: one.budgets for name, one in watches.items()})
         plan_s = self._clock.monotonic() - began
-        changed = await self._carry_out(usable, plan, machines)
+        changed = await self._carry_out(usable, watches, plan, machines)
         for packed in usable:
             own = tuple(start for start in plan.start if start.spec.pool == packed.name)
             skip = tuple(one for one in plan.skip if not one.pools or packed.name in one.pools)
@@ -73,13 +75,25 @@ class PackedPass:
             )
         return results
 
-    def plan(self, pools: Sequence[PackedPool], machines: Sequence[Machine]) -> ScalingPlan:
-        """What the pools need now; nothing is written."""
+    def plan(
+        self,
+        pools: Sequence[PackedPool],
+        machines: Sequence[Machine],
+        budgets: Mapping[str, LaunchBudgets],
+    ) -> ScalingPlan:
+        """What the pools need now; nothing is written.
+
+        Args:
+            pools: that can be planned for.
+            machines: of them.
+            budgets: of the launches of each pool, by its name.
+        """
         now = self._clock.now()
         for pool in pools:
             pool.capacity.prune(now)
         state = cluster_of(self._listers)
-        return PackingNodeScaler(pools, state).compute(machines, self._listers.pods(), now=now)
+        plan = PackingNodeScaler(pools, state).compute(machines, self._listers.pods(), now=now)
+        return without_starts(plan, lambda one: budgets[one.spec.pool].refusal(one.spec, now))
 
     def usable(self, pool: NodePool, watch: ProviderWatch) -> tuple[PassResult, PackedPool | None]:
         """The pool with what is known of its provider, or why nothing can be planned for it."""
@@ -100,7 +114,11 @@ class PackedPass:
         return PassResult(), found
 
     async def _carry_out(
-        self, pools: Sequence[PackedPool], plan: ScalingPlan, machines: Sequence[Machine]
+        self,
+        pools: Sequence[PackedPool],
+        watches: Mapping[str, ProviderWatch],
+        plan: ScalingPlan,
+        machines: Sequence[Machine],
     ) -> bool:
         known = {machine.metadata.name: machine for machine in machines}
         work = [
@@ -110,8 +128,14 @@ class PackedPass:
         work += [self._stop(known[stop.name], stop) for stop in plan.stop]
         for packed in pools:
             own = [start for start in plan.start if start.spec.pool == packed.name]
-            limit = packed.pool.spec.max_boot_per_iteration
-            work += [self._order(packed.pool, one) for one in launch_choice(own, limit, self._rng)]
+            budgets, launching = watches[packed.name].budgets, self._listers.launching(packed.pool)
+            chosen = launch_choice(
+                own,
+                packed.pool.spec.max_boot_per_iteration,
+                self._rng,
+                partial(budgets.affordable, launching=launching),
+            )
+            work += [self._order(packed.pool, one) for one in chosen]
         async with Nursery("packed pass") as nursery:
             children = [nursery.start(one) for one in work]
         waiting = {pod.metadata.uid: pod for pod in self._listers.pods()}

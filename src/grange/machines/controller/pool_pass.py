@@ -5,8 +5,8 @@ decided on a state that has changed meanwhile is refused by the server, and the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from grange.api import timestamps
@@ -18,7 +18,7 @@ from grange.api.meta import Document
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.machines.controller.controller_context import NodeControllerContext
-from grange.machines.controller.launch_choice import launch_choice
+from grange.machines.controller.launch_choice import launch_choice, without_starts
 from grange.machines.controller.machine_writes import MachineWrites
 from grange.machines.controller.node_dispenser import NodeDispenser, binding_fields
 from grange.machines.controller.pool_template import template_hash
@@ -27,7 +27,7 @@ from grange.machines.controller.provider_watch import ProviderWatch
 from grange.machines.disruption.disruption_progress import is_disrupted
 from grange.machines.scaling.binding_scaler import BindingNodeScaler
 from grange.machines.scaling.machine_requests import open_needs, requests_of
-from grange.machines.scaling_plan import MachineStart, MachineStop, PodBinding, PodSkip, ScalingPlan
+from grange.machines.scaling_plan import MachineStart, MachineStop, PodBinding, ScalingPlan
 
 
 class PassResult(NamedTuple):
@@ -87,7 +87,7 @@ class PoolPass:
         began = self._clock.monotonic()
         plan = self.plan(pool, watch, machines, pods, boot.image)
         plan_s = self._clock.monotonic() - began
-        changed = await self._carry_out(pool, plan, machines, pods)
+        changed = await self._carry_out(pool, watch, plan, machines, pods)
         reason, message = trouble(pool, watch, self._clock.now())
         return PassResult(plan, reason, message, boot.image, plan_s, changed)
 
@@ -115,7 +115,7 @@ class PoolPass:
         )
         plan = scaler.compute(machines, pods, now=now)
         refusal = watch.refusals.reason(pool, now)
-        return _without_starts(plan, refusal) if refusal else plan
+        return without_starts(plan, lambda start: refusal or watch.budgets.refusal(start.spec, now))
 
     def is_cordoned(self, machine: Machine) -> bool:
         """Whether no pod may come to a machine: its node is cordoned, or it is being replaced."""
@@ -129,6 +129,7 @@ class PoolPass:
     async def _carry_out(
         self,
         pool: NodePool,
+        watch: ProviderWatch,
         plan: ScalingPlan,
         machines: Sequence[Machine],
         pods: Sequence[Pod],
@@ -138,7 +139,13 @@ class PoolPass:
         waiting = {pod.metadata.uid: pod for pod in pods}
         ordered = {start.name for start in plan.start}
         bound = {binding.machine for binding in plan.bind}
-        starts = launch_choice(plan.start, pool.spec.max_boot_per_iteration, self._rng)
+        launching = self._listers.launching(pool)
+        starts = launch_choice(
+            plan.start,
+            pool.spec.max_boot_per_iteration,
+            self._rng,
+            partial(watch.budgets.affordable, launching=launching),
+        )
         work = [
             *(
                 self._bind(known[binding.machine], waiting[binding.pod_uid], binding)
@@ -205,11 +212,3 @@ def trouble(pool: NodePool, watch: ProviderWatch, now: datetime) -> tuple[str, s
     if refusal := watch.refusals.reason(pool, now):
         return MISCONFIGURED, refusal
     return ("ProviderFailing", watch.error) if watch.error else ("", "")
-
-
-def _without_starts(plan: ScalingPlan, why: str) -> ScalingPlan:
-    """A plan that orders nothing: pods that would get a new machine are skipped, with the reason."""
-    ordered = {start.name for start in plan.start}
-    refused = [PodSkip(start.pods[0], start.pod_uid, why) for start in plan.start if start.pods]
-    kept = tuple(binding for binding in plan.bind if binding.machine not in ordered)
-    return replace(plan, start=(), bind=kept, skip=(*plan.skip, *refused))

@@ -11,6 +11,7 @@ from grange.api.kinds.nodepool import DEDICATED, NodePool
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
 from grange.machines.controller.controller_context import NodeControllerContext
+from grange.machines.controller.launch_budgets import LaunchBudgets
 from grange.machines.controller.packed_pass import PackedPass
 from grange.machines.controller.pool_pass import PoolPass
 from grange.machines.controller.provider_table import ProviderTable
@@ -73,13 +74,13 @@ class PoolReports:
             machines, pods = self._listers.machines_of(name), self._listers.pods_for(name)
             image = watch.image(pool.spec.boot_image).image or ""
             return self._dedicated.plan(pool, watch, machines, pods, image), ""
-        usable = self._usable()
-        names = {one.name for one in usable}
-        shared = [one for one in self._listers.machines() if one.spec.pool in names]
-        return self._packed.plan(usable, shared), ""
+        usable, budgets = self._usable()
+        shared = [one for one in self._listers.machines() if one.spec.pool in budgets]
+        return self._packed.plan(usable, shared, budgets), ""
 
-    def _usable(self) -> list[PackedPool]:
+    def _usable(self) -> tuple[list[PackedPool], Mapping[str, LaunchBudgets]]:
         found: list[PackedPool] = []
+        budgets: dict[str, LaunchBudgets] = {}
         for pool in self._listers.pools():
             watch = self._providers.of_pool(pool)
             ends = pool.metadata.deletion_timestamp is not None
@@ -88,7 +89,8 @@ class PoolReports:
             _, packed = self._packed.usable(pool, watch)
             if packed is not None:
                 found.append(packed)
-        return found
+                budgets[packed.name] = watch.budgets
+        return found, budgets
 
     def _decisions(self, pool: str, plan: ScalingPlan) -> list[Document]:
         own = {one.metadata.name for one in self._listers.machines_of(pool)}

@@ -15,6 +15,7 @@ from grange.api.kinds.nodepool import NodePool
 from grange.api.machine_phases import MachineEvent
 from grange.api.meta import Document
 from grange.base.clock import Clock
+from grange.machines.controller.launch_budgets import LaunchBudgets, offering_of
 from grange.machines.controller.launch_refusals import LaunchRefusals
 from grange.machines.controller.metrics import LAUNCHED, MachineInstruments
 from grange.machines.controller.status_updater import StatusUpdater
@@ -71,6 +72,7 @@ class ProviderCalls:
     Attributes:
         provider: which.
         refusals: of launches that pools can have none of.
+        budgets: of launches by offering.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class ProviderCalls:
         timeout_s: float,
     ) -> None:
         self.provider, self.refusals = provider, LaunchRefusals()
+        self.budgets = LaunchBudgets()
         self._updater, self._memory = updater, memory
         self._clock, self._metrics, self._timeout_s = clock, metrics, timeout_s
 
@@ -118,9 +121,13 @@ class ProviderCalls:
             return CallResult(refused, done=True)
         except ProviderError as error:
             self._metrics.refused(machine, error)
+            if isinstance(error, ThrottledError):
+                first, now = offering_of(machine.spec), self._clock.now()
+                self.budgets.throttled(first, error.retry_after_s, f"{error}", now)
             return await self._failed(machine, error)
         self._metrics.launched(machine, LAUNCHED)
         self._memory.allow(found.instance_type, found.zone, spot=found.spot)
+        self.budgets.taken(offering_of(machine.spec), found)
         if pool is not None:
             self.refusals.allow(pool)
         moved = await self._updater.report(
@@ -200,6 +207,7 @@ class ProviderCalls:
     def _remember(self, request: LaunchRequest, error: CapacityError) -> None:
         tried = request.offerings if error.offering is None else (error.offering,)
         for one in tried:
+            self.budgets.short((one.instance_type, one.zone, one.spot))
             self._memory.refuse(
                 one.instance_type,
                 "" if error.whole_type else one.zone,

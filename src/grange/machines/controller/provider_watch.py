@@ -73,6 +73,7 @@ class ProviderWatch:
         calls: to the provider.
         memory: of what it could not give.
         refusals: of launches that pools can have none of.
+        budgets: of launches by offering.
         catalogue: what it sells; None while that is not known.
         calling: names of machines with a launch under way.
     """
@@ -87,7 +88,8 @@ class ProviderWatch:
         clock: Clock,
         log: Logger,
     ) -> None:
-        self.calls, self.memory, self.refusals = calls, memory, calls.refusals
+        self.calls, self.memory = calls, memory
+        self.refusals, self.budgets = calls.refusals, calls.budgets
         self._listers, self._hooks, self._config = listers, hooks, config
         self._clock, self._log = clock, log
         self.catalogue: Sequence[InstanceType] | None = None
