@@ -105,6 +105,31 @@ def test_job_is_suspended_resumed_restarted_and_scaled(plane: Plane, tmp_path: P
     assert "has no role ps" in plane.grange("job", "scale", "train", "ps=1", code=64)
 
 
+def test_rule_restarts_a_process_in_its_pod(plane: Plane, tmp_path: Path) -> None:
+    script = f"cd {tmp_path}; [ -e ran-$HOSTNAME ] || {{ touch ran-$HOSTNAME; exit 42; }}; "
+    script += "until [ -e end ]; do sleep 0.1; done"
+    rule = {"action": "RestartPodInPlace", "onExitCodes": {"operator": "In", "values": [42]}}
+    policy = {"maxRestarts": 2, "rules": [rule]}
+    path = manifest(tmp_path, "again", script, failurePolicy=policy)
+    plane.grange("job", "run", "-f", path)
+
+    def restarts() -> list[int]:
+        found = plane.get("gj", "again").get("status", {}).get("replicaStatuses", {})
+        return [role.get("inPlaceRestarts", 0) for role in found.values()]
+
+    eventually(lambda: restarts() == [2], "both processes were restarted")
+    first = pods(plane)
+    assert phase(plane, "again") == "Running"
+    assert "0 charged, 0 not charged, 2 in place" in plane.grange("job", "status", "again")
+    events = ("events", "--for", "gj/again")
+    eventually(lambda: "RestartedInPlace" in plane.grange(*events), "an event names the pods")
+    (tmp_path / "end").touch()
+    eventually(lambda: phase(plane, "again") == "Succeeded", "it ends")
+    assert pods(plane) == first
+    status = plane.get("gj", "again")["status"]
+    assert (status["restarts"], status["restartsTowardsMax"]) == (2, 2)
+
+
 def test_why_names_what_a_gang_waits_for(plane: Plane, tmp_path: Path) -> None:
     path = manifest(tmp_path, "big", "true")
     document = json.loads(Path(path).read_text())

@@ -208,6 +208,8 @@ class JobsAreCounted:
     ) -> None:
         """Restarts by index with the failures of the pods that were seen."""
         roles = change.document["spec"]["replicaSpecs"]
+        rules = (change.document["spec"].get("failurePolicy") or {}).get("rules") or ()
+        by_rule = any(rule["action"] == "RestartPodInPlace" for rule in rules)
         exact = exact and self._charges_all(change)
         self.exact += exact
         failures: Counter[tuple[str, int]] = Counter()
@@ -216,7 +218,8 @@ class JobsAreCounted:
             if record.job == change.uid:
                 failures[record.member] += record.own_failure is True
                 doubtful[record.member] += record.own_failure is None
-                if roles[record.member[0]]["restartPolicy"] in ("Always", "OnFailure"):
+                policy = roles[record.member[0]]["restartPolicy"]
+                if by_rule or policy in ("Always", "OnFailure"):
                     doubtful[record.member] += record.in_place
         for role, found in (status.get("replicaStatuses") or {}).items():
             charged = found.get("indexRestarts") or {}

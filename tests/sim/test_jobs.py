@@ -127,7 +127,14 @@ def job_document(name: str, draw: Stream) -> Document:
         policy["ttlSecondsAfterFinished"] = draw.integer(0, 20)
     spec: Document = {"replicaSpecs": roles, "runPolicy": policy}
     if draw.integer(0, 2) == 0:
-        actions = ["RestartJob", "RestartRole", "RestartPod", "Ignore", "FailJob"]
+        actions = [
+            "RestartJob",
+            "RestartRole",
+            "RestartPod",
+            "RestartPodInPlace",
+            "Ignore",
+            "FailJob",
+        ]
         codes: Document = {"operator": "In", "values": [draw.choice([1, 42, 137])]}
         spec["failurePolicy"] = {
             "maxRestarts": draw.integer(1, 6),
@@ -366,6 +373,39 @@ async def test_judges_compare_failures_and_see_barriers(log: Logger) -> None:
     assert counted.exact == 1
     assert counted.charges == 3  # two pods of the one, and all of the other at once
     assert barriers.crossed == 2
+
+
+async def test_nodes_restart_in_place_what_a_rule_names(log: Logger) -> None:
+    clock, rng = LoopClock(EPOCH), Stream(0)
+    counted = JobsAreCounted()
+    async with simulated(clock=clock, rng=rng, log=log) as world:
+        world.history.add(counted)
+        machines, _ = await populate(world, rng.fork("nodes"))
+        programs = FirstRunsFail(4)
+        for machine in machines.values():
+            machine.scripts = programs
+        document = job_document("a", rng.fork("a"))
+        role = document["spec"]["replicaSpecs"]["main"]
+        role = {"replicas": 2, "restartPolicy": "Never", "template": role["template"]}
+        codes = {"operator": "NotIn", "values": [1]}
+        rule = {"action": "RestartPodInPlace", "onExitCodes": codes}
+        document["spec"] = {
+            "replicaSpecs": {"main": role},
+            "runPolicy": {"cleanPodPolicy": "None"},
+            "failurePolicy": {"maxRestarts": 4, "rules": [rule]},
+        }
+        await world.client.create(GANGJOB, document, "default")
+        await settled(world, 60)
+        job = (await world.client.list(GANGJOB, "default")).items[0]
+        pods = (await world.client.list(POD, "default", labels=f"{LABELS.job}=a")).items
+    assert (job.status.phase, job.status.restarts, job.status.restarts_towards_max) == (
+        "Succeeded",
+        4,
+        4,
+    )
+    restarts = [pod.status.container_statuses[0].restart_count for pod in pods]
+    assert (len(restarts), sum(restarts)) == (2, 4)
+    assert counted.charges == 4
 
 
 async def settled(world: World, limit_s: float) -> None:

@@ -32,6 +32,7 @@ class RoleStatus(View, frozen=True):
         selector: label selector of the role's pods, as text.
         attempt: how often the whole role was restarted; pods of an earlier attempt are deleted.
         restarts: charged restarts of the role's pods.
+        in_place_restarts: restarts of containers in pods that are at work; charged when the pod ends.
         completed_indexes: as ranges: ``0-3,7``.
         failed_indexes: indexes that are given up, as ranges.
         index_restarts: charged restarts by index, where there are any.
@@ -44,6 +45,7 @@ class RoleStatus(View, frozen=True):
     selector: str = ""
     attempt: int = 0
     restarts: int = 0
+    in_place_restarts: int = 0
     completed_indexes: str = ""
     failed_indexes: str = ""
     index_restarts: dict[str, int] = msgspec.field(default_factory=dict)

@@ -28,7 +28,7 @@ def lines(job: JobView, members: Sequence[Document] | None, now: datetime) -> li
         "Job": job.label,
         "Phase": job.phase,
         "Message": job.message,
-        "Restarts": f"{job.restarts} charged, {job.uncharged} not charged",
+        "Restarts": _restarts(job),
         "Time": duration(job, now),
         "Progress": progress(job, now),
     }
@@ -40,6 +40,11 @@ def lines(job: JobView, members: Sequence[Document] | None, now: datetime) -> li
         rows = [_pod(pod, now.timestamp()) for pod in members]
         found += ["", *table.render([_POD_HEAD, *rows])]
     return found
+
+
+def _restarts(job: JobView) -> str:
+    text = f"{job.restarts} charged, {job.uncharged} not charged"
+    return f"{text}, {job.in_place} in place" if job.in_place else text
 
 
 def duration(job: JobView, now: datetime) -> str:

@@ -66,6 +66,7 @@ class JobView:
         message: of that condition, with its reason.
         restarts: charged ones.
         uncharged: restarts that no limit counts.
+        in_place: restarts inside of pods at work, which are charged when these end.
         percent: reported progress; None where no pod reports any.
         report: what the pod wrote with it.
         created, started, ended: RFC 3339; empty where it has not happened.
@@ -80,6 +81,7 @@ class JobView:
     roles: tuple[RoleView, ...]
     restarts: int
     uncharged: int
+    in_place: int
     percent: float | None
     report: str
     created: str
@@ -125,6 +127,10 @@ def view(document: Document) -> JobView:
         roles=tuple(_roles(document, own)),
         restarts=_number(own, "restarts"),
         uncharged=_number(own, "unchargedRestarts"),
+        in_place=sum(
+            _number(counts, "inPlaceRestarts")
+            for counts in (own.get("replicaStatuses") or {}).values()
+        ),
         percent=float(progress.get("percent") or 0) if progress else None,
         report=str((progress or {}).get("message") or ""),
         created=str(meta.get("creationTimestamp") or ""),

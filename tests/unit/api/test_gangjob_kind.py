@@ -182,6 +182,8 @@ def test_success_policies_that_cannot_be_met_are_refused(policy: Document, field
 
 
 RULE: Document = {"action": "FailJob"}
+CODES: Document = {"operator": "In", "values": [42]}
+IN_PLACE: Document = {"action": "RestartPodInPlace", "roles": ["worker"], "onExitCodes": CODES}
 SAME: Document = {"action": "RestartJob", "onReasons": ["Evicted"]}
 
 
@@ -221,12 +223,39 @@ SAME: Document = {"action": "RestartJob", "onReasons": ["Evicted"]}
             ["spec.replicaSpecs[worker].backoffLimitPerIndex"],
         ),
         ([{**SAME, "onReasons": [f"R{number}"]} for number in range(21)], ["rules"]),
+        ([{**SAME, "action": "RestartPodInPlace"}], ["rules[0].onExitCodes"]),
+        ([{**SAME, **IN_PLACE}], ["rules[0].onReasons"]),
+        ([{**IN_PLACE, "onPodConditions": [{"type": "A"}]}], ["rules[0].onPodConditions"]),
+        ([SAME, IN_PLACE], ["rules[1]"]),
+        ([{**RULE, "roles": ["worker"]}, IN_PLACE], ["rules[1]"]),
+        ([{**RULE, "onPodConditions": [{"type": "A"}]}, IN_PLACE], ["rules[1]"]),
+        ([{**IN_PLACE, "roles": ["forever"]}], ["rules[0].onExitCodes"]),
+        ([{**IN_PLACE, "roles": ["own"]}], ["spec.replicaSpecs[own].template"]),
     ],
 )
 def test_rules_that_cannot_match_are_refused(rules: list[Document], found: list[str]) -> None:
-    roles = {"worker": role(4), "forever": role(restartPolicy="Always")}
+    roles = {"worker": role(4), "forever": role(restartPolicy="Always"), "own": role()}
+    own = {
+        "restartPolicy": "Never",
+        "restartPolicyRules": [{"action": "Restart", "exitCodes": CODES}],
+    }
+    roles["own"]["template"]["spec"]["containers"][0] |= own
     expected = [at if at.startswith("spec.") else f"spec.failurePolicy.{at}" for at in found]
     assert refused(roles, failurePolicy={"rules": rules}) == expected
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [IN_PLACE],
+        [IN_PLACE, SAME],
+        [{**RULE, "onExitCodes": {"values": [1]}}, IN_PLACE],
+        [{**SAME, "roles": ["server"]}, IN_PLACE],
+        [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}, IN_PLACE],
+    ],
+)
+def test_rules_that_a_node_can_carry_out_are_accepted(rules: list[Document]) -> None:
+    assert refused({"worker": role(4), "server": role()}, failurePolicy={"rules": rules}) == []
 
 
 def test_failure_policy_takes_only_known_values() -> None:

@@ -476,6 +476,58 @@ def test_restarts_in_place_use_the_limit_of_the_index() -> None:
     assert (world.role().failed_indexes, world.status.restarts) == ("0", 2)
 
 
+def restarted_in_place(most: int | None = None, **fields: Any) -> JobSimulator:
+    policy = rule(FailureAction.RESTART_POD_IN_PLACE, 42)
+    return with_rules(policy, replicas=2, max_restarts=most, **fields)
+
+
+def test_restarts_in_place_by_a_rule_are_shown_and_charged_once() -> None:
+    world = restarted_in_place()
+    uid = world.uid(WORKER_0)
+    world.restart_in_place(WORKER_0, 1)
+    world.settle()
+    assert (world.phase, world.uid(WORKER_0)) == ("Running", uid)
+    assert (restarts(world), world.role().in_place_restarts) == ((0, 0, 0), 1)
+    messages = [event.message for event in world.events if event.reason == "RestartedInPlace"]
+    assert messages == ["containers of role worker were restarted in place: train-worker-0 (1)"]
+    world.end(WORKER_0)
+    world.settle()
+    assert (restarts(world), world.role().in_place_restarts) == ((1, 1, 0), 0)
+    assert world.role().index_restarts == {"0": 1}
+    world.end(WORKER_1)
+    world.settle()
+    assert (world.phase, restarts(world)) == ("Succeeded", (1, 1, 0))
+
+
+def test_restarts_in_place_by_a_rule_reach_the_most() -> None:
+    world = restarted_in_place(most=2)
+    world.restart_in_place(WORKER_0, 1)
+    world.restart_in_place(WORKER_1, 1)
+    world.settle()
+    assert world.phase == "Running"
+    world.restart_in_place(WORKER_1, 2)
+    world.settle()
+    assert (world.phase, world.reason("Failed")) == ("Failed", "ReachedMaxRestarts")
+    assert restarts(world) == (3, 3, 0)
+    assert "restarted it 3 times, and the most is 2" in world.message("Failed")
+
+
+def test_restarts_in_place_by_a_rule_reach_the_backoff_limit() -> None:
+    world = restarted_in_place(backoff_limit=2)
+    world.restart_in_place(WORKER_0, 2)
+    world.settle()
+    assert (world.phase, world.reason("Failed")) == ("Failed", "BackoffLimitExceeded")
+
+
+def test_pod_that_no_node_restarted_in_place_is_replaced() -> None:
+    world = restarted_in_place(most=1)
+    uid = world.uid(WORKER_0)
+    world.fail(WORKER_0, code=42)
+    world.started()
+    assert (world.phase, restarts(world)) == ("Running", (1, 1, 0))
+    assert world.uid(WORKER_0) != uid
+
+
 def test_elastic_role_shrinks_instead_of_failing() -> None:
     world = JobSimulator(gang_job(workers(4, min_replicas=2, max_replicas=8))).started()
     others = (world.uid(WORKER_1), world.uid(WORKER_3))

@@ -123,6 +123,58 @@ def test_failures_that_rules_look_at_end_the_pod(
     assert pod(context(job), "worker").document["spec"]["restartPolicy"] == expected
 
 
+def in_place(*codes: int, negated: bool = False, **parts: Any) -> FailureRule:
+    match = ExitCodeMatch(frozenset(codes), negated=negated, **parts)
+    return FailureRule(FailureAction.RESTART_POD_IN_PLACE, exit_codes=match)
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ([in_place(43, 42)], ("In", [42, 43])),
+        ([in_place(1, negated=True)], ("NotIn", [0, 1])),
+        ([CODE, in_place(42, 43)], ("In", [43])),
+        ([CODE, in_place(1, negated=True)], ("NotIn", [0, 1, 42])),
+        ([in_place(42), CODE], ("In", [42])),
+        ([replace(CODE, roles=frozenset({"other"})), in_place(42)], ("In", [42])),
+        ([DISRUPTED, in_place(42)], ("In", [42])),
+        ([CODE, in_place(42)], None),
+        ([in_place(42, container="other")], None),
+        ([replace(in_place(42), roles=frozenset({"other"}))], None),
+    ],
+)
+def test_rule_restarts_in_place_where_it_is_the_first(
+    rules: list[FailureRule], expected: tuple[str, list[int]] | None
+) -> None:
+    job = model(role("worker"), failure_rules=tuple(rules))
+    spec = pod(context(job), "worker").document["spec"]
+    [container] = spec["containers"]
+    found = container.get("restartPolicyRules")
+    if expected is None:
+        assert found is None
+        return
+    codes = {"operator": expected[0], "values": expected[1]}
+    assert found == [{"action": "Restart", "exitCodes": codes}]
+    assert (spec["restartPolicy"], container["restartPolicy"]) == ("Never", "Never")
+
+
+def test_rule_restarts_init_containers_but_no_sidecars() -> None:
+    body = template()
+    sidecar = {"name": "side", "image": "s", "restartPolicy": "Always"}
+    body["spec"]["initContainers"] = [{"name": "first", "image": "i"}, sidecar]
+    job = model(role("worker", template=body), failure_rules=(in_place(42),))
+    first, side = pod(context(job), "worker").document["spec"]["initContainers"]
+    assert first["restartPolicyRules"][0]["exitCodes"]["values"] == [42]
+    assert "restartPolicyRules" not in side
+
+
+def test_rule_changes_nothing_where_all_is_restarted_in_place() -> None:
+    job = model(role("worker", restart_policy=RestartPolicy.ALWAYS), failure_rules=(in_place(42),))
+    spec = pod(context(job), "worker").document["spec"]
+    assert spec["restartPolicy"] == "Always"
+    assert "restartPolicyRules" not in spec["containers"][0]
+
+
 def test_check_39_policy_of_the_template_is_warned_about() -> None:
     body = template()
     body["spec"]["restartPolicy"] = "Always"

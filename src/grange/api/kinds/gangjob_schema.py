@@ -11,6 +11,7 @@ ACTIONS = (
     "RestartJobAndIgnoreMaxRestarts",
     "RestartRole",
     "RestartPod",
+    "RestartPodInPlace",
     "Ignore",
     "FailIndex",
     "FailJob",
@@ -113,7 +114,7 @@ _FAILURE: dict[str, Document] = {
     "rules": schema_builder.several(
         {"$ref": f"#/definitions/{NAME}FailureRule"},
         "In order: the first that matches a failure decides. Pods with restartPolicy OnFailure whose "
-        "exit codes or reasons a rule looks at are replaced instead of restarted in place.",
+        "exit codes or reasons a rule looks at are replaced, unless the rule restarts them in place.",
         **_ATOMIC,
     ),
 }

@@ -99,6 +99,9 @@ _ROLE_STATUS: dict[str, Document] = {
     "selector": schema_builder.text("Label selector of the pods, for autoscalers."),
     "attempt": schema_builder.whole("Restarts of the whole role."),
     "restarts": schema_builder.whole("Restarts of its pods that are charged."),
+    "inPlaceRestarts": schema_builder.whole(
+        "Restarts of containers in pods that are at work; charged when the pod ends."
+    ),
     "completedIndexes": schema_builder.text("Indexes that are complete, as ranges: 0-3,7."),
     "failedIndexes": schema_builder.text("Indexes that are given up, as ranges."),
     "indexRestarts": {

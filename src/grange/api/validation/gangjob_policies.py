@@ -15,6 +15,8 @@ RULES_MAX = 20
 VALUES_MAX = 255
 _SUCCESS = "spec.successPolicy"
 _FAILURE = "spec.failurePolicy"
+_DISRUPTION_TARGET = "DisruptionTarget"
+IN_PLACE = "RestartPodInPlace"
 _CRITERIA = ("roles", "onReasons", "onExitCodes", "onPodConditions")
 
 Roles = Mapping[str, dict[str, Any]]
@@ -69,6 +71,8 @@ def check_failure(policy: dict[str, Any], roles: Roles, faults: Faults) -> None:
                 faults.duplicate(f"{path}.name", name)
             named.add(name)
         _check_rule(rule, path, roles, faults)
+        if rule.get("action") == IN_PLACE:
+            _check_in_place(rule, path, rules[:index], roles, faults)
         criteria = msgspec.json.encode([rule.get(field) or None for field in _CRITERIA])
         first = known.setdefault(criteria, index)
         if first != index:
@@ -102,6 +106,50 @@ def _check_rule(rule: dict[str, Any], path: str, roles: Roles, faults: Faults) -
                 faults.required(at, f"needed by the action FailIndex of {path}")
 
 
+def _check_in_place(
+    rule: dict[str, Any],
+    path: str,
+    earlier: Sequence[dict[str, Any]],
+    roles: Roles,
+    faults: Faults,
+) -> None:
+    """Nodes carry the rule out, and they know exit codes alone."""
+    if rule.get("onExitCodes") is None:
+        faults.required(f"{path}.onExitCodes", f"needed by the action {IN_PLACE}")
+        return
+    for field in ("onReasons", "onPodConditions"):
+        if rule.get(field):
+            message = f"may not be given with the action {IN_PLACE}: nodes look at exit codes alone"
+            faults.forbidden(f"{path}.{field}", message)
+    targets = [name for name in rule.get("roles") or roles if name in roles]
+    for number, other in enumerate(earlier):
+        if _decides_alone(other) and not {*targets}.isdisjoint(other.get("roles") or roles):
+            message = (
+                f"never applies: rule {number} precedes it and is about more than exit codes, which "
+                "are all that nodes look at; put this rule first"
+            )
+            faults.invalid(path, IN_PLACE, message)
+            return
+    wanted = rule["onExitCodes"].get("containerName")
+    for name in targets:
+        for container in _containers(roles[name]):
+            own = container.get("restartPolicyRules") and wanted in (None, "", container["name"])
+            if own:
+                message = f"containers with restartPolicyRules may not have the action {IN_PLACE}"
+                faults.forbidden(f"{entry(ROLES, name)}.template", f"{message} of {path}")
+
+
+def _decides_alone(rule: dict[str, Any]) -> bool:
+    """Whether the rule may decide about a failure by what only the controller sees.
+
+    A rule about disruptions does not: a pod that is disrupted ends in any case.
+    """
+    conditions = rule.get("onPodConditions") or ()
+    if conditions:
+        return any(item.get("type") != _DISRUPTION_TARGET for item in conditions)
+    return bool(rule.get("onReasons")) or rule.get("onExitCodes") is None
+
+
 def _check_targets(
     named: Sequence[str] | None, path: str, roles: Roles, faults: Faults
 ) -> list[str]:
@@ -118,9 +166,12 @@ def _check_targets(
 
 def container_names(role: Mapping[str, Any]) -> set[str]:
     """The names of the containers of a role's pods."""
+    return {item.get("name", "") for item in _containers(role)}
+
+
+def _containers(role: Mapping[str, Any]) -> list[dict[str, Any]]:
     spec = (role.get("template") or {}).get("spec") or {}
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    return {item.get("name", "") for item in containers}
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
 
 
 def check_exit_codes(

@@ -1,11 +1,10 @@
 """Carries out the decisions of the failure policy, and keeps the limits of restarts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace as with_changes
 
 from grange.controllers.gangjob import failure_policy
 from grange.controllers.gangjob.failure_policy import OF_JOB, FailureDecision, describe
-from grange.controllers.gangjob.job_counts import in_place_restarts
 from grange.controllers.gangjob.job_members import INDEX_FINISHED, RoleMembers
 from grange.controllers.gangjob.job_reasons import JobReason
 from grange.controllers.gangjob.model import FailureAction, JobEvent, JobPod
@@ -18,6 +17,7 @@ from grange.controllers.gangjob.pod_counting import (
 )
 from grange.controllers.gangjob.pod_outcomes import PodOutcome
 
+_NAMED = 3  # pods that a message lists
 MOST_COUNTED = 500
 """Pods that are counted by UID in one pass, so that the status stays small."""
 
@@ -94,17 +94,48 @@ def check_in_place(draft: PlanDraft) -> JobEnd | None:
         end = _check_indexes_in_place(draft, members)
         if end:
             return end
-    limit = draft.model.backoff_limit
+    limit, most = draft.model.backoff_limit, draft.model.max_restarts
     live = live_in_place_restarts(draft)
-    total = draft.counts.restarts + live
-    if limit is None or not live or total < max(limit, 1):
+    total = draft.counts.restarts + sum(live.values())
+    if limit is not None and any(live.values()) and total >= max(limit, 1):
+        charge_live_pods(draft)
+        return JobEnd(
+            succeeded=False,
+            reason=JobReason.BACKOFF_LIMIT,
+            message=f"its pods were restarted {total} times; the backoff limit is {limit}",
+        )
+    roles = draft.counts.roles
+    by_rule = sum(number for name, number in live.items() if roles[name].by_rule)
+    total = draft.counts.restarts_towards_max + by_rule
+    if most is None or not by_rule or total <= most:
         return None
     charge_live_pods(draft)
     return JobEnd(
         succeeded=False,
-        reason=JobReason.BACKOFF_LIMIT,
-        message=f"its pods were restarted {total} times; the backoff limit is {limit}",
+        reason=JobReason.MAX_RESTARTS,
+        message=f"its failure policy restarted it {total} times, and the most is {most}",
     )
+
+
+def report_in_place(draft: PlanDraft, restarts: Mapping[str, int]) -> None:
+    """Record that rules had nodes restart containers since the status was written.
+
+    Args:
+        draft: of the plan.
+        restarts: from ``live_in_place_restarts``.
+    """
+    before = draft.inputs.status.replica_statuses
+    for name, number in restarts.items():
+        members = draft.members.roles[name]
+        known = before.get(members.counts.role.name)
+        if not members.counts.by_rule or number <= (known.in_place_restarts if known else 0):
+            continue
+        pods = [pod for pod in members.having(PodOutcome.LIVE) if pod.restart_counts]
+        listed = ", ".join(f"{pod.name} ({pod.restart_counts})" for pod in pods[:_NAMED])
+        more = f" and {len(pods) - _NAMED} more" if len(pods) > _NAMED else ""
+        role = members.counts.role.name
+        message = f"containers of role {role} were restarted in place: {listed}{more}"
+        draft.notices.append(JobEvent("Warning", JobReason.RESTARTED_IN_PLACE, message))
 
 
 def _check_indexes_in_place(draft: PlanDraft, members: RoleMembers) -> JobEnd | None:
@@ -113,7 +144,7 @@ def _check_indexes_in_place(draft: PlanDraft, members: RoleMembers) -> JobEnd | 
     if limit is None:
         return None
     for pod in members.having(PodOutcome.LIVE):
-        restarts = in_place_restarts(counts.role, pod)
+        restarts = counts.in_place_restarts(pod)
         if counts.index_restarts.get(pod.index, 0) + restarts <= limit or not restarts:
             continue
         draft.counts.charge_in_place(counts, pod)

@@ -26,7 +26,8 @@ _SEVERITY = {
     FailureAction.RESTART_ROLE: 3,
     FailureAction.FAIL_INDEX: 4,
     FailureAction.RESTART_POD: 5,
-    FailureAction.IGNORE: 6,
+    FailureAction.RESTART_POD_IN_PLACE: 6,  # no node did it: the pod is replaced
+    FailureAction.IGNORE: 7,
 }
 OF_JOB = frozenset(
     {

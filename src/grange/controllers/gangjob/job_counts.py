@@ -14,15 +14,22 @@ from grange.api import index_ranges
 from grange.api.job_status import JobStatus, RoleStatus
 from grange.controllers.gangjob.model import JobModel, JobPod, JobRole, RestartPolicy
 
-RESTARTS_IN_PLACE = frozenset({RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE})
-"""Policies by which the node restarts containers inside of their pod."""
+_RESTARTS_IN_PLACE = frozenset({RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE})
 
 
 @dataclass(slots=True)
 class RoleCounts:
-    """The counts of one role; the attributes are those of ``RoleStatus``, as sets and numbers."""
+    """The counts of one role; most attributes are those of ``RoleStatus``, as sets and numbers.
+
+    Attributes:
+        role: whose.
+        in_place: whether restarts of containers by the node count as the job's.
+        by_rule: whether it is a rule of the failure policy that makes them.
+    """
 
     role: JobRole
+    in_place: bool = False
+    by_rule: bool = False
     attempt: int = 0
     failed: int = 0
     restarts: int = 0
@@ -41,6 +48,10 @@ class RoleCounts:
         if self.role.min_replicas is None:
             return 0
         return self.role.replicas - len(self.given_up) - self.role.min_replicas
+
+    def in_place_restarts(self, pod: JobPod) -> int:
+        """Restarts of the pod's containers by the node that count as the job's."""
+        return pod.restart_counts if self.in_place else 0
 
     def clear_indexes(self) -> None:
         """Let all indexes run again."""
@@ -70,15 +81,10 @@ class JobCounts:
 
     def charge_in_place(self, role: RoleCounts, pod: JobPod) -> bool:
         """Charge the restarts inside of a pod that ended; whether there were any."""
-        restarts = in_place_restarts(role.role, pod)
+        restarts = role.in_place_restarts(pod)
         if restarts:
-            self.charge(role, pod.index, restarts)
+            self.charge(role, pod.index, restarts, towards_max=role.by_rule)
         return restarts > 0
-
-
-def in_place_restarts(role: JobRole, pod: JobPod) -> int:
-    """Restarts of containers by the node that count as the job's."""
-    return pod.restart_counts if role.restart_policy in RESTARTS_IN_PLACE else 0
 
 
 def load(model: JobModel, status: JobStatus, pods: Iterable[JobPod]) -> JobCounts:
@@ -87,7 +93,7 @@ def load(model: JobModel, status: JobStatus, pods: Iterable[JobPod]) -> JobCount
     before = {name.lower(): item for name, item in status.replica_statuses.items()}
     return JobCounts(
         roles={
-            role.name.lower(): _load_role(role, before.get(role.name.lower(), RoleStatus()))
+            role.name.lower(): _load_role(model, role, before.get(role.name.lower(), RoleStatus()))
             for role in model.roles
         },
         restarts=status.restarts,
@@ -97,10 +103,13 @@ def load(model: JobModel, status: JobStatus, pods: Iterable[JobPod]) -> JobCount
     )
 
 
-def _load_role(role: JobRole, status: RoleStatus) -> RoleCounts:
+def _load_role(model: JobModel, role: JobRole, status: RoleStatus) -> RoleCounts:
     completed = _indexes(status.completed_indexes, role.replicas)
+    by_rule = model.restarts_by_rule(role)
     return RoleCounts(
         role=role,
+        in_place=by_rule or role.restart_policy in _RESTARTS_IN_PLACE,
+        by_rule=by_rule,
         attempt=status.attempt,
         failed=status.failed,
         restarts=status.restarts,
@@ -122,7 +131,12 @@ def _indexes(text: str, replicas: int) -> set[int]:
 
 
 def write(
-    status: JobStatus, counts: JobCounts, active: Mapping[str, int], ready: Mapping[str, int]
+    status: JobStatus,
+    counts: JobCounts,
+    *,
+    active: Mapping[str, int],
+    ready: Mapping[str, int],
+    in_place: Mapping[str, int],
 ) -> JobStatus:
     """The status with these counts.
 
@@ -131,6 +145,7 @@ def write(
         counts: what is counted.
         active: pods that run, by role in lower case.
         ready: pods that are ready, by role in lower case.
+        in_place: restarts inside of pods at work that are not counted yet, by role in lower case.
     """
     before = {name.lower(): item for name, item in status.replica_statuses.items()}
     return replace(
@@ -144,6 +159,7 @@ def write(
                 selector=before[key].selector if key in before else "",
                 attempt=item.attempt,
                 restarts=item.restarts,
+                in_place_restarts=in_place.get(key, 0),
                 completed_indexes=index_ranges.written(item.completed),
                 failed_indexes=index_ranges.written(item.given_up),
                 index_restarts={

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class JobReason(StrEnum):
-    """Why a job failed, or lost an index."""
+    """Why a job failed, lost an index, or had containers restarted."""
 
     BACKOFF_LIMIT = "BackoffLimitExceeded"
     DEADLINE = "DeadlineExceeded"
@@ -13,4 +13,5 @@ class JobReason(StrEnum):
     FAILED_INDEXES = "FailedIndexes"
     POD_FAILURE_POLICY = "PodFailurePolicy"
     FAILED_INDEX = "FailedIndex"
+    RESTARTED_IN_PLACE = "RestartedInPlace"
     INVALID = "InvalidJobSpec"

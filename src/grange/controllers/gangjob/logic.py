@@ -48,6 +48,7 @@ from grange.controllers.gangjob.pod_outcomes import PodOutcome
 
 SUSPENDED = "the job is suspended"
 _NAMED = 3  # restarts that a message lists
+_NONE: Mapping[str, int] = {}
 
 
 def plan(inputs: JobInputs) -> JobPlan:
@@ -153,9 +154,12 @@ def _at_work(draft: PlanDraft, writer: JobStatusWriter) -> JobPlan:
     _take_steps(draft, writer, {name: len(pods) for name, pods in active.items()})
     wanted = job_cleanup.wanted_services(draft.model)
     present = draft.inputs.services
+    in_place = pod_counting.live_in_place_restarts(draft)
+    failure_handling.report_in_place(draft, in_place)
     return _plan(
         draft,
         writer,
+        in_place=in_place,
         gang=draft.model.scheduling.backend is not GangBackend.NONE,
         create_services=tuple(name for name in wanted if name not in present),
         delete_services=tuple(sorted(present.difference(wanted))),
@@ -259,7 +263,13 @@ def _after_the_end(draft: PlanDraft, writer: JobStatusWriter) -> JobPlan:
     )
 
 
-def _plan(draft: PlanDraft, writer: JobStatusWriter, **parts: Any) -> JobPlan:
+def _plan(
+    draft: PlanDraft,
+    writer: JobStatusWriter,
+    *,
+    in_place: Mapping[str, int] = _NONE,
+    **parts: Any,
+) -> JobPlan:
     active = draft.active_pods()
     gang = draft.inputs.gang
     shown, again_s = job_progress.progress(
@@ -273,6 +283,7 @@ def _plan(draft: PlanDraft, writer: JobStatusWriter, **parts: Any) -> JobPlan:
             draft.counts,
             active={name: len(pods) for name, pods in active.items()},
             ready={name: sum(pod.ready for pod in pods) for name, pods in active.items()},
+            in_place=in_place,
         ),
         observed_generation=draft.model.generation,
         pod_group=gang.name if gang.exists else "",

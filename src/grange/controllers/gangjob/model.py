@@ -37,6 +37,7 @@ class FailureAction(Enum):
     RESTART_JOB_UNCHARGED = "RestartJobAndIgnoreMaxRestarts"
     RESTART_ROLE = "RestartRole"
     RESTART_POD = "RestartPod"
+    RESTART_POD_IN_PLACE = "RestartPodInPlace"
     IGNORE = "Ignore"
     FAIL_INDEX = "FailIndex"
     FAIL_JOB = "FailJob"
@@ -295,6 +296,14 @@ class JobModel:
             return role.restart_policy is RestartPolicy.ALWAYS
         return not any(
             (rule.exit_codes is not None or rule.reasons)
+            and (not rule.roles or role.name in rule.roles)
+            for rule in self.failure_rules
+        )
+
+    def restarts_by_rule(self, role: JobRole) -> bool:
+        """Whether a rule has the node restart containers of the role's pods."""
+        return role.restart_policy is not RestartPolicy.ALWAYS and any(
+            rule.action is FailureAction.RESTART_POD_IN_PLACE
             and (not rule.roles or role.name in rule.roles)
             for rule in self.failure_rules
         )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from grange.controllers.gangjob.job_counts import RESTARTS_IN_PLACE, JobCounts
+from grange.controllers.gangjob.job_counts import JobCounts
 from grange.controllers.gangjob.job_members import NOT_WANTED, JobMembers
 from grange.controllers.gangjob.model import (
     Creation,
@@ -97,7 +97,7 @@ class PlanDraft:
         at once, in the write that deletes them.
         """
         for members in self.members.roles.values():
-            released = members.counts.role.restart_policy not in RESTARTS_IN_PLACE
+            released = not members.counts.in_place
             for pod, reason in members.surplus:
                 self.delete(pod, reason)
                 if released:

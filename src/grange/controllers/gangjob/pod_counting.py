@@ -1,6 +1,5 @@
 """Which pods are counted in this pass, and which failures the failure policy decides about."""
 
-from grange.controllers.gangjob import job_counts
 from grange.controllers.gangjob.job_members import EARLIER_ATTEMPT, INDEX_FINISHED, RoleMembers
 from grange.controllers.gangjob.model import JobPod, RestartPolicy
 from grange.controllers.gangjob.plan_draft import PlanDraft
@@ -45,9 +44,9 @@ def end_attempt(draft: PlanDraft, members: RoleMembers) -> None:
     """Make all pods of a role surplus; those that are counted by their index stay counted."""
     for pod in members.having(*ENDED):
         finished = pod.index in members.counts.completed or pod.index in members.counts.given_up
-        if finished and job_counts.in_place_restarts(members.counts.role, pod):
+        if finished and members.counts.in_place_restarts(pod):
             draft.counts.counted.add(pod.uid)
-    if members.counts.role.restart_policy in job_counts.RESTARTS_IN_PLACE:
+    if members.counts.in_place:
         # Where the cache is behind, the pod that completed its index is still seen at work.
         late = [pod.uid for pod, why in members.surplus if why == INDEX_FINISHED]
         draft.counts.counted.update(late)
@@ -109,11 +108,14 @@ def charge_live_pods(draft: PlanDraft) -> None:
             _count_once(draft, pod, members)
 
 
-def live_in_place_restarts(draft: PlanDraft) -> int:
-    """Restarts inside of pods that are at work and not counted yet."""
-    return sum(
-        job_counts.in_place_restarts(members.counts.role, pod)
-        for members in draft.members.roles.values()
-        for pod in members.having(PodOutcome.LIVE, PodOutcome.STOPPING)
-        if pod.uid not in draft.counts.counted
-    )
+def live_in_place_restarts(draft: PlanDraft) -> dict[str, int]:
+    """By role in lower case, restarts inside of pods that are at work and not counted yet."""
+    return {
+        name: sum(
+            members.counts.in_place_restarts(pod)
+            for pod in members.having(PodOutcome.LIVE, PodOutcome.STOPPING)
+            if pod.uid not in draft.counts.counted
+        )
+        for name, members in draft.members.roles.items()
+        if members.counts.in_place
+    }

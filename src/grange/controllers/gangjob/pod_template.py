@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from grange.api.meta import Document
 from grange.api.names import DNS_LABEL_MAX
-from grange.controllers.gangjob import gang_backends
+from grange.controllers.gangjob import gang_backends, in_place_rules
 from grange.controllers.gangjob.adapter import JobLabels
 from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.gangjob.frameworks import framework_of
@@ -65,6 +65,7 @@ def pod_document(context: JobContext, role_name: str, index: int, attempt: int) 
     )
     spec = document["spec"]
     events = [*_set_restart_policy(model, spec, role), *_set_scheduler(context, role, spec)]
+    in_place_rules.set_restart_rules(model, role, spec)
     _set_names(context, name, spec)
     additions = framework.wire(member)
     if member.model.framework:
