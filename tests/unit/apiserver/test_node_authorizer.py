@@ -228,6 +228,34 @@ async def test_machine_that_joins_may_only_ask_for_a_certificate(cluster: Server
     assert answer.code == 422  # it may make one, and this is none
 
 
+async def test_revoked_node_may_do_nothing(cluster: Server) -> None:
+    """Also once its Node is deleted: the list outlives it, and no node may change the list."""
+    lists = "/api/v1/namespaces/kube-system/configmaps"
+    body = {"metadata": {"name": "revoked-nodes"}, "data": {"a": "stolen"}}
+    assert (await ask(cluster, "POST", lists, body)).code == 403
+    await cluster.made(lists, body)
+    assert (
+        await ask(cluster, "PATCH", f"{lists}/revoked-nodes", {"data": {"a": None}})
+    ).code == 403
+    assert (await cluster.ask("DELETE", f"{NODES}/a")).code == 200
+    spec = {"request": "", "signerName": "a.b/c", "usages": ["any"]}
+    for method, path, sent in (
+        ("GET", f"{PODS}/a", None),
+        ("GET", f"{CORE}/secrets/of-a", None),
+        ("GET", f"{CORE}/services", None),
+        ("GET", "/api/v1", None),
+        ("POST", NODES, {"metadata": {"name": "a"}}),
+        ("POST", REQUESTS, {"spec": spec}),
+    ):
+        answer = await ask(cluster, method, path, sent)
+        assert answer.code == 403, (method, path)
+        assert "node a is revoked (stolen): ConfigMap kube-system/revoked-nodes" in answer.message
+    other = User("system:node:b", A.groups)
+    assert (await cluster.ask("GET", f"{PODS}/b", user=other)).code == 200
+    await cluster.patch(f"{lists}/revoked-nodes", {"data": {"a": None}})
+    assert (await ask(cluster, "GET", f"{CORE}/services")).code == 200
+
+
 async def test_everyone_reads_the_authority_and_nothing_near_it(cluster: Server) -> None:
     application = Server(
         clock=cluster.application.registry.clock,

@@ -13,7 +13,7 @@ from grange.api import bootstrap_tokens
 from grange.api.bootstrap_tokens import BootstrapToken
 from grange.api.certificate_requests import CertificateTemplate, InvalidRequest, RequestFacts
 from grange.api.http import User
-from grange.api.kinds import CERTIFICATESIGNINGREQUEST as REQUEST, SECRET
+from grange.api.kinds import CERTIFICATESIGNINGREQUEST as REQUEST, CONFIGMAP, SECRET
 from grange.api.kinds.certificatesigningrequest import NODE_CLIENT, NODE_SERVING
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -127,6 +127,15 @@ async def test_request_of_a_token(
         await there.world.add_node("live")
         await there.world.add_node("down", ready=False)
         assert await there.ask("one", subject, **spec) == outcome
+
+
+async def test_revoked_node_gets_no_certificate(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with signing(clock, rng, log) as there:
+        await there.put_token()
+        body = {"metadata": {"name": "revoked-nodes"}, "data": {"a": "stolen"}}
+        await there.world.client.create(CONFIGMAP, body, "kube-system")
+        assert await there.ask("one", "system:node:a") == "NodeRevoked"
+        assert await there.ask("two", "system:node:b") == "AutoApproved signed"
 
 
 async def test_token_for_one_node_and_one_use(clock: Clock, rng: Stream, log: Logger) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from grange.api import revoked_nodes
 from grange.api.bootstrap_tokens import CLUSTER_INFO, GROUP, PUBLIC
 from grange.api.kinds import (
     CERTIFICATESIGNINGREQUEST,
@@ -72,11 +73,14 @@ class NodeAuthorizer:
         self._rules = {(info.group, info.plural): rule for info, rule in rules.items()}
 
     def authorize(self, attributes: AuthorizationAttributes) -> AuthorizationDecision:
-        """Allow what a node needs; there is no opinion on the rest."""
+        """Allow what a node needs; there is no opinion on the rest, and nothing for revoked nodes."""
+        user = attributes.user
+        node = node_of(user)
+        if node and (why := self._revocation(node)):
+            return AuthorizationDecision(Opinion.DENIED, why)
         if attributes.path:
             return NO_OPINION
-        user = attributes.user
-        if node := node_of(user):
+        if node:
             allowed = self._allows_node(node, attributes)
             return ALLOWED if allowed else _refused(node)
         if _is(attributes, CONFIGMAP) and attributes.verb == "get" and not attributes.subresource:
@@ -100,6 +104,10 @@ class NodeAuthorizer:
         if asked.group or asked.resource not in _NAMED:
             return False
         return self._names(node, asked, asked.name or _selected(asked, "metadata.name"))
+
+    def _revocation(self, node: str) -> str:
+        found = self._read(storage.key(CONFIGMAP, revoked_nodes.NAMESPACE, revoked_nodes.NAME))
+        return revoked_nodes.refusal((found or {}).get("data") or {}, node)
 
     def _pods(self, node: str, asked: AuthorizationAttributes) -> bool:
         if not asked.name:

@@ -1,15 +1,15 @@
 """The shell of the signing controller."""
 
 import base64
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 import msgspec
 
-from grange.api import bootstrap_tokens
+from grange.api import bootstrap_tokens, revoked_nodes
 from grange.api.bootstrap_tokens import BootstrapToken
 from grange.api.certificate_requests import CertificateSigner, InvalidRequest, RequestFacts
-from grange.api.kinds import CERTIFICATESIGNINGREQUEST, NODE, SECRET
+from grange.api.kinds import CERTIFICATESIGNINGREQUEST, CONFIGMAP, NODE, SECRET
 from grange.api.kinds.certificatesigningrequest import (
     APPROVED,
     DENIED,
@@ -141,10 +141,12 @@ class CertificateSigningController:
         """Decide by rule; whether the request is approved."""
         secret = await self._token_of(request)
         token = bootstrap_tokens.read(secret) if secret is not None else None
+        name = logic.node_name(facts)
         inputs = JoinInputs(
-            node=await self._node(logic.node_name(facts)),
+            node=await self._node(name),
             token=token,
             reserved=self._reserved(),
+            revoked=revoked_nodes.refusal(await self._revoked_nodes(), name),
             now=self._clock.now(),
         )
         match logic.decide(request, facts, inputs):
@@ -171,6 +173,13 @@ class CertificateSigningController:
             return await self._client.get(SECRET, name, bootstrap_tokens.NAMESPACE)
         except NotFound:
             return None
+
+    async def _revoked_nodes(self) -> Mapping[str, str]:
+        where = revoked_nodes.NAME, revoked_nodes.NAMESPACE
+        try:
+            return (await self._client.get(CONFIGMAP, *where)).data
+        except NotFound:
+            return {}
 
     async def _node(self, name: str) -> Node | None:
         try:

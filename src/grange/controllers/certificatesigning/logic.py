@@ -75,12 +75,14 @@ class JoinInputs:
         node: the node of the name that is asked for; None if there is none.
         token: of the requester; None if it is no bootstrap token, or has been deleted.
         reserved: names that no machine may join with.
+        revoked: why the node may not join; empty if it may.
         now: wall time.
     """
 
     node: Node | None
     token: BootstrapToken | None
     reserved: Collection[str]
+    revoked: str
     now: datetime
 
 
@@ -130,6 +132,8 @@ def decide(request: CertificateSigningRequest, facts: RequestFacts, inputs: Join
     """The decision on an open request that is neither approved nor denied."""
     if why := fault(request, facts):
         return Unsignable(why)
+    if inputs.revoked:
+        return Deny("NodeRevoked", f"{inputs.revoked}; join with another name, --node-name")
     if request.spec.username == facts.common_name and NODES in request.spec.groups:
         return Approve("a node may renew its certificates")
     if request.spec.signer_name == NODE_CLIENT and token_id(request):
