@@ -200,7 +200,7 @@ class NodePoolStatus(View, frozen=True):
         resources: of all machines that are there or boot.
         price_per_hour: of all instances, decimal.
         boot_image: that new machines get.
-        conditions: ``Ready``, ``Launching``, ``WithinLimits``.
+        conditions: ``Ready``, ``Launching``, ``WithinLimits``, and ``Terminating`` once it is deleted.
     """
 
     observed_generation: int = 0

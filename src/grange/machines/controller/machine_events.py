@@ -89,6 +89,10 @@ class MachineEvents:
         """How many pods wait that a pass found no machine for."""
         return len(self._skipped)
 
+    def terminating(self, pool: NodePool, message: str) -> None:
+        """A pool is deleted that has machines."""
+        self._recorder.event(pool, NORMAL, "Terminating", message, kind=NODEPOOL)
+
     def pool(self, pool: NodePool, reason: str, message: str) -> None:
         """A pool cannot be served."""
         self._recorder.event(pool, WARNING, reason, message, kind=NODEPOOL)

@@ -110,7 +110,6 @@ class NodeController:
             self._context,
             dedicated := PoolPass(self._context, self.dispenser, rng),
             packed := PackedPass(self._context, rng),
-            self._terminate,
         )
         self._packed, self._dedicated = packed, dedicated
         self._reports: PoolReports | None = None
@@ -259,24 +258,26 @@ class NodeController:
 
     async def _reconcile(self, key: ObjectKey) -> Result:
         machine = self._listers.machine(key.name)
-        if machine is not None and await self._is_of_no_pool(machine):
+        if machine is not None and await self._is_poolless(machine):
             await self._terminate(key.name)
         return await self._executor.reconcile(key)
 
-    async def _is_of_no_pool(self, machine: Machine) -> bool:
-        """Whether its pool is gone, and the machine is not on its way out.
+    async def _is_poolless(self, machine: Machine) -> bool:
+        """Whether its pool is deleted, and the machine is not on its way out.
 
         A deleted pool stays until its machines have ended. One that a controller has ordered before it
         died may be recorded after that: it would be booted and serve no one.
         """
-        pool = machine.spec.pool
+        name, pool = machine.spec.pool, self._listers.pool(machine.spec.pool)
         if machine.spec.terminate or machine.metadata.deletion_timestamp is not None:
             return False
-        if machine.phase is MachinePhase.TERMINATED or self._listers.pool(pool) is not None:
+        if machine.phase is MachinePhase.TERMINATED:
             return False
-        if await self._exists(NODEPOOL, pool):
+        if pool is not None:
+            return pool.metadata.deletion_timestamp is not None
+        if await self._exists(NODEPOOL, name):
             return False
-        self._log.warning("machine of no pool ends", machine=machine.metadata.name, pool=pool)
+        self._log.warning("machine of no pool ends", machine=machine.metadata.name, pool=name)
         return True
 
     async def _terminate(self, name: str) -> bool:

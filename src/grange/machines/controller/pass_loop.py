@@ -1,7 +1,7 @@
 """When passes are made, over which pools, and what they leave in the status of each."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -16,7 +16,13 @@ from grange.machines.controller.packed_pass import PackedPass
 from grange.machines.controller.pass_timer import PassTimer
 from grange.machines.controller.pass_window import PassWindow
 from grange.machines.controller.pool_pass import PassResult, PoolPass
-from grange.machines.controller.pool_status import pool_status, total_price
+from grange.machines.controller.pool_status import (
+    TERMINATING,
+    is_terminating,
+    pool_status,
+    remaining,
+    total_price,
+)
 from grange.machines.controller.provider_calls import MISCONFIGURED
 from grange.machines.controller.provider_table import ProviderTable
 from grange.machines.controller.provider_watch import ProviderWatch
@@ -40,7 +46,6 @@ class PassLoop:
         context: tools.
         dedicated: the pass over a dedicated pool.
         packed: the pass over the packed ones.
-        terminate: sets ``spec.terminate`` of a machine.
 
     Attributes:
         timer: times of passes.
@@ -51,12 +56,11 @@ class PassLoop:
         context: NodeControllerContext,
         dedicated: PoolPass,
         packed: PackedPass,
-        terminate: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._client, self._listers, self._events = context.client, context.listers, context.events
         self._config, self._clock, self._log = context.config, context.clock, context.log
         self._metrics = context.metrics
-        self._dedicated, self._packed, self._terminate = dedicated, packed, terminate
+        self._dedicated, self._packed = dedicated, packed
         self._windows: dict[str, PassWindow] = {}
         self._changed = asyncio.Event()
         self.timer = PassTimer()
@@ -129,7 +133,7 @@ class PassLoop:
                 del self._windows[name]
                 self._metrics.forget(name)
             elif pool.metadata.deletion_timestamp is not None:
-                await self._end(pool)
+                await self._end(pool, providers)
             elif pool.spec.mode == DEDICATED:
                 await self._plan(pool, providers)
             else:
@@ -215,22 +219,29 @@ class PassLoop:
         before = msgspec.to_builtins(pool.status)
         if all(_filled(before.get(key)) == _filled(value) for key, value in status.items()):
             return
-        if result.message:
+        if result.message and result.reason != TERMINATING:
             self._events.pool(pool, result.reason, result.message)
         patch = {"metadata": preconditions(pool.metadata), "status": status}
         self._listers.wrote_pool(
             await self._client.patch(NODEPOOL, name, patch=patch, subresource="status")
         )
 
-    async def _end(self, pool: NodePool) -> None:
-        """End the machines of a deleted pool, and let it go when the last has ended."""
-        machines = self._listers.machines_of(pool.metadata.name)
-        self._metrics.pool(pool.metadata.name, machines, total_price(machines))
-        for machine in machines:
-            if not machine.spec.terminate:
-                await self._terminate(machine.metadata.name)
-        if all(machine.phase is MachinePhase.TERMINATED for machine in machines):
+    async def _end(self, pool: NodePool, providers: ProviderTable) -> None:
+        """Show what a deleted pool waits for, and let it go when its last machine has ended."""
+        name, watch = pool.metadata.name, providers.of_pool(pool)
+        machines = self._listers.machines_of(name)
+        left = [each for each in machines if each.phase is not MachinePhase.TERMINATED]
+        if not left:
             await finalizers.remove(self._client, NODEPOOL, pool, POOL_FINALIZER)
+            return
+        error = watch if isinstance(watch, str) else watch.error
+        result = PassResult(reason=TERMINATING, message=remaining(left, error))
+        if not is_terminating(pool):
+            self._events.terminating(pool, result.message)
+        await self._finish(pool, watch, result)
+        pods = [pod for pod in self._listers.pods_for(name) if waits_for(pod, name)]
+        why = f"pool {name} is being deleted; select another one"
+        self._events.skipped({pod.metadata.uid: (pod, why) for pod in pods})
 
 
 def _filled(value: object) -> object:

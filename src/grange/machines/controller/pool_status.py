@@ -16,8 +16,12 @@ from grange.machines.controller.pool_pass import PassResult
 from grange.machines.scaling.machine_facts import type_of
 
 READY, LAUNCHING, WITHIN_LIMITS = "Ready", "Launching", "WithinLimits"
+
+TERMINATING = "Terminating"
+"""Condition of a deleted pool that has machines yet, and why it is not ready."""
+
 _RESOURCES = ("cpu", "memory")
-_SHOWN = 3  # reasons in a message
+_SHOWN = 3  # reasons or machines in a message
 
 
 def pool_status(
@@ -56,6 +60,32 @@ def pool_status(
     }
 
 
+def is_terminating(pool: NodePool) -> bool:
+    """Whether the status of a pool shows that it is deleted and has machines yet."""
+    return conditions.is_true(pool.status.conditions, TERMINATING)
+
+
+def remaining(machines: Sequence[Machine], error: str) -> str:
+    """What a deleted pool waits for.
+
+    Args:
+        machines: that have not ended.
+        error: why the provider cannot be used; empty if it can.
+    """
+    shown = ", ".join(map(_remaining_machine, machines[:_SHOWN]))
+    more = f" and {len(machines) - _SHOWN} more" if len(machines) > _SHOWN else ""
+    count = f"{len(machines)} {'machine ends' if len(machines) == 1 else 'machines end'}"
+    return f"{count}: {shown}{more}" + (f"; the provider fails: {error}" if error else "")
+
+
+def _remaining_machine(machine: Machine) -> str:
+    status = machine.status
+    user = f"pod {status.bound_pod_name}" if status.bound_pod_name else status.holder
+    held = f", held by {user}" if user and machine.phase is MachinePhase.CLAIMED else ""
+    failed = f", last error: {status.last_error}" if status.last_error else ""
+    return f"{machine.metadata.name} ({machine.phase.value}{held}{failed})"
+
+
 def total_price(machines: Sequence[Machine]) -> Decimal:
     """What the machines that have not ended cost an hour."""
     live = (machine for machine in machines if machine.phase is not MachinePhase.TERMINATED)
@@ -65,6 +95,8 @@ def total_price(machines: Sequence[Machine]) -> Decimal:
 def _verdicts(result: PassResult) -> dict[str, tuple[str, str, str]]:
     if result.plan is None:
         why = result.reason, result.message or "the provider has not answered yet"
+        if result.reason == TERMINATING:
+            return {READY: ("False", *why), TERMINATING: ("True", "MachinesRemain", result.message)}
         return {READY: ("False", *why)}
     skips = sorted({skip.reason for skip in result.plan.skip})
     limited = [reason for reason in skips if "limits." in reason]
