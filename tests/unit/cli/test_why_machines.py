@@ -147,6 +147,30 @@ def test_refusal_before_a_machine_was_ordered_is_old() -> None:
     assert not [line for line in found if "no machine" in line]
 
 
+def unschedulable() -> Document:
+    pod = waiting("")
+    pod["status"] = {"conditions": [{"type": "PodScheduled", "reason": "Unschedulable"}]}
+    return pod
+
+
+def failing(name: str) -> Document:
+    return pool(name, type="Ready", status="False", reason="Misconfigured", message="no key")
+
+
+def test_reason_of_each_pool_is_shown_if_none_can_be_used() -> None:
+    refusal = event("NoMachine", "no pool can be used: …")
+    found = machine_attempts.render(
+        unschedulable(), [failing("b"), failing("a")], [], [refusal], NOW
+    )
+    assert found[2:] == [
+        "  no pool can be used:",
+        "    pool a: Misconfigured: no key",
+        "    pool b: Misconfigured: no key",
+    ]
+    assert machine_attempts.render(unschedulable(), [failing("a"), pool("b")], [], [], NOW) == []
+    assert machine_attempts.render(waiting(""), [failing("a")], [], [], NOW) == []
+
+
 def test_unknown_pool_is_named() -> None:
     found = machine_attempts.render(waiting("typo"), [pool()], [], [], NOW)
     assert found[2:] == ["  pool typo does not exist; there are: batch"]

@@ -121,13 +121,14 @@ def render(
     attempts = [item for item in machines if is_meant_for(item, pod)]
     last = {str(item.get("reason")): item for item in printer.in_order(events)}
     named = _named(pod)
-    found = _pool(named, pools) if named else []
+    found = _pool(named, pools) if named else _unusable(pod, pools)
+    unusable = bool(found) and not named
     for attempt in attempts:
         found += _attempt(attempt, now)
     if _FAILED in last:
         found.append(f"  last failed attempt: {_text(last[_FAILED], now)}")
     under_way = any(machine_board.view(item).phase is not _ENDED for item in attempts)
-    if _NO_MACHINE in last and not under_way:
+    if _NO_MACHINE in last and not under_way and not unusable:
         found.append(f"  no machine: {_text(last[_NO_MACHINE], now)}")
     found += _others(named, pod, machines, reasons or {}) if named else []
     return ["", "Its machine:", *found] if found else []
@@ -150,12 +151,32 @@ def _pool(name: str, pools: Sequence[Document]) -> list[str]:
     if not found:
         known = ", ".join(sorted(str(item["metadata"]["name"]) for item in pools)) or "none"
         return [f"  pool {name} does not exist; there are: {known}"]
-    wrong = [
-        f"    it is not ready: {item.get('reason')}: {item.get('message')}"
-        for item in lookup(found[0], "status.conditions") or []
-        if item.get("type") == "Ready" and item.get("status") == "False"
+    wrong = _not_ready(found[0])
+    shown = [f"    it is not ready: {wrong}"] if wrong else []
+    return [f"  from pool {name} (provider {lookup(found[0], 'spec.provider')})", *shown]
+
+
+def _unusable(pod: Document, pools: Sequence[Document]) -> list[str]:
+    """Why no pool of shared machines can serve a pod that the scheduler finds no node for; none if one can."""
+    conditions = lookup(pod, "status.conditions") or []
+    if not any(item.get("reason") == "Unschedulable" for item in conditions):
+        return []
+    shared = [item for item in pools if lookup(item, "spec.mode") != DEDICATED]
+    wrong = {str(item["metadata"]["name"]): _not_ready(item) for item in shared}
+    if not wrong or not all(wrong.values()):
+        return []
+    return [
+        "  no pool can be used:",
+        *(f"    pool {name}: {why}" for name, why in sorted(wrong.items())),
     ]
-    return [f"  from pool {name} (provider {lookup(found[0], 'spec.provider')})", *wrong]
+
+
+def _not_ready(pool: Document) -> str:
+    """Why a pool is not ready; empty if it is, or that is not known yet."""
+    for item in lookup(pool, "status.conditions") or []:
+        if item.get("type") == "Ready" and item.get("status") == "False":
+            return f"{item.get('reason')}: {item.get('message')}"
+    return ""
 
 
 def _attempt(document: Document, now: datetime) -> list[str]:

@@ -8,6 +8,7 @@ from functools import partial
 
 from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import NodePool
+from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import MachineEvent
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
@@ -22,6 +23,7 @@ from grange.machines.controller.provider_calls import MISCONFIGURED
 from grange.machines.controller.provider_watch import ProviderWatch
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool
+from grange.machines.scaling.packing_pods import selected_pool
 from grange.machines.scaling.packing_scaler import PackingNodeScaler
 from grange.machines.scaling_plan import MachineStart, MachineStop, ScalingPlan
 
@@ -39,22 +41,27 @@ class PackedPass:
         self._writes, self._rng = MachineWrites(context), rng
 
     async def run(
-        self, pools: Sequence[tuple[NodePool, ProviderWatch]]
+        self, pools: Sequence[tuple[NodePool, ProviderWatch | str]]
     ) -> Mapping[str, PassResult]:
         """Plan for the pools and carry the plan out; what it came to, by pool.
+
+        Args:
+            pools: all packed pools, each with its provider or why that cannot be used.
 
         Raises:
             ApiError: a request failed; to be tried again.
         """
         results: dict[str, PassResult] = {}
-        watches = {pool.metadata.name: watch for pool, watch in pools}
+        watches: dict[str, ProviderWatch] = {}
         usable: list[PackedPool] = []
         for pool, watch in pools:
             refused, packed = self.usable(pool, watch)
             if packed is None:
                 results[pool.metadata.name] = refused
-            else:
+            elif isinstance(watch, ProviderWatch):
+                watches[packed.name] = watch
                 usable.append(packed)
+        self._refuse(results, any_usable=bool(usable))
         if not usable:
             return results
         # Nodes before pods: a pod that is seen without its node would get another machine.
@@ -95,8 +102,12 @@ class PackedPass:
         plan = PackingNodeScaler(pools, state).compute(machines, self._listers.pods(), now=now)
         return without_starts(plan, lambda one: budgets[one.spec.pool].refusal(one.spec, now))
 
-    def usable(self, pool: NodePool, watch: ProviderWatch) -> tuple[PassResult, PackedPool | None]:
+    def usable(
+        self, pool: NodePool, watch: ProviderWatch | str
+    ) -> tuple[PassResult, PackedPool | None]:
         """The pool with what is known of its provider, or why nothing can be planned for it."""
+        if isinstance(watch, str):
+            return PassResult(reason=MISCONFIGURED, message=watch), None
         if watch.catalogue is None:
             return PassResult(reason="CatalogueUnknown", message=watch.error), None
         boot = watch.image(pool.spec.boot_image)
@@ -112,6 +123,26 @@ class PackedPass:
             template_hash=template_hash(pool),
         )
         return PassResult(), found
+
+    def _refuse(self, results: Mapping[str, PassResult], *, any_usable: bool) -> None:
+        """Report to pods that wait that no pool that they may use can be used.
+
+        Args:
+            results: of the pools that cannot, by name.
+            any_usable: whether another pool can.
+        """
+        refusals = {name: result.refusal for name, result in results.items()}
+        every = "; ".join(f"pool {name}: {why}" for name, why in refusals.items())
+        known = not any_usable and all(refusals.values())
+        skips: dict[str, tuple[Pod, str]] = {}
+        for pod in self._listers.unschedulable() if refusals else ():
+            selected = selected_pool(pod)
+            if why := refusals.get(selected, ""):
+                skips[pod.metadata.uid] = pod, f"pool {selected} cannot be used: {why}"
+            elif known and not selected:
+                skips[pod.metadata.uid] = pod, f"no pool can be used: {every}"
+        self._events.skipped(skips)
+        self._events.prune(self._listers.waits)
 
     async def _carry_out(
         self,

@@ -157,22 +157,24 @@ class PassLoop:
             result = PassResult(reason=MISCONFIGURED, message=watch)
         else:
             result = await self._dedicated.run(pool, watch)
+        if result.refusal:
+            self._refuse(pool, f"pool {pool.metadata.name} cannot be used: {result.refusal}")
         await self._finish(pool, watch, result)
 
+    def _refuse(self, pool: NodePool, why: str) -> None:
+        """Report to the pods that wait for a pool why they get no machine."""
+        name = pool.metadata.name
+        pods = [pod for pod in self._listers.pods_for(name) if waits_for(pod, name)]
+        self._events.skipped({pod.metadata.uid: (pod, why) for pod in pods})
+
     async def _plan_packed(self, providers: ProviderTable) -> None:
-        pools: list[tuple[NodePool, ProviderWatch]] = []
         packed = self._packed_pools()
         if packed:
             names = [pool.metadata.name for pool in packed]
             self._metrics.waiting_packed(self._listers.unschedulable(), names, self._clock.now())
         else:
             self._metrics.forget(ANY_PACKED)
-        for pool in packed:
-            held, watch = await self._held(pool), providers.of_pool(pool)
-            if isinstance(watch, str):
-                await self._finish(held, watch, PassResult(reason=MISCONFIGURED, message=watch))
-            else:
-                pools.append((held, watch))
+        pools = [(await self._held(pool), providers.of_pool(pool)) for pool in packed]
         if not pools:
             self._windows.pop(PACKED_POOLS, None)
             return
@@ -239,9 +241,7 @@ class PassLoop:
         if not is_terminating(pool):
             self._events.terminating(pool, result.message)
         await self._finish(pool, watch, result)
-        pods = [pod for pod in self._listers.pods_for(name) if waits_for(pod, name)]
-        why = f"pool {name} is being deleted; select another one"
-        self._events.skipped({pod.metadata.uid: (pod, why) for pod in pods})
+        self._refuse(pool, f"pool {name} is being deleted; select another one")
 
 
 def _filled(value: object) -> object:

@@ -48,6 +48,11 @@ class PassResult(NamedTuple):
     plan_s: float = 0.0
     changed: bool = False
 
+    @property
+    def refusal(self) -> str:
+        """Why the pool cannot be used, for people; empty if it can, or while its provider has yet to answer."""
+        return f"{self.reason}: {self.message}" if self.plan is None and self.message else ""
+
 
 class PoolPass:
     """Plans and writes for one pool at a time.
