@@ -88,6 +88,7 @@ class JobStatus(View, frozen=True):
         pod_group: name of the gang's object; empty without one.
         queue: whose quota the gang uses.
         progress: the last report of a pod.
+        spec_digests: of the parts of the spec that may not change while the job runs, by path.
     """
 
     observed_generation: int = 0
@@ -103,3 +104,4 @@ class JobStatus(View, frozen=True):
     pod_group: str = ""
     queue: str = ""
     progress: JobProgress | None = None
+    spec_digests: dict[str, str] = msgspec.field(default_factory=dict)

@@ -2,14 +2,16 @@
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.job_world import JobWorld, job_world
+from tests.support.job_world import JobWorld, job_world, template
 
 from grange.api.http import Request
-from grange.api.kinds import GANGJOB, POD, PODDISRUPTIONBUDGET, PODGROUP
+from grange.api.kinds import BUILT_IN, GANGJOB, POD, PODDISRUPTIONBUDGET, PODGROUP
 from grange.api.kinds.gangjob import GangJob
+from grange.api.meta import Document
 from grange.api.scheme import KindInfo
 from grange.api.status import AlreadyExists, ApiError, NotFound
 from grange.base.clock import Clock
@@ -19,6 +21,7 @@ from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER, GangJob
 from grange.controllers.gangjob.controller import JobService
 from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.gangjob.model import JobModel
+from grange.sim.api_fixture import opened
 
 
 @pytest.fixture
@@ -195,6 +198,83 @@ async def test_deleted_object_of_the_gang_is_created_again(
         return [item.metadata.uid for item in found] not in ([], [first.metadata.uid])
 
     await world.until(created_again)
+
+
+class SchemaWorld(JobWorld):
+    """A world whose server knows the schema of GangJob alone, as a cluster in which it is installed."""
+
+    kinds = tuple(
+        replace(kind, validate=lambda document, old: []) if kind is GANGJOB else kind
+        for kind in BUILT_IN
+    )
+
+
+@pytest.fixture
+async def cluster(clock: Clock, rng: Stream, log: Logger) -> AsyncIterator[JobWorld]:
+    async with opened(SchemaWorld(clock, rng, log)) as made:
+        made.nursery.start(made.hands())
+        made.nursery.start(made.deps.informers.run())
+        made.start(JobService(made.deps, GANGJOB_ADAPTER))
+        yield made
+
+
+OTHER: Document = {"replicaSpecs": {"worker": {"template": template(hostNetwork=True)}}}
+
+
+async def test_spec_changed_while_running_fails_the_job(cluster: JobWorld) -> None:
+    await cluster.add_job(failurePolicy={"maxRestarts": 1})
+    await cluster.reaches("Running")
+    await cluster.change(**OTHER, failurePolicy={"maxRestarts": 2})
+    await cluster.reaches("Failed")
+    await cluster.settle(2)
+    status = await cluster.status()
+    [failed] = [item for item in status.conditions if item.type == "Failed"]
+    assert (failed.reason, failed.message) == (
+        "InvalidJobSpec",
+        "spec.failurePolicy, spec.replicaSpecs[worker]: may not change while the job runs; "
+        "create another job",
+    )
+    assert await cluster.pods() == {}
+
+
+async def test_what_may_change_while_running_keeps_the_job(cluster: JobWorld) -> None:
+    await cluster.add_job(roles={"worker": {"replicas": 2, "minReplicas": 1, "maxReplicas": 4}})
+    await cluster.reaches("Running")
+    roles = {"worker": {"replicas": 3}}
+    policy = {"ttlSecondsAfterFinished": 60, "activeDeadlineSeconds": 600}
+    await cluster.change(replicaSpecs=roles, runPolicy=policy)
+    await cluster.settle(5)
+    assert (await cluster.phase(), len(await cluster.pods())) == ("Running", 3)
+
+
+async def test_spec_changed_while_suspended_is_acted_on(cluster: JobWorld) -> None:
+    await cluster.add_job()
+    await cluster.reaches("Running")
+    await cluster.change(runPolicy={"suspend": True})
+    await cluster.reaches("Suspended")
+    await cluster.settle(2)
+    await cluster.change(**OTHER, runPolicy={"suspend": False})
+    await cluster.reaches("Running")
+    pods = await cluster.pods()
+    assert [pod.spec.host_network for pod in pods.values()] == [True, True]
+
+
+async def test_spec_changed_before_a_pod_runs_is_acted_on(cluster: JobWorld) -> None:
+    cluster.paused = True
+    await cluster.add_job()
+
+    async def created() -> bool:
+        return len(await cluster.pods()) == 2
+
+    await cluster.until(created)
+    await cluster.change(**OTHER)
+    cluster.paused = False
+    await cluster.reaches("Running")
+    await cluster.settle(2)
+    pods = await cluster.pods()
+    assert [pod.spec.host_network for pod in pods.values()] == [True, True]
+    status = await cluster.status()
+    assert (status.restarts, status.uncharged_restarts) == (0, 1)
 
 
 class _Refusing(GangJobAdapter):

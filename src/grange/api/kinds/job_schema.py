@@ -66,6 +66,11 @@ def status_fields(name: str) -> dict[str, Document]:
         "podGroup": schema_builder.text("Name of the gang's object; empty without one."),
         "queue": schema_builder.text("Whose quota the gang uses."),
         "progress": schema_builder.reference(f"{name}Progress", "The last report of a pod."),
+        "specDigests": {
+            "type": "object",
+            "description": "Of the parts of the spec that may not change while the job runs, by path.",
+            "additionalProperties": {"type": "string"},
+        },
     }
 
 

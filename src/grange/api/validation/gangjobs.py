@@ -10,7 +10,8 @@ from grange.api.status import Cause
 from grange.api.validation import gangjob_policies, job_updates, role_templates, run_policies
 from grange.api.validation.causes import Faults
 
-ROLES = "spec.replicaSpecs"
+_FIELD = "replicaSpecs"
+ROLES = f"spec.{_FIELD}"
 _POLICY = "spec.runPolicy"
 
 Roles = Mapping[str, dict[str, Any]]
@@ -38,10 +39,19 @@ def check(document: Document, old: Document | None) -> list[Cause]:
     gangjob_policies.check_success(spec.get("successPolicy"), roles, faults)
     gangjob_policies.check_failure(spec.get("failurePolicy") or {}, roles, faults)
     if old is not None:
-        elastic = {name for name, role in roles.items() if is_elastic(role)}
-        elastic &= {name for name, role in before.items() if is_elastic(role)}
-        job_updates.check_update(document, old, "replicaSpecs", elastic, faults)
+        elastic = _elastic_names(roles) & _elastic_names(before)
+        job_updates.check_update(document, old, _FIELD, elastic, faults)
     return faults.causes
+
+
+def fixed_parts(document: Document) -> dict[str, Any]:
+    """The parts of the spec that may not change while the job runs, by their paths."""
+    spec = document["spec"]
+    return job_updates.fixed_parts(spec, _FIELD, _elastic_names(spec.get(_FIELD) or {}))
+
+
+def _elastic_names(roles: Roles) -> set[str]:
+    return {name for name, role in roles.items() if is_elastic(role)}
 
 
 def is_elastic(role: Mapping[str, Any]) -> bool:

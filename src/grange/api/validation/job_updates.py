@@ -99,6 +99,26 @@ def check_update(
             faults.forbidden(f"{entry(f'spec.{field}', role)}.{name}", message)
 
 
+def fixed_parts(spec: Document, field: str, elastic: Collection[str]) -> dict[str, Any]:
+    """The parts of a spec that may not change while the job runs, by their paths.
+
+    Args:
+        spec: of the job.
+        field: of ``spec``, where the roles are.
+        elastic: names of the elastic roles.
+    """
+    parts = {f"spec.{name}": spec[name] for name in spec if name not in (field, "runPolicy")}
+    parts[_POLICY] = _without(spec.get("runPolicy") or {}, _RUNNING.policy)
+    for name, role in (spec.get(field) or {}).items():
+        mutable = _RUNNING.elastic_role if name in elastic else _RUNNING.role
+        parts[entry(f"spec.{field}", name)] = _without(role, mutable)
+    return {path: part for path, part in parts.items() if part}
+
+
+def _without(part: Document, fields: Collection[str]) -> Document:
+    return {name: value for name, value in part.items() if name not in fields}
+
+
 def changed(new: Mapping[str, Any], old: Mapping[str, Any], mutable: Collection[str]) -> list[str]:
     """The fields that differ and are not among those that may."""
     fields = sorted({*new, *old} - {*mutable})

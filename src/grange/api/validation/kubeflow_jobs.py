@@ -64,6 +64,12 @@ def check(rules: KubeflowRules, document: Document, old: Document | None, faults
         job_updates.check_update(document, old, rules.field, elastic, faults)
 
 
+def fixed_parts(rules: KubeflowRules, document: Document) -> dict[str, Any]:
+    """The parts of the spec that may not change while the job runs, by their paths."""
+    elastic = _elastic_names(rules, document)
+    return job_updates.fixed_parts(document["spec"], rules.field, elastic)
+
+
 def _elastic_names(rules: KubeflowRules, document: Document) -> set[str]:
     """The names of roles whose pods may be more or fewer while the job runs."""
     spec = document.get("spec") or {}

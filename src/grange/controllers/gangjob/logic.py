@@ -31,6 +31,7 @@ from grange.controllers.gangjob import (
     pod_counting,
     pod_creation,
     role_dependencies,
+    spec_changes,
     success_policy,
 )
 from grange.controllers.gangjob.job_conditions import JobStatusWriter, is_finished
@@ -67,9 +68,11 @@ def plan(inputs: JobInputs) -> JobPlan:
         return _after_the_end(draft, writer)
     writer.create()
     failed, disrupted = pod_counting.count_ended(draft)
-    end = _success(draft)
+    changed = spec_changes.changed_parts(draft)
+    end = _success(draft) or spec_changes.fail_running(draft, changed)
     if end is None and not model.suspend:
-        restarted = failure_handling.restart_requested(draft)
+        restarted = spec_changes.restart_waiting(draft, changed)
+        restarted |= failure_handling.restart_requested(draft)
         failed = [pod for pod in failed if pod.role not in restarted]
         disrupted = [pod for pod in disrupted if pod.role not in restarted]
     if end is None and model.suspend:
@@ -289,6 +292,7 @@ def _plan(
         pod_group=gang.name if gang.exists else "",
         queue=draft.model.scheduling.queue,
         progress=shown,
+        spec_digests=dict(draft.model.spec_digests),
     )
     return JobPlan(
         status,

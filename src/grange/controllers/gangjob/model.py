@@ -255,6 +255,8 @@ class JobModel:
         services: which Services it has.
         deleting: whether the job has a deletion timestamp.
         minimum_attempts: a role in an earlier attempt is restarted; by role in lower case.
+        spec_digests: of the parts of the spec that may not change while the job runs, by path; none where
+            the server of the kind refuses such changes in any case.
     """
 
     kind: str
@@ -280,6 +282,7 @@ class JobModel:
     services: ServiceMode = ServiceMode.JOB
     deleting: bool = False
     minimum_attempts: Mapping[str, int] = field(default_factory=dict)
+    spec_digests: Mapping[str, str] = field(default_factory=dict)
 
     def role(self, name: str) -> JobRole | None:
         """The role of a name, in any case of letters; None where there is none."""

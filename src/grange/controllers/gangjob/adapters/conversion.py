@@ -1,11 +1,12 @@
 """What the adapters have in common: rules, run policy, selectors and the status as a document."""
 
-from collections.abc import Iterable
-from typing import TypedDict, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypedDict, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from grange.api import codec, minimum_attempts
+from grange.api import codec, minimum_attempts, names
 from grange.api.job_status import JobStatus, RoleStatus
 from grange.api.kinds.run_policy import JobScheduling, RunPolicy
 from grange.api.meta import Document, ObjectMeta, Resource, View
@@ -18,10 +19,11 @@ from grange.controllers.gangjob.job_names import gen_labels
 from grange.controllers.gangjob.model import CleanPodPolicy, GangBackend, SchedulingPolicy
 
 R = TypeVar("R", bound=Resource)
+Digests = Mapping[str, str]
 _SHOWN = 3
 _REMEMBERED = 4_096
-# Specs that broke no rule, by UID and generation: a job is converted in each of its reconciles.
-_checked: BoundedDict[tuple[str, int], None] = BoundedDict(_REMEMBERED)
+# Of specs that broke no rule, by UID and generation: a job is converted in each of its reconciles.
+_checked: BoundedDict[tuple[str, int], Digests] = BoundedDict(_REMEMBERED)
 
 
 class CommonFields(TypedDict):
@@ -36,16 +38,30 @@ class CommonFields(TypedDict):
     minimum_attempts: dict[str, int]
 
 
-def check_spec(kind: KindInfo[R], job: R) -> None:
+def _no_parts(document: Document) -> dict[str, Any]:
+    return {}
+
+
+def check_spec(
+    kind: KindInfo[R], job: R, fixed_parts: Callable[[Document], Mapping[str, Any]] = _no_parts
+) -> Digests:
     """Check the rules of the kind, which a server that has only its schema did not check.
+
+    Args:
+        kind: of the job.
+        job: to check.
+        fixed_parts: the parts of the spec that may not change while the job runs, by their paths.
+
+    Returns:
+        A digest of each of these parts; none where the server does not count generations.
 
     Raises:
         InvalidJob: the spec breaks some; the message names their fields.
     """
     meta = job.metadata
     version = (meta.uid, meta.generation)
-    if version in _checked:
-        return
+    if (known := _checked.get(version)) is not None:
+        return known
     document: Document = {
         "metadata": codec.to_document(meta),
         "spec": codec.to_document(getattr(job, "spec")),  # noqa: B009  every kind of job has one
@@ -53,12 +69,18 @@ def check_spec(kind: KindInfo[R], job: R) -> None:
     kind.default(document)
     causes = kind.validate(document, None)
     if not causes:
-        if meta.generation:  # counted by the server: without it changes would not be seen
-            _checked[version] = None
-        return
+        if not meta.generation:  # counted by the server: without it changes would not be seen
+            return {}
+        digests = {path: _digest(part) for path, part in fixed_parts(document).items()}
+        _checked[version] = digests
+        return digests
     listed = "; ".join(f"{cause.field}: {cause.message}" for cause in causes[:_SHOWN])
     more = f"; and {len(causes) - _SHOWN} more" if len(causes) > _SHOWN else ""
     raise InvalidJob(f"{listed}{more}")
+
+
+def _digest(part: Any) -> str:
+    return names.digest(msgspec.json.encode(part, order="sorted").decode())
 
 
 def common_fields(kind: str, meta: ObjectMeta) -> CommonFields:

@@ -14,6 +14,7 @@ from grange.api.kinds.gangjob import (
 )
 from grange.api.meta import Document
 from grange.api.scheme import KindInfo
+from grange.api.validation import gangjobs
 from grange.controllers.gangjob.adapter import JobLabels
 from grange.controllers.gangjob.adapters.conversion import (
     check_spec,
@@ -59,7 +60,7 @@ class GangJobAdapter:
         Raises:
             InvalidJob: the spec breaks a rule that the server did not check.
         """
-        check_spec(GANGJOB, job)
+        digests = check_spec(GANGJOB, job, gangjobs.fixed_parts)
         spec = job.spec
         failure = spec.failure_policy or GangJobFailurePolicy()
         # A limit of restarts without a rule asks for restarts of the job.
@@ -76,6 +77,7 @@ class GangJobAdapter:
             blocking_restart=failure.restart_strategy == "BlockingRecreate",
             default_action=default,
             success=(_success_rule(spec.success_policy),),
+            spec_digests=digests,
         )
 
     def status(self, job: GangJob) -> JobStatus:

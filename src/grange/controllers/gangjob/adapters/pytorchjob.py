@@ -1,10 +1,13 @@
 """PyTorchJob of kubeflow.org/v1 as the core sees it."""
 
+from functools import partial
+
 from grange.api import names
 from grange.api.job_status import JobStatus
 from grange.api.kinds.pytorchjob import PYTORCH, PYTORCHJOB, ElasticPolicy, PyTorchJob
 from grange.api.meta import Document
 from grange.api.scheme import KindInfo
+from grange.api.validation import kubeflow_jobs
 from grange.api.validation.kubeflow_jobs import WORKER
 from grange.controllers.gangjob.adapter import JobLabels
 from grange.controllers.gangjob.adapters import kubeflow
@@ -44,7 +47,7 @@ class PyTorchJobAdapter:
         Raises:
             InvalidJob: the spec breaks a rule that the server did not check.
         """
-        check_spec(PYTORCHJOB, job)
+        digests = check_spec(PYTORCHJOB, job, partial(kubeflow_jobs.fixed_parts, PYTORCH.rules))
         spec, elastic = job.spec, job.spec.elastic_policy
         roles = self._roles(job)
         # Workers of an elastic job end together: one that succeeded means that the work is done.
@@ -62,6 +65,7 @@ class PyTorchJobAdapter:
             ),
             success=(SuccessRule(any_of=any_worker),),
             services=ServiceMode.POD,
+            spec_digests=digests,
         )
 
     def _roles(self, job: PyTorchJob) -> tuple[JobRole, ...]:

@@ -1,10 +1,13 @@
 """TFJob of kubeflow.org/v1 as the core sees it."""
 
+from functools import partial
+
 from grange.api import names
 from grange.api.job_status import JobStatus
 from grange.api.kinds.tfjob import ALL_WORKERS, TENSORFLOW, TFJOB, TFJob
 from grange.api.meta import Document
 from grange.api.scheme import KindInfo
+from grange.api.validation import kubeflow_jobs
 from grange.api.validation.kubeflow_jobs import WORKER
 from grange.api.validation.role_templates import REPLICAS_MAX
 from grange.controllers.gangjob.adapter import JobLabels
@@ -41,7 +44,7 @@ class TFJobAdapter:
         Raises:
             InvalidJob: the spec breaks a rule that the server did not check.
         """
-        check_spec(TFJOB, job)
+        digests = check_spec(TFJOB, job, partial(kubeflow_jobs.fixed_parts, TENSORFLOW.rules))
         spec = job.spec
         roles = self._roles(job)
         return JobModel(
@@ -52,6 +55,7 @@ class TFJobAdapter:
             wiring=Wiring(sparse=spec.enable_dynamic_worker),
             success=_success(roles, spec.success_policy),
             services=ServiceMode.POD,
+            spec_digests=digests,
         )
 
     def _roles(self, job: TFJob) -> tuple[JobRole, ...]:
