@@ -105,9 +105,10 @@ _ALLOWED = frozenset((before.value, after.value) for (before, _), after in TRANS
 def may_follow(before: str, after: str) -> bool:
     """Whether a status in phase ``after`` may replace one in phase ``before``.
 
-    A machine without a phase is new: any may follow, as when a backup is restored.
+    A machine without a phase is new: any may follow, as when a backup is restored. So it is where only another
+    release knows the phase.
     """
-    return not before or before == after or (before, after) in _ALLOWED
+    return before not in PHASES or before == after or (before, after) in _ALLOWED
 
 
 def machine_diagram() -> str:

@@ -3,7 +3,9 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from grange.api import codec
 from grange.api.kinds import MACHINE, NODEPOOL
+from grange.api.kinds.machine import Machine
 from grange.api.machine_phases import PHASES, TRANSITIONS, MachinePhase, may_follow
 from grange.api.meta import Document
 
@@ -44,6 +46,13 @@ def test_every_cell_of_the_table_of_phases(before: str, after: str) -> None:
     assert may_follow(before, after) is allowed
     found = MACHINE.validate(machine(after), machine(before))
     assert [cause.field for cause in found] == ([] if allowed else ["status.phase"])
+
+
+def test_phase_of_another_release_counts_as_creating() -> None:
+    document = {"metadata": {"name": "m"}, "status": {"phase": "Pending"}}
+    assert codec.decode_view(codec.encode(document), Machine).phase is P.CREATING
+    assert MACHINE.validate(machine("Available"), machine("Pending")) == []
+    assert MACHINE.validate(machine("Pending"), machine("Created")) != []
 
 
 def test_a_used_machine_is_revived_by_cleaning_alone() -> None:

@@ -40,7 +40,7 @@ INSTANCE_FINALIZER = "grange.dev/machine-instance"
 """Finalizer of machines: a deleted one stays until its provider has no instance of it."""
 
 HISTORY_MAX = 20
-_PHASES = {"": MachinePhase.CREATING, **{phase.value: phase for phase in MachinePhase}}
+_PHASES = {phase.value: phase for phase in MachinePhase}
 
 
 class MachineResources(View, frozen=True):
@@ -192,8 +192,12 @@ class Machine(Resource, frozen=True):
 
     @property
     def phase(self) -> MachinePhase:
-        """Where it is in its life; one without a status is being created."""
-        return _PHASES[self.status.phase]
+        """Where it is in its life.
+
+        One without a status, or with a phase that only another release knows, counts as being created: its
+        provider is asked for its instance.
+        """
+        return _PHASES.get(self.status.phase, MachinePhase.CREATING)
 
     @property
     def node(self) -> str:
@@ -220,7 +224,9 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
 def _check_phase(document: Document, old: Document | None, faults: Faults) -> None:
     phase = (document.get("status") or {}).get("phase") or ""
     before = ((old or {}).get("status") or {}).get("phase") or ""
-    if not machine_phases.may_follow(before, phase):
+    if phase and phase not in machine_phases.PHASES:
+        faults.not_supported("status.phase", phase, machine_phases.PHASES)
+    elif not machine_phases.may_follow(before, phase):
         faults.invalid("status.phase", phase, f"a machine that is {before} cannot become that")
 
 
@@ -304,7 +310,7 @@ def _status_fields() -> dict[str, Document]:
     text = schema_builder.text
     return {
         "observedGeneration": schema_builder.observed_generation(),
-        "phase": text("Where it is in its life.", enum=["", *machine_phases.PHASES]),
+        "phase": text(f"One of {', '.join(machine_phases.PHASES)}."),
         "stage": text("How far its boot is: Launching, Booting, Joining, or empty."),
         "instanceID": text("Of the provider."),
         "instanceType": text("Of the instance that it became."),
