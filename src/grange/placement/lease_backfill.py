@@ -127,7 +127,7 @@ class LeasePlanner:
             if pool not in pools:
                 return Blocked(POOL_UNKNOWN, pool)
         for pool, count in sorted(need):
-            if count > pools[pool].usable:
+            if count > pools[pool].usable + pools[pool].more:
                 return Blocked(POOL_CAPACITY, pool)
         for pool, _ in need:
             if pool in self._policy.draining_pools:
@@ -191,17 +191,21 @@ class LeasePlanner:
         if start == -inf:
             return 0
         released = sum(count for end, count in self._all_ends(pool) if end <= start)
-        return self.free[pool] + released - dict(head.need)[pool]
+        return self.free[pool] + self._added(pool) + released - dict(head.need)[pool]
 
     def _free_from(self, pool: str, count: int) -> float:
-        free = self.free[pool]
+        free = self.free[pool] + self._added(pool)
         if free >= count:
-            return self._now
+            return self._now  # what boots for it is soon there
         for end, released in self._all_ends(pool):
             free += released
             if free >= count:
                 return end
         return inf
+
+    def _added(self, pool: str) -> int:
+        """Machines that NodePools add for those that wait; none to a pool that is drained."""
+        return 0 if pool in self._policy.draining_pools else self._pools[pool].expected
 
     def _all_ends(self, pool: str) -> list[tuple[float, int]]:
         """When machines of a pool are released, soonest first."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import inf
 
 from grange.api.kinds.leasepolicy import LeasePolicySpec
+from grange.placement.pool_growth import PoolGrowth
 
 POOL_UNKNOWN = "PoolUnknown"
 POOL_CAPACITY = "PoolCapacity"
@@ -82,6 +83,7 @@ class MachineCounts:
         total: all that bear the pool's label.
         busy: have no lease, but pods.
         pods: one of each of the first busy machines, as ``namespace/name``.
+        growth: what NodePools may add; None where none makes machines of the pool.
     """
 
     free: int
@@ -89,6 +91,29 @@ class MachineCounts:
     total: int
     busy: int = 0
     pods: tuple[str, ...] = ()
+    growth: PoolGrowth | None = None
+
+    @property
+    def more(self) -> int:
+        """How many machines may be added."""
+        return self.growth.machines if self.growth is not None else 0
+
+    @property
+    def expected(self) -> int:
+        """How many machines are likely to be added for those that wait."""
+        return 0 if self.growth is None or self.growth.refusal else self.growth.machines
+
+    @property
+    def capacity(self) -> int:
+        """How many machines there can be."""
+        return self.total + self.more
+
+    def grown(self) -> "MachineCounts":
+        """The pool once all was added that may be."""
+        more = self.more
+        return MachineCounts(
+            self.free + more, self.usable + more, self.total + more, self.busy, self.pods
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from grange.placement.lease_model import Blocked, MachineCounts, WaitingLease
 from grange.placement.lease_queue import LeaseQueue
 
 _HOLDERS = 3
+_FreeAt = tuple[float, bool]  # when a machine is free, and whether it has to boot first
 _CLAIMING = Blocked("")
 _NO_ESTIMATE = frozenset(
     {
@@ -84,7 +85,7 @@ def message(
                 holders[what] = _held_by(queue, what)
             text = (
                 f"pool {what} has {counts.free} of {counts.usable} machines free and {asked} "
-                f"are requested{holders[what]}{_used_by(counts)}"
+                f"are requested{holders[what]}{_used_by(counts)}{_grows(counts)}"
             )
         case model.POOL_CAPACITY if counts is not None:
             text = (
@@ -130,34 +131,47 @@ def _used_by(counts: MachineCounts) -> str:
     return f"; used by pods {', '.join(counts.pods)}{more}"
 
 
+def _grows(counts: MachineCounts) -> str:
+    """What NodePools may add to a pool, or why they do not."""
+    if counts.growth is None or not counts.growth.machines:
+        return ""
+    if counts.growth.refusal:
+        return f"; it does not grow now: {counts.growth.refusal}"
+    return f"; it can grow: {counts.growth.limit}"
+
+
 class _Starts:
     """When machines of pools are expected to be free, as requests take them in turn."""
 
     def __init__(self, queue: LeaseQueue, now: float) -> None:
         self._queue, self._now = queue, now
-        self._machines: dict[str, list[float]] = {}
+        self._machines: dict[str, list[_FreeAt]] = {}
 
     def start(self, request: WaitingLease) -> float | None:
-        """The request is next: when it is expected to start; None where nothing is known."""
+        """The request is next: when it is expected to start; None where nothing is known.
+
+        So it is where machines have to boot first: how long that takes is not known.
+        """
         taken = {pool: self._take(pool, count) for pool, count in request.need}
-        start = max((times[-1] for times in taken.values()), default=self._now)
+        start = max((times[-1][0] for times in taken.values()), default=self._now)
         duration = inf if request.expected_s is None else request.expected_s
         for pool, times in taken.items():
             for _ in times:
-                heappush(self._machines[pool], start + duration)
-        return start if start < inf else None
+                heappush(self._machines[pool], (start + duration, False))
+        boots = any(is_new for times in taken.values() for _, is_new in times)
+        return None if boots or start == inf else start
 
-    def _take(self, pool: str, count: int) -> list[float]:
+    def _take(self, pool: str, count: int) -> list[_FreeAt]:
         """The times when the next machines are free; infinite for those that are missing."""
         machines = self._machines.get(pool)
         if machines is None:
             machines = self._machines[pool] = self._known(pool)
-        return [heappop(machines) if machines else inf for _ in range(count)]
+        return [heappop(machines) if machines else (inf, False) for _ in range(count)]
 
-    def _known(self, pool: str) -> list[float]:
+    def _known(self, pool: str) -> list[_FreeAt]:
         counts = self._queue.pools.get(pool)
-        free = counts.free if counts is not None else 0
-        times = [self._now] * free
+        free, new = (counts.free, counts.expected) if counts is not None else (0, 0)
+        times = [(self._now, False)] * free + [(self._now, True)] * new
         for end, held in self._queue.ends(pool, self._now):
-            times += [end] * held
+            times += [(end, False)] * held
         return sorted(times)

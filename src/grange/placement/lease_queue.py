@@ -177,13 +177,13 @@ class LeaseQueue:
     def impossible(self) -> list[tuple[WaitingLease, str, int | None]]:
         """Requests that no machine of a pool could ever be granted to: request, pool and its size.
 
-        The size is None where the pool is unknown. Unknown pools come first, in the order of the
+        The size is that to which the pool may grow, and None where the pool is unknown. Unknown pools come first, in the order of the
         request, then those that are too small, by name.
         """
         found: dict[str, tuple[WaitingLease, str, int | None]] = {}
         for pool, sizes in self._sizes.items():
             counts = self._pools.get(pool)
-            total = counts.total if counts is not None else 0
+            total = counts.capacity if counts is not None else 0
             if not sizes or max(sizes) <= total:
                 continue
             for line in self._pool_lines[pool].values():
@@ -192,12 +192,27 @@ class LeaseQueue:
                         found.setdefault(uid, self._fault(self._waiting[uid]))
         return [found[uid] for uid in sorted(found, key=self._numbers.__getitem__)]
 
-    def decide(self, now: float, *, whole: bool = False) -> LeaseDecision:
+    def growing(self, now: float) -> frozenset[str]:
+        """Uids of those that would be granted now if pools had all machines that they may have.
+
+        These are the ones that pools grow for: what order, limits and fair shares hold back makes none.
+        """
+        if not any(counts.more for counts in self._pools.values()):
+            return frozenset()
+        decision = self.decide(now, grown=True)
+        return frozenset(
+            request.uid
+            for request in decision.granted
+            if any(self._pools[pool].more for pool, _ in request.need)
+        )
+
+    def decide(self, now: float, *, whole: bool = False, grown: bool = False) -> LeaseDecision:
         """Who is granted now; nothing is changed.
 
         Args:
             now: seconds of the wall clock, as in requests and grants.
             whole: look at every class, for the reason why it waits.
+            grown: as if pools had all machines that they may have.
         """
         policy = self.policy
         room = inf if policy.max_granted is None else policy.max_granted - len(self._granted)
@@ -208,7 +223,10 @@ class LeaseQueue:
         lines = LeaseLines(self._waiting, self._classes, self._pool_lines)
         walk = LeaseWalk(lines, self._shares, self.share, now - policy.aging_seconds)
         ends = partial(self.ends, now=now)
-        planner = LeasePlanner(policy, self._pools, self._semaphores, ends, walk, now)
+        pools = self._pools
+        if grown:
+            pools = {name: counts.grown() for name, counts in pools.items()}
+        planner = LeasePlanner(policy, pools, self._semaphores, ends, walk, now)
         granted: list[WaitingLease] = []
         reasons: dict[str, Blocked] = {}
         needs = self._fitting(planner)
@@ -271,8 +289,8 @@ class LeaseQueue:
             if pool not in self._pools:
                 return request, pool, None
         for pool, count in sorted(request.need):
-            if count > self._pools[pool].total:
-                return request, pool, self._pools[pool].total
+            if count > self._pools[pool].capacity:
+                return request, pool, self._pools[pool].capacity
         raise AssertionError(f"{request.uid} is possible")
 
     def _fitting(self, planner: LeasePlanner) -> list[tuple[str, int]]:

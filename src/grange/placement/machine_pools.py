@@ -12,6 +12,7 @@ from threading import Lock  # noqa: TID251  guards plain values; nothing waits u
 from types import MappingProxyType
 from typing import Protocol
 
+from grange.api.kinds.machine import DISRUPTED_TAINT_KEY
 from grange.api.kinds.machinelease import POOL_LABEL, pool_of
 from grange.api.kinds.node import Node
 from grange.base.errors import GrangeError
@@ -26,19 +27,30 @@ class ReservationError(GrangeError):
 class PoolUnknownError(ReservationError):
     """A pool is needed that was not added.
 
+    Args:
+        pool: its name.
+        dedicated: a dedicated NodePool whose machines have the label; empty for none.
+
     Attributes:
         pool: its name.
     """
 
-    def __init__(self, pool: str) -> None:
-        super().__init__(
-            f'no machine has the label {POOL_LABEL}="{pool}"; label nodes or name another pool'
-        )
+    def __init__(self, pool: str, dedicated: str = "") -> None:
+        why = f'no machine has the label {POOL_LABEL}="{pool}"; label nodes or name another pool'
+        if dedicated:
+            why = (
+                f"pool {pool} is that of NodePool {dedicated}, whose machines are handed to pods one "
+                "by one (mode Dedicated); use a NodePool of mode Packed"
+            )
+        super().__init__(why)
         self.pool = pool
 
 
 class PoolCapacityError(ReservationError):
     """More machines of a pool are needed than it has; this can never be granted as the pool is.
+
+    Args:
+        limit: what bounds the capacity of a pool that can grow; empty for another pool.
 
     Attributes:
         pool: its name.
@@ -46,11 +58,17 @@ class PoolCapacityError(ReservationError):
         capacity: machines that it has.
     """
 
-    def __init__(self, pool: str, requested: int, capacity: int) -> None:
-        super().__init__(
+    def __init__(self, pool: str, requested: int, capacity: int, limit: str = "") -> None:
+        why = (
             f"pool {pool} has {capacity} machines and {requested} are requested; "
             "add machines or request fewer"
         )
+        if limit:
+            why = (
+                f"pool {pool} can have {capacity} machines at most ({limit}) and {requested} are "
+                "requested; raise the limits or request fewer"
+            )
+        super().__init__(why)
         self.pool = pool
         self.requested = requested
         self.capacity = capacity
@@ -229,6 +247,12 @@ def find_pools(nodes: Iterable[Node]) -> dict[str, Pool]:
 
 
 def is_usable(node: Node) -> bool:
-    """Whether the node is ready and not cordoned."""
+    """Whether the node is ready, not cordoned, and its machine is not about to be taken away."""
     ready = any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
-    return ready and not node.spec.unschedulable and node.metadata.deletion_timestamp is None
+    closed = node.spec.unschedulable or is_disrupted_node(node)
+    return ready and not closed and node.metadata.deletion_timestamp is None
+
+
+def is_disrupted_node(node: Node) -> bool:
+    """Whether the node controller takes the machine of a node away."""
+    return any(taint.key == DISRUPTED_TAINT_KEY for taint in node.spec.taints)

@@ -20,7 +20,7 @@ class PoolMachine:
     Attributes:
         node: name of its node.
         pool: whose it is.
-        usable: ready and not cordoned.
+        usable: ready, not cordoned, and not about to be taken away.
         busy: it is not free, though no lease has it.
         pod: one of the pods of others that are on it; empty for none.
         lease: uid of the lease that has it; empty for none.

@@ -29,6 +29,15 @@ DEDICATED_TAINT = "grange.dev/dedicated-machine"
 STARTUP_TAINT = "grange.dev/not-initialized"
 """Taint (``NoSchedule``) of a node whose machine is not available yet."""
 
+DISRUPTED_TAINT_KEY = "grange.dev/disrupted"
+"""Taint (``NoSchedule``) of a node whose machine goes."""
+
+PLANNED_LEASE_ANNOTATION = "grange.dev/planned-lease"
+"""Annotation of machines of packed pools: UID of the MachineLease that they were ordered for.
+
+It shows why the machine is there; any lease of the pool may get it.
+"""
+
 PLANNED_PODS_ANNOTATION = "grange.dev/planned-pods"
 """Annotation of machines of packed pools: UIDs of the pods that they were ordered for, with commas.
 

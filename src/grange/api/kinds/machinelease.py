@@ -32,6 +32,9 @@ STATE_ANNOTATION = "grange.dev/machine-state"
 LEASED = "Leased"
 DIRTY = "Dirty"
 
+MACHINES_REQUESTED = "MachinesRequested"
+"""Condition of leases that wait: NodePools are to make the machines that it lacks."""
+
 RELEASE_FINALIZER = "grange.dev/machine-release"
 """Finalizer of leases: a deleted lease stays until its machines are free again."""
 
@@ -108,7 +111,7 @@ class MachineLeaseStatus(View, frozen=True):
         message: the same for people: pool, asked, capacity, free, holders.
         expected_start: RFC 3339; None where nothing can be estimated.
         granted_time: RFC 3339.
-        conditions: ``Granted``.
+        conditions: ``Granted``, ``MachinesReady``, ``MachinesRequested``.
     """
 
     observed_generation: int = 0

@@ -200,6 +200,7 @@ class NodePoolStatus(View, frozen=True):
         resources: of all machines that are there or boot.
         price_per_hour: of all instances, decimal.
         boot_image: that new machines get.
+        max_machines: how many machines the limits allow, those of the type that counts least; None: no limit.
         conditions: ``Ready``, ``Launching``, ``WithinLimits``, and ``Terminating`` once it is deleted.
     """
 
@@ -208,6 +209,7 @@ class NodePoolStatus(View, frozen=True):
     resources: dict[str, Scalar] = msgspec.field(default_factory=dict)
     price_per_hour: str = ""
     boot_image: str = ""
+    max_machines: int | None = None
     conditions: tuple[Condition, ...] = ()
 
 

@@ -215,6 +215,7 @@ DEFINITIONS: dict[str, Document] = {
             "resources": schema_builder.amounts("Of all machines."),
             "pricePerHour": text("Of all instances, decimal."),
             "bootImage": text("That new machines get."),
+            "maxMachines": whole("How many machines the limits allow; none: no limit."),
             "conditions": schema_builder.conditions(),
         },
     ),
