@@ -6,7 +6,8 @@ from typing import Any
 
 from grange.api import conditions
 from grange.api.http import User
-from grange.api.kinds import EVENT, LEASEPOLICY, MACHINELEASE, NODE, POD
+from grange.api.kinds import EVENT, LEASEPOLICY, MACHINELEASE, NODE, NODEPOOL, POD
+from grange.api.kinds.machine import NODE_POOL_LABEL
 from grange.api.kinds.machinelease import (
     MACHINE_LEASE,
     STATE_ANNOTATION,
@@ -40,11 +41,15 @@ class LeaseWorld(ApiFixture):
         self.deps = self.new_deps()
         self.controller = MachineLeaseController(self.deps, MachineLeaseConfig(settle_s=0.5))
 
-    async def add_nodes(self, *names: str, pool: str = "w") -> None:
-        """Ready nodes of a pool."""
+    async def add_nodes(self, *names: str, pool: str = "w", node_pool: str = "") -> None:
+        """Ready nodes of a pool; those of a NodePool have their labels only then."""
+        labels = {"pool": pool}
         for name in names:
-            await builders.create_node(self.client, name, labels={"pool": pool})
+            await builders.create_node(self.client, name, labels={} if node_pool else labels)
             await self.set_ready(name, "True")
+            if node_pool:
+                made = {"metadata": {"labels": {**labels, NODE_POOL_LABEL: node_pool}}}
+                await self.client.patch(NODE, name, patch=made)
 
     async def set_ready(self, name: str, status: str) -> None:
         """What the node's agent reports."""
@@ -66,6 +71,15 @@ class LeaseWorld(ApiFixture):
             "spec": {"machines": requests, **spec},
         }
         return await self.client.create(MACHINELEASE, document, "default")
+
+    async def add_node_pool(
+        self, name: str, *, machines: int | None = None, pool: str = "w", **spec: Any
+    ) -> None:
+        """A NodePool that makes machines of a pool."""
+        limits = {} if machines is None else {"machines": machines}
+        whole = {"provider": "simulated", "template": {"labels": {"pool": pool}}, **spec}
+        document: Document = {"metadata": {"name": name}, "spec": {**whole, "limits": limits}}
+        await self.client.create(NODEPOOL, document)
 
     async def set_policy(self, **spec: Any) -> None:
         """Replace the policy."""

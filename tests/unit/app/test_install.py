@@ -118,7 +118,8 @@ def test_kinds_that_no_client_would_look_at_are_left_out() -> None:
     assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord", *machines}
     assert "podgroups" not in str(documents(plan))
     assert InstallPlan(controllers=("scheduler",)).kinds == [PODGROUP, QUEUE]
-    assert InstallPlan(controllers=("machines",)).kinds == [PODGROUP, NODEPOOL, MACHINE]
+    machines_kinds = [PODGROUP, MACHINELEASE, NODEPOOL, MACHINE]
+    assert InstallPlan(controllers=("machines",)).kinds == machines_kinds
     sessions = [MACHINELEASE, LEASEPOLICY, TESTSESSION]
     assert InstallPlan(controllers=("testsession",)).kinds == sessions
     assert InstallPlan().kinds == crds.installable(BUILT_IN)

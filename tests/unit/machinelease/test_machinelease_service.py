@@ -5,10 +5,11 @@ from tests.support.lease_world import lease_world
 
 from grange.api import timestamps
 from grange.api.http import Request
-from grange.api.kinds import MACHINELEASE, NODE, POD
+from grange.api.kinds import MACHINELEASE, NODE, NODEPOOL, POD
 from grange.api.kinds.machinelease import (
     HOLDER_ANNOTATION,
     MACHINE_LEASE,
+    MACHINES_REQUESTED,
     RELEASE_FINALIZER,
     STATE_ANNOTATION,
 )
@@ -213,6 +214,84 @@ async def test_impossible_leases_are_rejected(
         assert (await there.events("LeaseRejected"))[0].startswith(text)
         await there.delete("a")
         await there.gone("a")
+
+
+async def test_pools_without_machines_grow_for_a_lease(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with lease_world(clock, rng, log) as there:
+        await there.add_node_pool("p", machines=2)
+        await there.add_lease("a", 2)
+        await there.settle(3.0)
+        assert (await there.status("a")).message == (
+            "pool w has 0 of 0 machines free and 2 are requested; it can grow: NodePool p allows 2"
+        )
+        assert await there.condition("a", MACHINES_REQUESTED) == ("True", "NextToStart")
+        await there.add_lease("b", 1)
+        await there.settle(3.0)
+        assert await there.condition("b", MACHINES_REQUESTED) == ("", ""), "it is not its turn"
+        await there.add_nodes("n1", "n2", node_pool="p")
+        await there.reaches("a", "Granted")
+        assert await there.condition("a", MACHINES_REQUESTED) == ("False", "Granted")
+
+
+async def test_a_more_important_lease_takes_the_growth(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with lease_world(clock, rng, log) as there:
+        await there.add_node_pool("p", machines=1)
+        await there.add_lease("a", 1)
+        await there.settle(3.0)
+        await there.add_lease("b", 1, priority=5)
+        await there.settle(3.0)
+        assert await there.condition("a", MACHINES_REQUESTED) == ("False", "NotNext")
+        assert await there.condition("b", MACHINES_REQUESTED) == ("True", "NextToStart")
+
+
+async def test_more_than_a_node_pool_allows_is_rejected_at_once(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The limit is named, and nothing is waited for though there is no node at all."""
+    async with lease_world(clock, rng, log) as there:
+        await there.add_node_pool("p", machines=2)
+        await there.settle(1.0)
+        await there.add_lease("a", 3)
+        assert await there.reaches("a", "Rejected") < 0.5
+        status = await there.status("a")
+        assert status.reason == "PoolCapacity"
+        assert status.message == (
+            "pool w can have 2 machines at most (NodePool p allows 2) and 3 are requested; "
+            "raise the limits or request fewer"
+        )
+
+
+async def test_a_dedicated_node_pool_is_no_pool_of_leases(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with lease_world(clock, rng, log) as there:
+        await there.add_nodes("n1", pool="other")
+        await there.add_node_pool("p", mode="Dedicated")
+        await there.settle(1.0)
+        await there.add_lease("a", 1)
+        await there.reaches("a", "Rejected")
+        status = await there.status("a")
+        assert status.reason == "PoolUnknown"
+        assert "NodePool p" in status.message
+        assert "mode Dedicated" in status.message
+
+
+async def test_a_raised_limit_lets_a_pool_grow(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with lease_world(clock, rng, log) as there:
+        await there.add_node_pool("p", machines=1)
+        await there.add_nodes("n1", node_pool="p")
+        await there.add_lease("a", 1)
+        await there.reaches("a", "Granted")
+        await there.add_lease("b", 1)
+        await there.settle(3.0)
+        assert await there.condition("b", MACHINES_REQUESTED) == ("", "")
+        await there.client.patch(NODEPOOL, "p", patch={"spec": {"limits": {"machines": 2}}})
+        await there.settle(3.0)
+        assert await there.condition("b", MACHINES_REQUESTED) == ("True", "NextToStart")
 
 
 async def test_pools_that_are_just_appearing_are_waited_for(

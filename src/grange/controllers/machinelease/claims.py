@@ -7,7 +7,12 @@ import msgspec
 
 from grange.api import conditions, timestamps
 from grange.api.kinds import MACHINELEASE, NODE, POD
-from grange.api.kinds.machinelease import GRANTED, MACHINE_LEASE, MachineLease
+from grange.api.kinds.machinelease import (
+    GRANTED,
+    MACHINE_LEASE,
+    MACHINES_REQUESTED,
+    MachineLease,
+)
 from grange.api.kinds.node import Node
 from grange.api.meta import Document, preconditions
 from grange.api.status import ApiError, Conflict, NotFound
@@ -174,7 +179,10 @@ class LeaseClaims:
         for _ in range(_ATTEMPTS):
             generation = lease.metadata.generation
             found = lease.status.conditions
-            for kind, why in (("Granted", verdict), ("MachinesReady", logic.MACHINES_READY)):
+            verdicts = {"Granted": verdict, "MachinesReady": logic.MACHINES_READY}
+            if conditions.find(found, MACHINES_REQUESTED) is not None:
+                verdicts[MACHINES_REQUESTED] = "False", "Granted", "it has its machines"
+            for kind, why in verdicts.items():
                 found = conditions.judged(found, kind, why, generation=generation, now=now)
             status = {
                 "observedGeneration": generation,

@@ -26,7 +26,11 @@ from grange.controllers.machinelease.lease_status_writer import LeaseStatusWrite
 from grange.controllers.machinelease.metrics import instruments
 from grange.controllers.machinelease.releases import LeaseReleases
 from grange.placement.lease_model import POOL_AVAILABILITY, POOL_CAPACITY, POOL_UNKNOWN
-from grange.placement.machine_pools import PoolCapacityError, PoolUnknownError
+from grange.placement.machine_pools import (
+    PoolCapacityError,
+    PoolUnknownError,
+    ReservationError,
+)
 from grange.reconcile import finalizers
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
@@ -256,7 +260,7 @@ class MachineLeaseController:
                 continue
             asked = dict(request.need)[pool]
             reason = POOL_UNKNOWN if size is None else POOL_CAPACITY
-            error = PoolUnknownError(pool) if size is None else PoolCapacityError(pool, asked, size)
+            error = self._impossible(pool, asked, size)
             try:
                 await self._status.write(
                     lease, self._status.final(lease, REJECTED, reason, str(error))
@@ -266,3 +270,9 @@ class MachineLeaseController:
             self._metrics.outcomes.labels("rejected").inc()
             self._recorder.event(lease, WARNING, "LeaseRejected", str(error), kind=MACHINELEASE)
         return wait_s
+
+    def _impossible(self, pool: str, asked: int, size: int | None) -> ReservationError:
+        if size is None:
+            return PoolUnknownError(pool, self._listers.dedicated_pool(pool))
+        growth = self._listers.queue.pools[pool].growth
+        return PoolCapacityError(pool, asked, size, growth.limit if growth is not None else "")

@@ -1,23 +1,28 @@
 """What the controller knows: leases, nodes, pods and policy, and the queue and machines made of them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE, POD
+from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE, NODEPOOL, POD
 from grange.api.kinds.leasepolicy import POLICY_NAME, LeasePolicySpec
 from grange.api.kinds.machinelease import MACHINE_LEASE, POOL_LABEL, RELEASE_FINALIZER, MachineLease
 from grange.api.kinds.node import Node
+from grange.api.kinds.nodepool import DEDICATED, NodePool
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectKey
 from grange.controllers.machinelease import logic
 from grange.controllers.machinelease.config import MachineLeaseConfig
+from grange.placement.lease_model import MachineCounts
 from grange.placement.lease_queue import LeaseQueue
 from grange.placement.machine_table import MachineTable, lease_of, machine_of
+from grange.placement.pool_growth import growth_of, lease_pool, node_pool_of
 from grange.reconcile import finalizers
 from grange.reconcile.deps import Deps
 from grange.reconcile.latest_views import LatestViews
 
 _BY_NODE = "machinelease/node"  # pods by the node they are bound to
 _BY_LEASE = "machinelease/lease"  # pods by the lease they belong to
+_BY_NODE_POOL = "machinelease/node-pool"  # nodes by the NodePool that made their machine
 
 
 class LeaseListers:
@@ -55,6 +60,8 @@ class LeaseListers:
         self._policies = deps.informers.informer(LEASEPOLICY)
         self._nodes = deps.informers.informer(NODE)
         self._pods = deps.informers.informer(POD)
+        self._node_pools = deps.informers.informer(NODEPOOL)
+        self._nodes.store.add_index(_BY_NODE_POOL, lambda node: (node_pool_of(node),))
         self._pods.store.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
         self._pods.store.add_index(_BY_LEASE, _lease_of_pod)
         self._lease_views, self._node_views = LatestViews(self._leases), LatestViews(self._nodes)
@@ -65,13 +72,17 @@ class LeaseListers:
             self._node_seen, lambda _, new: self._node_seen(new), self._node_gone
         )
         self._pods.add_handler(self._pod_seen, self._pod_changed, self._pod_seen)
+        self._node_pools.add_handler(
+            self._node_pool_seen, self._node_pool_changed, self._node_pool_seen
+        )
         self._policies.add_handler(
             self._policy_seen, lambda _, new: self._policy_seen(new), self._policy_gone
         )
 
     async def synced(self) -> None:
         """Wait until every cache has shown a complete state once."""
-        for informer in (self._leases, self._policies, self._nodes, self._pods):
+        kinds = (self._leases, self._policies, self._nodes, self._pods, self._node_pools)
+        for informer in kinds:
             await informer.synced.wait()
 
     def begin(self) -> None:
@@ -83,6 +94,8 @@ class LeaseListers:
         settled = self._began + self._config.settle_s
         for node in self._nodes.store.list():
             self.observe_node(node.metadata.name)
+        for node_pool in self._node_pools.store.list():
+            self._node_pool_seen(node_pool)
         for pool in self.queue.pools:
             self._settled_at[pool] = max(self._settled_at.get(pool, 0.0), settled)
         self._settled_at[""] = settled
@@ -116,9 +129,21 @@ class LeaseListers:
     def settles_in(self, pool: str) -> float:
         """Seconds until the size of a pool counts, and its absence."""
         due = max(self._settled_at.get("", 0.0), self._settled_at.get(pool, 0.0))
-        if not len(self._nodes.store):
+        counts = self.queue.pools.get(pool)
+        if not len(self._nodes.store) and (counts is None or counts.growth is None):
             due = max(due, self._began + self._config.first_node_s)
         return max(0.0, due - self._clock.monotonic())
+
+    def dedicated_pool(self, pool: str) -> str:
+        """A dedicated NodePool whose machines have the label of a pool; empty for none."""
+        return min(
+            (
+                one.metadata.name
+                for one in self._node_pools.store.list()
+                if one.spec.mode == DEDICATED and one.spec.template.labels.get(POOL_LABEL) == pool
+            ),
+            default="",
+        )
 
     def avoids_for(self) -> float | None:
         """Seconds until the next avoided machine is free again; None for none."""
@@ -185,15 +210,26 @@ class LeaseListers:
 
     def count_pool(self, pool: str) -> None:
         """Bring the queue up to date with the machines of a pool."""
-        before, counts = self.queue.pools.get(pool), self.table.counts(pool)
+        before, counts = self.queue.pools.get(pool), self._counts(pool)
         if not self.queue.set_pool(pool, counts):
             return
-        was, total = before.total if before else 0, counts.total if counts else 0
-        if was != total:
-            settle_s = self._config.settle_s if total > was else self._config.replace_s
+        was, most = before.capacity if before else 0, counts.capacity if counts else 0
+        if was != most:
+            settle_s = self._config.settle_s if most > was else self._config.replace_s
             due = self._clock.monotonic() + settle_s
             self._settled_at[pool] = max(self._settled_at.get(pool, 0.0), due)
         self._on_change()
+
+    def _counts(self, pool: str) -> MachineCounts | None:
+        """The machines of a pool, with what NodePools may add; None for no pool."""
+        makers = [one for one in self._node_pools.store.list() if lease_pool(one) == pool]
+        makers.sort(key=lambda one: one.metadata.name)
+        counts = self.table.counts(pool)
+        if not makers:
+            return counts
+        names = (one.metadata.name for one in makers)
+        made = {name: len(self._nodes.store.by_index(_BY_NODE_POOL, name)) for name in names}
+        return replace(counts or MachineCounts(0, 0, 0), growth=growth_of(makers, made))
 
     def _wake(self, uid: str) -> None:
         lease = self.lease_of(uid)
@@ -240,6 +276,14 @@ class LeaseListers:
         if _counted(old) != _counted(new):
             self._pod_seen(old)
             self._pod_seen(new)
+
+    def _node_pool_seen(self, pool: NodePool) -> None:
+        if name := pool.spec.template.labels.get(POOL_LABEL, ""):
+            self.count_pool(name)
+
+    def _node_pool_changed(self, old: NodePool, new: NodePool) -> None:
+        self._node_pool_seen(old)
+        self._node_pool_seen(new)
 
     def _policy_seen(self, policy: object) -> None:
         found = self._policies.store.get(ObjectKey("", POLICY_NAME))

@@ -6,7 +6,7 @@ import msgspec
 
 from grange.api import conditions, timestamps
 from grange.api.kinds import MACHINELEASE
-from grange.api.kinds.machinelease import QUEUED, MachineLease
+from grange.api.kinds.machinelease import MACHINES_REQUESTED, QUEUED, MachineLease
 from grange.api.meta import Document, preconditions
 from grange.api.status import ApiError
 from grange.base.log import Logger
@@ -46,33 +46,39 @@ class LeaseStatusWriter:
             await self._stale.wait()
             self._stale.clear()
             self._count()
-            written = 0
-            for outlook in list(outlooks(self._listers.queue, self._clock.now().timestamp())):
+            written, now = 0, self._clock.now().timestamp()
+            growing = self._listers.queue.growing(now)
+            for outlook in list(outlooks(self._listers.queue, now)):
+                grows = outlook.request.uid in growing
                 lease = self._listers.lease_of(outlook.request.uid)
                 if (
                     lease is None
                     or not logic.is_waiting(lease)
                     or lease.metadata.uid in self._listers.claiming
                     or not outlook.reason
-                    or not logic.is_worth_writing(lease, outlook)
+                    or not logic.is_worth_writing(lease, outlook, grows=grows)
                 ):
                     continue
                 if written >= self._config.status_writes:
                     self._stale.set()
                     break
                 written += 1
-                await self._show(lease, outlook)
+                await self._show(lease, outlook, grows=grows)
             await self._clock.sleep(self._config.refresh_s)
 
-    async def _show(self, lease: MachineLease, outlook: LeaseOutlook) -> None:
-        start = outlook.expected_start
-        found = conditions.judged(
-            lease.status.conditions,
-            "Granted",
-            ("False", outlook.reason, outlook.message),
-            generation=lease.metadata.generation,
-            now=self._clock.now(),
-        )
+    async def _show(self, lease: MachineLease, outlook: LeaseOutlook, *, grows: bool) -> None:
+        start, found = outlook.expected_start, lease.status.conditions
+        verdicts = {"Granted": ("False", outlook.reason, outlook.message)}
+        if grows or conditions.find(found, MACHINES_REQUESTED) is not None:
+            verdicts[MACHINES_REQUESTED] = logic.growth_verdict(lease, grows=grows)
+        for kind, verdict in verdicts.items():
+            found = conditions.judged(
+                found,
+                kind,
+                verdict,
+                generation=lease.metadata.generation,
+                now=self._clock.now(),
+            )
         status: Document = {
             "phase": QUEUED,
             "position": outlook.position,

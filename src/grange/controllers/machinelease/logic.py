@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from grange.api import timestamps
+from grange.api import conditions, timestamps
 from grange.api.kinds.machinelease import (
     DIRTY,
     EXPIRED,
     GRANTED,
     MACHINE_LEASE,
+    MACHINES_REQUESTED,
     MANUAL,
     QUEUED,
     REJECTED,
@@ -148,13 +149,33 @@ def machines_verdict(
     if lost:
         return "False", "MachineLost", f"lost: {', '.join(lost)}"
     if unusable:
-        return "False", "MachineNotReady", f"not ready or cordoned: {', '.join(unusable)}"
+        return (
+            "False",
+            "MachineNotReady",
+            f"not ready, cordoned or about to be taken away: {', '.join(unusable)}",
+        )
     return MACHINES_READY
 
 
-def is_worth_writing(lease: MachineLease, outlook: LeaseOutlook) -> bool:
-    """Whether the status of a waiting lease is so far from the truth that it is written again."""
+def growth_verdict(lease: MachineLease, *, grows: bool) -> tuple[str, str, str]:
+    """Status, reason and message of the condition MachinesRequested of a lease that waits."""
+    if not grows:
+        return "False", "NotNext", "others are before it, or a limit holds it back"
+    asked = ", ".join(f"{request.count} of {request.pool}" for request in lease.spec.machines)
+    return "True", "NextToStart", f"NodePools make what is missing of {asked}"
+
+
+def is_worth_writing(lease: MachineLease, outlook: LeaseOutlook, *, grows: bool) -> bool:
+    """Whether the status of a waiting lease is so far from the truth that it is written again.
+
+    Args:
+        lease: as it is.
+        outlook: what is true.
+        grows: whether NodePools are to make machines for it.
+    """
     status = lease.status
+    if conditions.is_true(status.conditions, MACHINES_REQUESTED) != grows:
+        return True
     if (status.phase, status.reason) != (QUEUED, outlook.reason):
         return True
     if outlook.position == 1 and status.message != outlook.message:
