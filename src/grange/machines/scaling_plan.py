@@ -16,7 +16,8 @@ class MachineStart:
     Attributes:
         name: of the new Machine, and the token of its launch.
         spec: of the new Machine.
-        pods: ``namespace/name`` of the pods that it is for; empty for standby.
+        pods: ``namespace/name`` of the pods that it is for; empty for standby and leases.
+        lease_uid: of the MachineLease that it is for; empty for none.
         pod_uid: of the pod that it is bound to; empty where none is.
         reason: for people, e.g. ``pod default/a waits``.
         annotations: of the new Machine.
@@ -27,6 +28,7 @@ class MachineStart:
     pods: tuple[str, ...] = ()
     pod_uid: str = ""
     reason: str = ""
+    lease_uid: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -67,12 +69,27 @@ class PodBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class PodSkip:
-    """A pod for which nothing can be done now, and why; empty names are of standby that cannot be had.
+class MachineReserve:
+    """A machine that is kept for a MachineLease that waits.
 
     Attributes:
-        pod: ``namespace/name``.
-        pod_uid: of that pod.
+        machine: name of its node; not always one of a NodePool.
+        lease_uid: of the lease.
+        reason: for people.
+    """
+
+    machine: str
+    lease_uid: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSkip:
+    """A pod or MachineLease for which nothing can be done now, and why; without a UID it is standby.
+
+    Attributes:
+        pod: ``namespace/name``; empty for what is no pod.
+        pod_uid: of that pod or lease.
         reason: for people.
         pools: names of the pools that it is about; empty for all that the plan is for.
     """
@@ -92,6 +109,7 @@ class ScalingPlan:
         stop: machines to end.
         bind: which machine is for which pod.
         skip: pods that get none.
+        reserve: machines that are there or boot and that leases wait for.
         resume: names of stopped standby machines to switch on.
         unbind: names of machines whose binding names a pod that waits no longer, or that they do not
             suit. They count as free from now on (``status.availableTime``), for their grace.
@@ -101,6 +119,7 @@ class ScalingPlan:
     stop: tuple[MachineStop, ...] = ()
     bind: tuple[PodBinding, ...] = ()
     skip: tuple[PodSkip, ...] = ()
+    reserve: tuple[MachineReserve, ...] = ()
     resume: tuple[str, ...] = ()
     unbind: tuple[str, ...] = ()
 

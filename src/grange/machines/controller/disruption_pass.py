@@ -54,7 +54,7 @@ class DisruptionState:
 
     Attributes:
         pools: packed pools.
-        cluster: nodes, PodGroups, namespaces.
+        cluster: nodes, PodGroups, namespaces, leases.
         machines: of these pools.
         pods: all pods.
         budgets: PodDisruptionBudgets.
@@ -322,4 +322,5 @@ def _shown(state: DisruptionState) -> object:
         ),
         tuple((each.metadata.uid, occupies(each), waits_for_machine(each)) for each in state.pods),
         tuple((each.metadata.uid, each.status.disruptions_allowed) for each in state.budgets),
+        tuple(state.cluster.leases),
     )

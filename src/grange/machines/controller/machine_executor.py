@@ -181,9 +181,11 @@ class MachineExecutor:
         return Requeue(0.0)
 
     def _report_failure(self, machine: Machine, message: str) -> None:
-        """Report to the pods that wait for a machine that it does not come."""
+        """Report to the pods and the lease that wait for a machine that it does not come."""
         for pod in self._listers.pods_meant_for(machine):
             self._events.launch_failed(pod, machine, message)
+        if (lease := self._listers.lease_meant_for(machine)) is not None:
+            self._events.launch_failed(lease, machine, message)
 
     def _count(self, before: Machine, step: NextStep) -> None:
         """Count an event of a boot."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from grange.api.kinds import (
     MACHINE,
+    MACHINELEASE,
     NAMESPACE,
     NODE,
     NODEPOOL,
@@ -13,10 +14,12 @@ from grange.api.kinds import (
 )
 from grange.api.kinds.machine import (
     NODE_POOL_LABEL,
+    PLANNED_LEASE_ANNOTATION,
     PLANNED_PODS_ANNOTATION,
     Machine,
     MachineSpec,
 )
+from grange.api.kinds.machinelease import MachineLease
 from grange.api.kinds.node import Node, is_ready
 from grange.api.kinds.nodepool import NodePool
 from grange.api.kinds.pod import Pod, is_active
@@ -25,6 +28,7 @@ from grange.api.kinds.podgroup import PodGroup
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import ObjectKey, controller_of
 from grange.machines.controller.pool_template import CONFIG_ANNOTATION, config_text
+from grange.machines.scaling.lease_needs import requests_machines
 from grange.machines.scaling.node_match import instance_of, own_node
 from grange.machines.scaling.packing_pods import waits_for_machine
 from grange.reconcile.deps import Deps
@@ -48,7 +52,7 @@ class MachineListers:
         deps: informers.
         on_machine: called with the name of a machine that may need something.
         on_pool: called with the name of a pool for which a plan may differ now.
-        on_unschedulable: called when the scheduler finds no node for a pod.
+        on_unschedulable: called when the scheduler finds no node for a pod, or a lease requests machines.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class MachineListers:
         self._groups = deps.informers.informer(PODGROUP)
         self._budgets = deps.informers.informer(PODDISRUPTIONBUDGET)
         self._namespaces = deps.informers.informer(NAMESPACE)
+        self._leases = deps.informers.informer(MACHINELEASE)
         self._machines.store.add_index(_BY_POOL, lambda machine: (machine.spec.pool,))
         self._machines.store.add_index(_BY_UID, lambda machine: (machine.status.bound_pod_uid,))
         self._machines.store.add_index(_BY_NODE, lambda machine: (machine.node,))
@@ -89,10 +94,19 @@ class MachineListers:
         self._pools.add_handler(self._pool_seen, self._pool_changed, self._pool_seen)
         self._nodes.add_handler(self._node_seen, self._node_changed, self._node_seen)
         self._pods.add_handler(self._pod_seen, self._pod_changed, self._pod_seen)
+        self._leases.add_handler(self._lease_seen, self._lease_changed, self._lease_seen)
 
     async def synced(self) -> None:
         """Wait until every cache has shown a complete state once."""
-        for informer in (self._machines, self._pools, self._nodes, self._pods, self._namespaces):
+        kinds = (
+            self._machines,
+            self._pools,
+            self._nodes,
+            self._pods,
+            self._namespaces,
+            self._leases,
+        )
+        for informer in kinds:
             await informer.synced.wait()
 
     # --- what is asked ---------------------------------------------------------------------------
@@ -177,16 +191,31 @@ class MachineListers:
         """The pod of a UID."""
         return next(iter(self._pods.store.by_index(_BY_UID, uid)), None) if uid else None
 
+    def leases(self) -> Sequence[MachineLease]:
+        """MachineLeases that machines are to be made for."""
+        return [lease for lease in self._leases.store.list() if requests_machines(lease)]
+
+    def lease_of(self, uid: str) -> MachineLease | None:
+        """The MachineLease of a UID, if machines are to be made for it."""
+        return next((lease for lease in self.leases() if lease.metadata.uid == uid), None)
+
     def waits(self, uid: str) -> bool:
-        """Whether a pod is there, has no node and has not ended."""
+        """Whether a pod is there, has no node and has not ended, or a lease waits for machines."""
         pod = self.pod_of(uid)
-        return pod is not None and not pod.spec.node_name and is_active(pod)
+        if pod is None:
+            return self.lease_of(uid) is not None
+        return not pod.spec.node_name and is_active(pod)
 
     def pods_meant_for(self, machine: Machine) -> Sequence[Pod]:
         """The pods that a machine was ordered for and that are there."""
         planned = machine.metadata.annotations.get(PLANNED_PODS_ANNOTATION, "").split(",")
         found = [self.pod_of(uid) for uid in (machine.status.bound_pod_uid, *planned)]
         return [pod for pod in found if pod is not None]
+
+    def lease_meant_for(self, machine: Machine) -> MachineLease | None:
+        """The MachineLease that a machine was ordered for, if it still waits for machines."""
+        uid = machine.metadata.annotations.get(PLANNED_LEASE_ANNOTATION, "")
+        return self.lease_of(uid) if uid else None
 
     def pods_on(self, node: str) -> Sequence[Pod]:
         """Pods on a node that have not ended, other than those that every node has."""
@@ -275,6 +304,14 @@ class MachineListers:
     def _pod_changed(self, old: Pod, new: Pod) -> None:
         if _counted(old) != _counted(new):
             self._pod_seen(new)
+
+    def _lease_seen(self, lease: MachineLease) -> None:
+        if requests_machines(lease):
+            self._on_unschedulable()
+
+    def _lease_changed(self, old: MachineLease, new: MachineLease) -> None:
+        if requests_machines(old) != requests_machines(new):
+            self._on_unschedulable()
 
     def __contains__(self, machine: str) -> bool:
         return ObjectKey("", machine) in self._machines.store

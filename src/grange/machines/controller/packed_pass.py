@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from grange.api.kinds.machine import Machine
+from grange.api.kinds.machinelease import MachineLease
 from grange.api.kinds.nodepool import NodePool
 from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import MachineEvent
@@ -21,6 +22,7 @@ from grange.machines.controller.pool_pass import PassResult, trouble
 from grange.machines.controller.pool_template import template_hash
 from grange.machines.controller.provider_calls import MISCONFIGURED
 from grange.machines.controller.provider_watch import ProviderWatch
+from grange.machines.scaling.lease_needs import lease_need
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool
 from grange.machines.scaling.packing_pods import selected_pool
@@ -153,7 +155,9 @@ class PackedPass:
     ) -> bool:
         known = {machine.metadata.name: machine for machine in machines}
         work = [
-            self._writes.move(known[name], MachineEvent.RESUMED, "Resumed", "pods wait for it")
+            self._writes.move(
+                known[name], MachineEvent.RESUMED, "Resumed", "pods or a lease wait for it"
+            )
             for name in plan.resume
         ]
         work += [self._stop(known[stop.name], stop) for stop in plan.stop]
@@ -169,7 +173,10 @@ class PackedPass:
             work += [self._order(packed.pool, one) for one in chosen]
         async with Nursery("packed pass") as nursery:
             children = [nursery.start(one) for one in work]
-        waiting = {pod.metadata.uid: pod for pod in self._listers.pods()}
+        waiting: dict[str, Pod | MachineLease] = {
+            pod.metadata.uid: pod for pod in self._listers.pods()
+        }
+        waiting |= {lease.metadata.uid: lease for lease in self._listers.leases()}
         skips = {
             skip.pod_uid: (waiting[skip.pod_uid], skip.reason)
             for skip in plan.skip
@@ -193,11 +200,16 @@ class PackedPass:
             return True
         for name in start.pods:
             self._events.ordered(self._listers.pod_named(name), machine)
+        if start.lease_uid:
+            self._events.ordered(self._listers.lease_of(start.lease_uid), machine)
         return False
 
 
 def cluster_of(listers: MachineListers) -> ClusterState:
     """What plans for shared machines take into account, apart from machines and pods."""
     return ClusterState(
-        nodes=listers.nodes(), groups=listers.groups(), namespaces=listers.namespaces()
+        nodes=listers.nodes(),
+        groups=listers.groups(),
+        namespaces=listers.namespaces(),
+        leases=[lease_need(lease) for lease in listers.leases()],
     )

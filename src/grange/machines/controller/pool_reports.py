@@ -106,7 +106,9 @@ class PoolReports:
             for one in starts
         ]
         found += [
-            _decision("resume", one, "", "pods wait for it") for one in plan.resume if one in own
+            _decision("resume", one, "", "pods or a lease wait for it")
+            for one in plan.resume
+            if one in own
         ]
         found += [
             _decision("keep" if one.kept else "bind", one.machine, one.pod, one.reason)
@@ -122,6 +124,11 @@ class PoolReports:
             _decision("park" if one.park else "stop", one.name, "", one.reason)
             for one in plan.stop
             if one.name in own
+        ]
+        found += [
+            _decision("reserve", one.machine, "", one.reason)
+            for one in plan.reserve
+            if one.machine in own
         ]
         found += [_decision("skip", "", one.pod, one.reason) for one in plan.skip]
         kept = {**self._kept(), **self._free(pool, {one["machine"] for one in found})}

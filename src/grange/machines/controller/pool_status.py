@@ -14,6 +14,7 @@ from grange.api.meta import Document
 from grange.machines.catalogue import InstanceType
 from grange.machines.controller.pool_pass import PassResult
 from grange.machines.scaling.machine_facts import type_of
+from grange.machines.scaling.packing_limits import machines_allowed
 
 READY, LAUNCHING, WITHIN_LIMITS = "Ready", "Launching", "WithinLimits"
 
@@ -55,6 +56,7 @@ def pool_status(
             "memory": quantity.format_binary(amounts["memory"] // 1000),
         },
         "pricePerHour": f"{total_price(machines)}",
+        "maxMachines": machines_allowed(pool, catalogue),
         "bootImage": result.image or pool.status.boot_image,
         "conditions": msgspec.to_builtins(found),
     }

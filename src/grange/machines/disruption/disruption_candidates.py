@@ -1,6 +1,6 @@
 """Which machines may be disrupted, and what that would cost the pods on them."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -90,7 +90,7 @@ def candidate_of(  # noqa: PLR0913  what is known of one machine
     pool: NodePool,
     pods: Sequence[Pod],
     *,
-    nominated: Collection[str],
+    nominated: Mapping[str, str],
     changes: Mapping[str, datetime],
     now: datetime,
     must_go: bool = False,
@@ -102,7 +102,7 @@ def candidate_of(  # noqa: PLR0913  what is known of one machine
         node: of the machine.
         pool: its pool.
         pods: on the node.
-        nominated: machines that waiting pods are meant for.
+        nominated: why machines stay that are meant for what waits, by name.
         changes: when pods came to or left machines, where that is known.
         now: wall time.
         must_go: its provider takes it away, whatever is meant for it.
@@ -117,7 +117,7 @@ def candidate_of(  # noqa: PLR0913  what is known of one machine
     if is_disrupted(machine):
         return "it is being disrupted"
     if meta.name in nominated and not must_go:
-        return "pods that wait are meant for it"
+        return nominated[meta.name]
     if MACHINE_LEASE in node.metadata.labels and not must_go:
         return "a MachineLease has it"
     for what, each in (("machine", meta), ("node", node.metadata)):

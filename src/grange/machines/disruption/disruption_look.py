@@ -44,6 +44,7 @@ WORK_MAX = 40_000
 LOOK_S = 60.0
 """Time alone changes decisions no sooner than this, unless a machine is watched for less."""
 
+_MEANT = "pods that wait are meant for it"
 _BOOTING = frozenset({MachinePhase.CREATING, MachinePhase.CREATED})
 
 
@@ -100,12 +101,14 @@ class DisruptionLook:
         self.candidates: dict[str, DisruptionCandidate] = {}
         plan = inputs.scaler.compute(machines, pods, now=now)
         phases = {machine.metadata.name: machine.phase for machine in machines}
-        self._in_flux = bool(plan.start) or any(
-            phases.get(binding.machine) in _BOOTING for binding in plan.bind
-        )
+        meant = {
+            each.machine: "a MachineLease that waits is meant to have it" for each in plan.reserve
+        }
+        meant |= dict.fromkeys((each.machine for each in plan.bind), _MEANT)
+        self._in_flux = bool(plan.start) or any(phases.get(name) in _BOOTING for name in meant)
         bound = {binding.pod_uid for binding in plan.bind}
         waiting = [pod for pod in pods if pod.metadata.uid in bound and waits_for_machine(pod)]
-        nominated = {binding.machine for binding in plan.bind} | replacing(machines)
+        nominated = dict.fromkeys(replacing(machines), _MEANT) | meant
         self._off = [
             each for each in machines if is_off(each) and each.metadata.name not in nominated
         ]
@@ -123,7 +126,7 @@ class DisruptionLook:
             now=now,
         )
 
-    def _collect(self, pods: Sequence[Pod], nominated: set[str]) -> None:
+    def _collect(self, pods: Sequence[Pod], nominated: Mapping[str, str]) -> None:
         of_node: dict[str, list[Pod]] = {}
         for pod in pods:
             if node := occupies(pod):

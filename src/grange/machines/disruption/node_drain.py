@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from grange.api import timestamps
+from grange.api.kinds.machine import DISRUPTED_TAINT_KEY
 from grange.api.kinds.node import Taint
 from grange.api.kinds.nodepool import DO_NOT_DISRUPT_ANNOTATION
 from grange.api.kinds.pod import FINISHED, Pod
@@ -13,7 +14,7 @@ from grange.api.kinds.priorityclass import SYSTEM_CRITICAL_PRIORITY
 from grange.machines.scaling.packing_pods import is_daemon
 from grange.placement import taint_toleration
 
-DISRUPTED_TAINT = Taint(key="grange.dev/disrupted", effect="NoSchedule")
+DISRUPTED_TAINT = Taint(key=DISRUPTED_TAINT_KEY, effect="NoSchedule")
 """Taint of nodes whose machine goes; pods that tolerate it stay until the machine ends."""
 
 DRAIN_MIN_S = 5.0

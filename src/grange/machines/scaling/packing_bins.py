@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from grange.api.pod_requests import Resources
+from grange.machines.scaling.lease_needs import LeaseNeed
 from grange.machines.scaling.packing_hosts import PackingHost, node_domains
 from grange.machines.scaling.packing_limits import PoolAllowance
 from grange.machines.scaling.packing_options import MachineOptions
@@ -35,6 +36,7 @@ class PlannedMachine:
         pods: that it is for.
         ports: of the host that they use.
         charge: what it counts against the limits of its pool.
+        lease: that it is for; None for none.
     """
 
     pool: int
@@ -44,6 +46,7 @@ class PlannedMachine:
     charge: Integers
     pods: list[PackedPod] = field(default_factory=list)
     ports: UsedPorts = field(default_factory=lambda: NO_PORTS)
+    lease: LeaseNeed | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -361,12 +364,19 @@ class PackingBins:
 
         return domain_of
 
-    def add_empty(self, pool: int, rows: Integers) -> str:
-        """Plan a machine without pods that becomes one of some rows of a pool; why not, or empty."""
+    def add_empty(self, pool: int, rows: Integers, lease: LeaseNeed | None = None) -> str:
+        """Plan a machine without pods that becomes one of some rows of a pool; why not, or empty.
+
+        Args:
+            pool: index of the pool.
+            rows: of the options.
+            lease: that it is for; None for none.
+        """
         usable = self.allowances[pool].within(rows)
         if not len(usable):
             return self.allowances[pool].refusal(rows)
         self._add(pool, f"/{len(self.planned)}", usable)
+        self.planned[-1].lease = lease
         self._become(self.planned[-1], self.allowances[pool].cheap(usable))
         return ""
 

@@ -18,6 +18,7 @@ from grange.api.machine_phases import MachinePhase
 from grange.api.pod_requests import Resources, allocatable, pod_request
 from grange.api.quantity import QuantityError
 from grange.machines.catalogue import Offering
+from grange.machines.scaling.lease_needs import LeaseNeed
 from grange.machines.scaling.machine_facts import is_spot, type_of, zone_of
 from grange.machines.scaling.node_match import nodes_of
 from grange.machines.scaling.packing_options import MachineOptions, PackedPool, option_labels
@@ -41,12 +42,14 @@ class ClusterState:
         groups: PodGroups.
         namespaces: labels of each.
         daemons: a pod of each kind that every node gets.
+        leases: that machines are to be made for.
     """
 
     nodes: Sequence[Node] = ()
     groups: Sequence[PodGroup] = ()
     namespaces: Namespaces = field(default_factory=dict)
     daemons: Sequence[Pod] = ()
+    leases: Sequence[LeaseNeed] = ()
 
     def overhead(self, labels: Mapping[str, str], taints: Sequence[Taint]) -> Resources:
         """What daemons take of a node with these labels and taints."""

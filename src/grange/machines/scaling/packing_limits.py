@@ -1,16 +1,17 @@
 """What shared pools may still order within their limits, counted by rows of options."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
 from grange.api import quantity
 from grange.api.kinds.machine import Machine
-from grange.api.kinds.nodepool import PoolLimits
+from grange.api.kinds.nodepool import NodePool, PoolLimits
 from grange.api.machine_phases import MachinePhase
+from grange.machines.catalogue import InstanceType
 from grange.machines.scaling.machine_facts import type_of
-from grange.machines.scaling.packing_options import MachineOptions, PackedPool
+from grange.machines.scaling.packing_options import MachineOptions, PackedPool, choices_of
 from grange.placement.columns import Integers
 
 _PRICE_UNIT = 1_000_000_000
@@ -114,6 +115,28 @@ class PoolAllowance:
                 shown = quantity.format_milli(int(max(left, 0)))
                 return f"limits.resources[{name}]: {shown} left, {quantity.format_milli(int(need))} needed"
         return "limits: no type fits into what is left of them"
+
+
+def machines_allowed(pool: NodePool, catalogue: Sequence[InstanceType]) -> int | None:
+    """How many machines the limits of a pool allow, those of the type that counts least; None: no limit."""
+    limits = pool.spec.limits
+    if not catalogue or not (limits.resources or limits.price_per_hour):
+        return limits.machines
+    found = [0]
+    for choice in choices_of(pool, catalogue):
+        held = choice.instance_type.capacity
+        bounds = [
+            quantity.milli(total) // need
+            for name, total in limits.resources.items()
+            if (need := quantity.milli(held.get(name, 0)))
+        ]
+        if limits.price_per_hour and choice.offering.price:
+            bounds.append(int(_decimal(limits.price_per_hour) // choice.offering.price))
+        if not bounds:
+            return limits.machines  # a type of which nothing is limited
+        found.append(min(bounds))
+    most = max(found)
+    return most if limits.machines is None else min(most, limits.machines)
 
 
 def _decimal(text: str) -> Decimal:

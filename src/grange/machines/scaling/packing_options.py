@@ -19,7 +19,7 @@ from grange.api.pod_requests import Resources, allocatable
 from grange.api.quantity import QuantityError
 from grange.machines.catalogue import InstanceType, Offering
 from grange.machines.scaling.capacity_memory import CapacityMemory
-from grange.machines.scaling.instance_selector import InstanceSelector, labels_of
+from grange.machines.scaling.instance_selector import InstanceSelector, MachineChoice, labels_of
 from grange.machines.scaling.packing_pods import PodRules
 from grange.placement import kernels, taint_toleration
 from grange.placement.columns import ABSENT, Ids, Integers, Mask, NodeTable
@@ -194,9 +194,15 @@ def option_labels(pool: NodePool, kind: InstanceType, offering: Offering) -> dic
     return {**pool.spec.template.labels, **labels_of(kind, offering), **own}
 
 
-def _of_pool(pool: PackedPool, now: datetime) -> list[MachineOption]:
-    spec = pool.pool.spec
+def choices_of(pool: NodePool, catalogue: Sequence[InstanceType]) -> list[MachineChoice]:
+    """Every offering that a pool may use, the cheapest first."""
+    spec = pool.spec
     markets = {SPOT_NEVER: (False,), SPOT_ALWAYS: (True,)}.get(spec.spot, (True, False))
+    choices = InstanceSelector(catalogue, spec).choices(Resources(), most=UNLIMITED)
+    return [choice for choice in choices if choice.offering.spot in markets]
+
+
+def _of_pool(pool: PackedPool, now: datetime) -> list[MachineOption]:
     found = [
         MachineOption(
             pool,
@@ -210,10 +216,9 @@ def _of_pool(pool: PackedPool, now: datetime) -> list[MachineOption]:
             )
             or "",
         )
-        for choice in InstanceSelector(pool.catalogue, spec).choices(Resources(), most=UNLIMITED)
-        if choice.offering.spot in markets
+        for choice in choices_of(pool.pool, pool.catalogue)
     ]
-    if spec.spot == SPOT_PREFERRED:
+    if pool.pool.spec.spot == SPOT_PREFERRED:
         found.sort(key=lambda option: not option.offering.spot)
     return found
 

@@ -8,12 +8,13 @@ planned, which packs tighter, and pods that a machine was ordered for count on i
 no restart orders it again.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
 from grange.api.kinds.machine import (
+    PLANNED_LEASE_ANNOTATION,
     PLANNED_PODS_ANNOTATION,
     Machine,
     MachineOffering,
@@ -35,6 +36,7 @@ from grange.machines.scaling.packing_hosts import (
     node_domains,
     seen_rooms,
 )
+from grange.machines.scaling.packing_leases import reserve_machines
 from grange.machines.scaling.packing_limits import PoolAllowance
 from grange.machines.scaling.packing_options import MachineOptions, PackedPool
 from grange.machines.scaling.packing_pods import (
@@ -111,9 +113,19 @@ class PackingNodeScaler:
         """A plan for the pools; see ``ScalingAlgorithm``."""
         waiting = [pod for pod in pods if waits_for_machine(pod)]
         result = self.pack(nodes, pods, waiting, now=now)
-        refused, stop = order_standby(result.bins, _free(result.bins, nodes, pods), now)
+        bins, occupied = result.bins, {occupies(pod) for pod in pods if not is_daemon(pod)}
+        reserve, skip = reserve_machines(bins, self._cluster.leases, occupied)
+        reserved = {each.machine for each in reserve}
+        refused, stop = order_standby(bins, _free(bins, nodes, occupied | reserved), now)
         plan = self.plan_of(result, now)
-        return replace(plan, skip=(*plan.skip, *refused), stop=tuple(stop))
+        resume = [host.name for host in bins.hosts if host.stopped and host.name in reserved]
+        return replace(
+            plan,
+            skip=(*plan.skip, *skip, *refused),
+            stop=tuple(stop),
+            resume=(*plan.resume, *resume),
+            reserve=tuple(reserve),
+        )
 
     # --- packing -------------------------------------------------------------------------------------
 
@@ -378,6 +390,11 @@ def _order(
         boot_image=pool.boot_image,
         template_hash=pool.template_hash,
     )
+    if (need := machine.lease) is not None:
+        name = machine_name(pool.pool, known, need.uid, seed)
+        annotations = {PLANNED_LEASE_ANNOTATION: need.uid}
+        reason = f"{need.name} waits"
+        return MachineStart(name, spec, reason=reason, lease_uid=need.uid, annotations=annotations)
     if not machine.pods:
         name = machine_name(pool.pool, known, "standby", seed)
         return MachineStart(name, spec, (), "", "standby")
@@ -390,16 +407,23 @@ def _order(
         tuple(names),
         "",
         f"{'pods' if len(names) > 1 else 'pod'} {shown}{more} wait{'' if len(names) > 1 else 's'}",
-        {PLANNED_PODS_ANNOTATION: ",".join(pod.uid for pod in machine.pods)},
+        annotations={PLANNED_PODS_ANNOTATION: ",".join(pod.uid for pod in machine.pods)},
     )
 
 
-def _free(bins: PackingBins, machines: Iterable[Machine], pods: Iterable[Pod]) -> list[Machine]:
+def _free(
+    bins: PackingBins, machines: Iterable[Machine], occupied: Collection[str]
+) -> list[Machine]:
     """Machines that can take pods and have none, nor are any meant for them; and those being switched off.
 
     One that a MachineLease has is its holder's, pods or not.
+
+    Args:
+        bins: with all that has found a place.
+        machines: of the pools.
+        occupied: names of nodes that have pods or are kept for leases.
     """
-    taken = {occupies(pod) for pod in pods if not is_daemon(pod)}
+    taken = {*occupied}
     taken |= {host.name for host in bins.hosts if MACHINE_LEASE in host.node.metadata.labels}
     taken |= {host.name for host, given in zip(bins.hosts, bins.taken, strict=True) if given}
     return [
