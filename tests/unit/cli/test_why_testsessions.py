@@ -7,7 +7,7 @@ import pytest
 from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import session
 
-from grange.api.kinds import MACHINELEASE, NODE, TESTSESSION
+from grange.api.kinds import MACHINE, MACHINELEASE, NODE, TESTSESSION
 from grange.api.kinds.machinelease import HOLDER_ANNOTATION, MACHINE_LEASE, STATE_ANNOTATION
 from grange.api.meta import Document
 from grange.base.clock import Clock
@@ -81,6 +81,23 @@ async def test_granted_lease_explains_no_pools(there: World) -> None:
     lines = await why(there, TESTSESSION, "qps")
     assert lines[2:4] == ["Lease ml/qps-0: granted", ""]
     assert "server <none> NotReady image does not exist" in lines
+
+
+async def test_waiting_session_shows_machines_that_boot_for_it(there: World) -> None:
+    await lease(there, "qps-0", phase="Queued", position=1)
+    await add_session(there, "qps", phase="Queued", lease="qps-0")
+    uid = (await there.client.get(MACHINELEASE, "qps-0", "default")).metadata.uid
+    for name, own in (("m-1", uid), ("m-2", "other")):
+        meta: Document = {"name": name, "annotations": {"grange.dev/planned-lease": own}}
+        spec = {"pool": "workers", "provider": "local", "instanceType": "small"}
+        await there.client.create(MACHINE, {"metadata": meta, "spec": spec})
+        failed = {"phase": "Creating", "lastError": "no route"}
+        await there.client.patch(MACHINE, name, patch={"status": failed}, subresource="status")
+    lines = await why(there, TESTSESSION, "qps")
+    at = lines.index("Its machines:")
+    assert lines[at + 1].startswith("machine m-1 (small): Creating")
+    assert lines[at + 2] == "last error of its boot: no route"
+    assert not any("m-2" in line for line in lines)
 
 
 async def test_lease_that_does_not_exist_yet_is_no_error(there: World) -> None:

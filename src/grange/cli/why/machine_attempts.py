@@ -1,4 +1,4 @@
-"""The machines that a waiting pod was meant to get: which, how far they are, and the last error of a boot."""
+"""The machines that a waiting pod or lease is to get: which, how far they are, and the last error of a boot."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,12 @@ from grange.api.explanation import Explanation, SchedulingState
 from grange.api.fields import lookup
 from grange.api.http import Request
 from grange.api.kinds import EVENT, MACHINE, NODEPOOL
-from grange.api.kinds.machine import NODE_POOL_LABEL, PLANNED_PODS_ANNOTATION, Machine
+from grange.api.kinds.machine import (
+    NODE_POOL_LABEL,
+    PLANNED_LEASE_ANNOTATION,
+    PLANNED_PODS_ANNOTATION,
+    Machine,
+)
 from grange.api.kinds.nodepool import DEDICATED
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
@@ -64,7 +69,7 @@ class MachineAttempts:
 
 
 async def look(opened: ApiSession, pod: Document) -> MachineAttempts:
-    """Read what is known of the machines of a pod."""
+    """Read what is known of the machines of a pod, or of a MachineLease that waits."""
     if lookup(pod, "spec.nodeName"):
         return MachineAttempts()
     try:
@@ -111,7 +116,7 @@ def render(
     """The pool that it names, each machine that is meant for it, and why it has none.
 
     Args:
-        pod: that waits.
+        pod: that waits; or a MachineLease.
         pools: all of the cluster.
         machines: all of the cluster.
         events: of the pod.
@@ -131,7 +136,8 @@ def render(
     if _NO_MACHINE in last and not under_way and not unusable:
         found.append(f"  no machine: {_text(last[_NO_MACHINE], now)}")
     found += _others(named, pod, machines, reasons or {}) if named else []
-    return ["", "Its machine:", *found] if found else []
+    title = "Its machines:" if lookup(pod, "spec.machines") else "Its machine:"
+    return ["", title, *found] if found else []
 
 
 def _named(pod: Document) -> str:
@@ -139,10 +145,14 @@ def _named(pod: Document) -> str:
 
 
 def is_meant_for(machine: Document, pod: Document) -> bool:
-    """Whether a machine is bound to a pod, or was ordered for it and others."""
+    """Whether a machine is bound to a pod, or was ordered for it and others, or for a lease."""
     uid = pod["metadata"].get("uid")
-    planned = (machine["metadata"].get("annotations") or {}).get(PLANNED_PODS_ANNOTATION, "")
-    return bool(uid) and (lookup(machine, "status.boundPodUID") == uid or uid in planned.split(","))
+    notes = machine["metadata"].get("annotations") or {}
+    planned = [
+        *notes.get(PLANNED_PODS_ANNOTATION, "").split(","),
+        notes.get(PLANNED_LEASE_ANNOTATION),
+    ]
+    return bool(uid) and (lookup(machine, "status.boundPodUID") == uid or uid in planned)
 
 
 def _pool(name: str, pools: Sequence[Document]) -> list[str]:

@@ -18,7 +18,7 @@ from grange.api.status import ApiError, NotFound
 from grange.cli import failures, readiness, testsession_view
 from grange.cli.printers import table
 from grange.cli.session import ApiSession
-from grange.cli.why import generic, owned_pods
+from grange.cli.why import generic, machine_attempts, owned_pods
 from grange.cli.why.answer import WhyAnswer
 
 _BEFORE = 5  # leases that are first in the queue, as far as they are shown
@@ -53,7 +53,7 @@ def component_lines(session: TestSession) -> list[str]:
 
 
 async def lease_lines(opened: ApiSession, name: str, namespace: str) -> list[str]:
-    """What a lease waits for: its position, the pools with their holders, and who is before it."""
+    """What a lease waits for: its position, the pools with their holders, who is before it, and machines for it."""
     try:
         document = await opened.document(MACHINELEASE, name, namespace)
     except NotFound:
@@ -70,7 +70,8 @@ async def lease_lines(opened: ApiSession, name: str, namespace: str) -> list[str
         lines.append(waiting)
     for request in lease.spec.machines:
         lines += await _pool_lines(opened, request.pool, request.count)
-    return [*lines, *await _earlier(opened, lease)]
+    lines += await _earlier(opened, lease)
+    return [*lines, *(await machine_attempts.look(opened, document)).lines]
 
 
 async def _lease(opened: ApiSession, session: TestSession) -> list[str]:
