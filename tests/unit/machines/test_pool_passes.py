@@ -2,9 +2,9 @@
 
 from grange.api.kinds.machine import MachineSpec
 from grange.base.rng import Stream
-from grange.machines.controller.launch_choice import launch_choice
+from grange.machines.controller.launch_choice import launch_choice, without_starts
 from grange.machines.controller.pass_window import PassWindow
-from grange.machines.scaling_plan import MachineStart
+from grange.machines.scaling_plan import MachineStart, PodSkip, ScalingPlan
 
 
 def window() -> PassWindow:
@@ -52,3 +52,14 @@ def test_many_launches_are_capped_and_none_starves() -> None:
         assert len({one.name for one in chosen}) == 10
         seen.update(one.name for one in chosen)
     assert len(seen) == 25
+
+
+def test_a_lease_is_skipped_once_where_its_machines_are_refused() -> None:
+    spec = MachineSpec(pool="p")
+    plan = ScalingPlan(
+        start=tuple(MachineStart(f"m{n}", spec, reason="l waits", lease_uid="l") for n in range(2))
+    )
+    assert without_starts(plan, lambda start: "") == plan
+    found = without_starts(plan, lambda start: "too many calls")
+    assert found.start == ()
+    assert found.skip == (PodSkip("", "l", "l waits: too many calls", ("p",)),)

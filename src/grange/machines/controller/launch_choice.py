@@ -25,7 +25,7 @@ def launch_choice(
 
 
 def without_starts(plan: ScalingPlan, refusal: Callable[[MachineStart], str]) -> ScalingPlan:
-    """The plan without the machines that are refused: their pods are skipped, with the reason.
+    """The plan without the machines that are refused: their pods and leases are skipped, with the reason.
 
     Args:
         plan: as it was made.
@@ -35,6 +35,13 @@ def without_starts(plan: ScalingPlan, refusal: Callable[[MachineStart], str]) ->
     if not refused:
         return plan
     pools = {start.name: (start.spec.pool,) for start in plan.start}
+    leases = {
+        start.lease_uid: PodSkip(
+            "", start.lease_uid, f"{start.reason}: {refused[start.name]}", pools[start.name]
+        )
+        for start in plan.start
+        if start.lease_uid and start.name in refused
+    }
     return replace(
         plan,
         start=tuple(start for start in plan.start if start.name not in refused),
@@ -46,5 +53,6 @@ def without_starts(plan: ScalingPlan, refusal: Callable[[MachineStart], str]) ->
                 for one in plan.bind
                 if one.machine in refused
             ),
+            *leases.values(),
         ),
     )
