@@ -114,6 +114,8 @@ def test_job_waits_for_its_queue_without_pods(plane: Plane, tmp_path: Path) -> N
     add_queue(plane, tmp_path, 4)
     add_job(plane, tmp_path, "one", 2)
     eventually(lambda: phase(plane, "one") == "Running", "the first job runs")
+    board = ("job", "status", "one")
+    eventually(lambda: "team, uses pods 3" in plane.grange(*board), "its quota is known")
     add_job(plane, tmp_path, "two", 2)
     eventually(lambda: phase(plane, "two") == "Queued", "the second job waits")
     expected = "over quota of queue team: pods 6 of 4, borrowing none; position 1 in queue team"
@@ -123,3 +125,4 @@ def test_job_waits_for_its_queue_without_pods(plane: Plane, tmp_path: Path) -> N
     eventually(lambda: running(plane, "two").keys() == names("two", 2), "the second job runs")
     (tmp_path / "end-two").touch()
     eventually(lambda: phase(plane, "two") == "Succeeded", "it ends")
+    eventually(lambda: "quotaUsed" not in plane.get("gj", "two")["status"], "it uses none")

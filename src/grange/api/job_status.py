@@ -87,6 +87,7 @@ class JobStatus(View, frozen=True):
             counted by their index.
         pod_group: name of the gang's object; empty without one.
         queue: whose quota the gang uses.
+        quota_used: how much of it, of the resources that the queue limits.
         progress: the last report of a pod.
         spec_digests: of the parts of the spec that may not change while the job runs, by path.
     """
@@ -103,5 +104,6 @@ class JobStatus(View, frozen=True):
     counted_pods: tuple[str, ...] = ()
     pod_group: str = ""
     queue: str = ""
+    quota_used: dict[str, int | float | str] = msgspec.field(default_factory=dict)
     progress: JobProgress | None = None
     spec_digests: dict[str, str] = msgspec.field(default_factory=dict)

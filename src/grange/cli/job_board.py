@@ -29,6 +29,7 @@ def lines(job: JobView, members: Sequence[Document] | None, now: datetime) -> li
         "Phase": job.phase,
         "Message": job.message,
         "Restarts": _restarts(job),
+        "Queue": _queue(job),
         "Time": duration(job, now),
         "Progress": progress(job, now),
     }
@@ -45,6 +46,10 @@ def lines(job: JobView, members: Sequence[Document] | None, now: datetime) -> li
 def _restarts(job: JobView) -> str:
     text = f"{job.restarts} charged, {job.uncharged} not charged"
     return f"{text}, {job.in_place} in place" if job.in_place else text
+
+
+def _queue(job: JobView) -> str:
+    return f"{job.queue}, uses {job.quota_used}" if job.quota_used else job.queue
 
 
 def duration(job: JobView, now: datetime) -> str:

@@ -67,6 +67,8 @@ class JobView:
         restarts: charged ones.
         uncharged: restarts that no limit counts.
         in_place: restarts inside of pods at work, which are charged when these end.
+        queue: whose quota it uses; empty for none.
+        quota_used: how much of it: ``cpu 4, pods 2``; empty where it uses none.
         percent: reported progress; None where no pod reports any.
         report: what the pod wrote with it.
         created, started, ended: RFC 3339; empty where it has not happened.
@@ -82,6 +84,8 @@ class JobView:
     restarts: int
     uncharged: int
     in_place: int
+    queue: str
+    quota_used: str
     percent: float | None
     report: str
     created: str
@@ -130,6 +134,10 @@ def view(document: Document) -> JobView:
         in_place=sum(
             _number(counts, "inPlaceRestarts")
             for counts in (own.get("replicaStatuses") or {}).values()
+        ),
+        queue=str(own.get("queue") or ""),
+        quota_used=", ".join(
+            f"{name} {amount}" for name, amount in sorted((own.get("quotaUsed") or {}).items())
         ),
         percent=float(progress.get("percent") or 0) if progress else None,
         report=str((progress or {}).get("message") or ""),

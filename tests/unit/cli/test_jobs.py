@@ -76,6 +76,16 @@ def test_progress_has_a_bar_and_an_estimate() -> None:
     assert "left" not in "\n".join(job_board.lines(job_view.view(ended), None, NOW))
 
 
+def test_board_shows_the_quota_and_the_restarts_in_place() -> None:
+    counts = {"worker": {"active": 3, "inPlaceRestarts": 2}}
+    job = gang_job(queue="team", quotaUsed={"pods": 3, "cpu": "1500m"}, replicaStatuses=counts)
+    lines = job_board.lines(job_view.view(job), None, NOW)
+    shown = [line.partition(":")[2].strip() for line in lines if line[:5] in ("Queue", "Resta")]
+    assert shown == ["0 charged, 0 not charged, 2 in place", "team, uses cpu 1500m, pods 3"]
+    waiting = job_board.lines(job_view.view(gang_job(queue="team")), None, NOW)
+    assert [line.split() for line in waiting if line.startswith("Queue")] == [["Queue:", "team"]]
+
+
 def test_wait_for_success_ends_with_a_failure() -> None:
     failed = gang_job("Failed", conditions=[condition("Failed", "worker 1 failed")])
     for wanted in ("Succeeded", "Complete"):

@@ -203,8 +203,9 @@ def test_job_of_a_queue_has_no_pods_before_its_gang_is_admitted() -> None:
     found = gang_state(given, stored(given, conditions=[placed, no]))
     assert (found.admitted, found.reason, found.message) == (False, "OverQuota", "4 of 8")
     yes = {"type": "Admitted", "status": "True", "reason": "Admitted", "message": ""}
-    found = gang_state(given, stored(given, conditions=[yes, placed]))
+    found = gang_state(given, stored(given, conditions=[yes, placed], used={"cpu": "4"}))
     assert (found.admitted, found.reason) == (True, "NotEnoughMembers")
+    assert found.used == {"cpu": "4"}
     elsewhere = replace(given.roles[0], template={"spec": {"schedulerName": "other"}})
     assert "admission" not in document(replace(given, roles=(elsewhere,)))["spec"]
     assert "admission" not in document(job())["spec"]

@@ -11,7 +11,7 @@ from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.meta import Condition, ObjectKey, ObjectMeta
 from grange.scheduler.gangs.gang_admission import HOLD_S
 from grange.scheduler.gangs.pod_groups import Gang
-from grange.scheduler.gangs.podgroup_status import group_status, queue_status
+from grange.scheduler.gangs.podgroup_status import group_status, group_use, queue_status
 
 BIG = {"cpu": "100", "memory": "100Gi", "pods": "1000"}
 CPU = {"cpu": "1"}
@@ -27,6 +27,11 @@ def gang(made: Bench, name: str) -> Gang:
     found = made.gangs.groups.get(ObjectKey("default", name))
     assert found is not None
     return found
+
+
+def used(made: Bench, *of: str) -> list[dict[str, str]]:
+    gangs = [gang(made, name) for name in of]
+    return [group_use(item, item.group, made.gangs) for item in gangs if item.group is not None]
 
 
 def admitted(made: Bench, *of: str) -> list[str]:
@@ -54,6 +59,7 @@ def test_quota_is_charged_before_there_are_pods(made: Bench) -> None:
     assert gang(made, "i").message.endswith("position 2 in queue x")
     status = queue_status(quota("x", cpu="10"), made.gangs, "")
     assert (status.admitted, status.pending, status.used) == (6, 2, {"cpu": "6"})
+    assert used(made, "g", "h") == [{"cpu": "6"}, {}]
 
 
 def test_pods_take_the_place_of_the_held_quota(made: Bench) -> None:
@@ -65,6 +71,7 @@ def test_pods_take_the_place_of_the_held_quota(made: Bench) -> None:
     made.pods("p5", gang="g", requests=CPU)
     assert len(made.run(1.0)) == 6
     assert made.gangs.quotas.used("x") == {"cpu": 6_000, "pods": 6}
+    assert used(made, "g") == [{"cpu": "6"}]
     made.run(2 * HOLD_S)
     assert admitted(made, "g") == ["g"]
     made.check()

@@ -209,10 +209,15 @@ async def test_the_status_of_a_queue_tells_what_is_used_and_who_waits(
         [reported] = found.status.conditions
         assert (reported.status, reported.message) == ("False", f"default/h: {why}")
         assert scheduled(await group(made, "h")) == ("False", "OverQuota", why)
+        assert [(await group(made, name)).status.used for name in "gh"] == [{"cpu": "2"}, {}]
         await set_phase(made, "g0", "Succeeded")
         await made.settle()
+        assert [(await group(made, name)).status.used["cpu"] for name in "gh"] == ["1", "2"]
         found = await made.client.get(QUEUE, "q")
         assert (found.status.used["cpu"], found.status.pending) == ("3", 0)
+        await set_phase(made, "g1", "Succeeded")
+        await made.settle()
+        assert (await group(made, "g")).status.used == {}
 
 
 async def test_member_whose_binding_fails_is_retried_and_others_stay(

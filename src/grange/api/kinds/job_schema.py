@@ -65,6 +65,9 @@ def status_fields(name: str) -> dict[str, Document]:
         ),
         "podGroup": schema_builder.text("Name of the gang's object; empty without one."),
         "queue": schema_builder.text("Whose quota the gang uses."),
+        "quotaUsed": schema_builder.amounts(
+            "How much of it, of the resources that the queue limits."
+        ),
         "progress": schema_builder.reference(f"{name}Progress", "The last report of a pod."),
         "specDigests": {
             "type": "object",

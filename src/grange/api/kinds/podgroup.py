@@ -92,7 +92,7 @@ class PodGroupSpec(View, frozen=True):
 
 
 class PodGroupStatus(View, frozen=True):
-    """What is: counts of members."""
+    """What is: counts of members, and what they use of the resources that their queue limits."""
 
     observed_generation: int = 0
     phase: str = ""
@@ -101,6 +101,7 @@ class PodGroupStatus(View, frozen=True):
     running: int = 0
     succeeded: int = 0
     failed: int = 0
+    used: dict[str, int | float | str] = msgspec.field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
 
 
@@ -236,6 +237,9 @@ DEFINITIONS: dict[str, Document] = {
             "running": schema_builder.whole("Members that run."),
             "succeeded": schema_builder.whole("Members that have succeeded."),
             "failed": schema_builder.whole("Members that have failed."),
+            "used": schema_builder.amounts(
+                "What counts for it in its queue, of the resources that the queue limits."
+            ),
             "conditions": schema_builder.conditions(),
         },
         required=("minMember",),

@@ -20,7 +20,7 @@ async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
     lines = [f"{kind.singular}/{name}: {readiness.ready(document).text}"]
     answers: owned_pods.Answers = []
     if not job.is_finished:
-        lines += await _gang(opened, document, job)
+        lines += await _gang(opened, job)
     causes, answers = await owned_pods.explain(opened, document)
     lines += causes
     lines += generic.warning_lines(await failures.latest_warnings(opened, document), now)
@@ -31,11 +31,11 @@ async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
     return WhyAnswer(whole, lines)
 
 
-async def _gang(opened: ApiSession, document: Document, job: job_view.JobView) -> list[str]:
-    own = lookup(document, "status.gangJob") or document.get("status") or {}
+async def _gang(opened: ApiSession, job: job_view.JobView) -> list[str]:
     lines: list[str] = []
-    if queue := str(own.get("queue") or ""):
-        lines += ["", f"Queue {queue}: {await _queue(opened, queue)}"]
+    if job.queue:
+        own = f"; this job uses {job.quota_used}" if job.quota_used else ""
+        lines += ["", f"Queue {job.queue}: {await _queue(opened, job.queue)}{own}"]
     try:
         groups = await opened.listed(PODGROUP, job.namespace)
     except ApiError:  # a cluster without Grange's scheduler; its own group has its own conditions

@@ -229,7 +229,7 @@ def _grange_state(found: Document) -> GangState:
     if not gated or any(
         item["type"] == podgroup.ADMITTED_CONDITION and item["status"] == "True" for item in present
     ):
-        return _plugins_state(found)
+        return replace(_plugins_state(found), used=_status(found).get("used") or {})
     reason, message = _why(_status(found), podgroup.ADMITTED_CONDITION)
     return GangState(exists=True, admitted=False, reason=reason, message=message)
 

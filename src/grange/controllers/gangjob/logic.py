@@ -291,6 +291,7 @@ def _plan(
         observed_generation=draft.model.generation,
         pod_group=gang.name if gang.exists else "",
         queue=draft.model.scheduling.queue,
+        quota_used=dict(gang.used) if gang.exists else {},
         progress=shown,
         spec_digests=dict(draft.model.spec_digests),
     )

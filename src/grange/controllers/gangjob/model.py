@@ -374,6 +374,7 @@ class GangState:
         scheduled: its quorum has nodes.
         reason: why it waits: ``OverQuota``, ``NoRoom`` …
         message: the same for people.
+        used: what counts for it in its queue, by resource; empty where that is not known.
     """
 
     exists: bool = False
@@ -382,6 +383,7 @@ class GangState:
     scheduled: bool = False
     reason: str = ""
     message: str = ""
+    used: Mapping[str, int | float | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,12 +70,17 @@ class GatedGang:
 
     @property
     def owner(self) -> str:
-        """The name under which its quota is charged; no pod's UID."""
-        return f"group {self.uid}"
+        """The name under which its quota is charged."""
+        return owner_of(self.uid)
 
     def may_be_tried(self, now: float) -> bool:
         """Whether it waits to be admitted, and may be."""
         return self.state is GateState.WAITING and self.until <= now
+
+
+def owner_of(uid: str) -> str:
+    """The name under which quota is charged for the group of a UID; no pod's UID."""
+    return f"group {uid}"
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ writes. Messages are those of the pods' conditions.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -28,6 +28,7 @@ from grange.client.client import Client
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 from grange.scheduler.gangs import quotas
 from grange.scheduler.gangs.coscheduling import Coscheduling
+from grange.scheduler.gangs.gang_admission import owner_of
 from grange.scheduler.gangs.pod_groups import Gang
 from grange.scheduler.gangs.quorum import MemberState
 
@@ -37,6 +38,7 @@ ADMITTING = "Admitting"
 _SOON_S = 0.2
 _BACKOFF = Exponential(initial_s=0.2, cap_s=10.0)
 _MESSAGE_CHARS = 1024
+_NOTHING: Mapping[str, str] = {}
 
 
 def phase_of(gang: Gang, running: int) -> str:
@@ -52,8 +54,17 @@ def phase_of(gang: Gang, running: int) -> str:
     return podgroup.PENDING if gang.shortage else podgroup.SCHEDULING
 
 
-def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
-    """The status of a group."""
+def group_status(
+    gang: Gang, group: PodGroup, now: str, used: Mapping[str, str] = _NOTHING
+) -> PodGroupStatus:
+    """The status of a group.
+
+    Args:
+        gang: its members.
+        group: the object.
+        now: RFC 3339.
+        used: from ``group_use``.
+    """
     counts = gang.counts
     running = sum(
         1
@@ -83,6 +94,7 @@ def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
         running=running,
         succeeded=counts[MemberState.SUCCEEDED],
         failed=counts[MemberState.FAILED],
+        used=dict(used),
         conditions=_with_admission(
             gang, conditions.set_condition(group.status.conditions, wanted, now), now
         ),
@@ -102,6 +114,14 @@ def _with_admission(gang: Gang, present: tuple[Condition, ...], now: str) -> tup
         else (gang.message or "waits for its turn")[:_MESSAGE_CHARS],
     )
     return conditions.set_condition(present, wanted, now)
+
+
+def group_use(gang: Gang, group: PodGroup, gangs: Coscheduling) -> dict[str, str]:
+    """What counts for a gang in its queue: its pods, and what is kept for those that are created soon."""
+    if not gang.queue:
+        return {}
+    uids = [member.pod.metadata.uid for member in gang.members.values()]
+    return gangs.quotas.shown_use(gang.queue, [*uids, owner_of(group.metadata.uid)])
 
 
 def queue_status(queue: Queue, gangs: Coscheduling, now: str) -> QueueStatus:
@@ -196,19 +216,16 @@ class StatusWriter:
             if queue is not None:
                 admission = queue_status(queue, gangs, now)
                 if admission != queue.status:
-                    # Resources that are not limited any more are taken out of the map by name.
-                    gone = {name: None for name in queue.status.used if name not in admission.used}
-                    used = {**gone, **admission.used}
-                    await self._patch(QUEUE, queue, {**_document(admission), "used": used})
+                    await self._patch(QUEUE, queue, _document(admission, queue.status))
             return
         group = self._groups(what.key)
         if group is None:
             self._last_reasons.pop(what.key, None)
             return
-        status = group_status(what, group, now)
+        status = group_status(what, group, now, group_use(what, group, gangs))
         self._record_event(group, status)
         if status != group.status:
-            await self._patch(PODGROUP, group, _document(status))
+            await self._patch(PODGROUP, group, _document(status, group.status))
 
     async def _patch(self, kind: AnyKind, what: PodGroup | Queue, status: Document) -> None:
         meta = what.metadata
@@ -240,9 +257,14 @@ def _name(what: Gang | str) -> str:
     return what if isinstance(what, str) else str(what.key)
 
 
-def _document(status: PodGroupStatus | QueueStatus) -> Document:
+def _document(
+    status: PodGroupStatus | QueueStatus, before: PodGroupStatus | QueueStatus
+) -> Document:
     """The status with every field, so that a merge patch also takes zeros."""
-    return {
+    document = {
         field.encode_name: msgspec.to_builtins(getattr(status, field.name))
         for field in msgspec.structs.fields(status)
     }
+    # Resources that are not used or limited any more are taken out of the map by name.
+    gone = {name: None for name in before.used if name not in status.used}
+    return {**document, "used": {**gone, **document["used"]}}

@@ -295,6 +295,16 @@ class Quotas:
         queue = self._queues.get(uid, "")
         return queue, self.charged(queue).get(uid, {})
 
+    def shown_use(self, queue: str, uids: Iterable[str]) -> dict[str, str]:
+        """What some pods use of the resources that their queue limits, as users write it."""
+        charged = self.charged(queue)
+        used = total(charged[uid] for uid in uids if uid in charged)
+        return {
+            name: shown(name, amount)
+            for name, amount in sorted(used.items())
+            if self.limits(queue, name)
+        }
+
     def claim(self, owner: str, queue: str, wanted: Amounts, rank: Rank) -> None:
         """From now on, what comes after ``rank`` is admitted only if this fits, too.
 
