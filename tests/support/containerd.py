@@ -152,8 +152,13 @@ def running(directory: Path) -> Iterator[Containerd]:
         found.stop()
 
 
-def image_blobs(entrypoint: tuple[str, ...]) -> tuple[bytes, bytes, bytes]:
-    """Layer, configuration and manifest of an image that holds busybox."""
+def image_blobs(entrypoint: tuple[str, ...], mark: str = "") -> tuple[bytes, bytes, bytes]:
+    """Layer, configuration and manifest of an image that holds busybox.
+
+    Args:
+        entrypoint: of the image.
+        mark: is in its layer: layers that are the same are pulled once.
+    """
     layer_file = io.BytesIO()
     with tarfile.open(fileobj=layer_file, mode="w") as layer:
         for name in ("bin", "tmp", "etc", "proc", "sys", "dev", "root"):
@@ -161,6 +166,7 @@ def image_blobs(entrypoint: tuple[str, ...]) -> tuple[bytes, bytes, bytes]:
             item.type, item.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
             layer.addfile(item)
         _add(layer, "bin/busybox", Path(shutil.which("busybox") or "").read_bytes(), 0o755)
+        _add(layer, "etc/image", mark.encode())
         _add(layer, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
         for name in _APPLETS:
             item = tarfile.TarInfo(f"bin/{name}")

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from grange.agent import pull_remedies
 from grange.agent.errors import NotCreatableError
 from grange.agent.events import AgentReason
 from grange.agent.image_store import ImageInfo, ImagePullError, ImageStore, RegistryCredentials
@@ -27,6 +28,8 @@ NEVER_PULLED, INVALID_NAME = "ErrImageNeverPull", "InvalidImageName"
 _RETRIES = Exponential(10.0, 300.0)
 _AT_ONCE = 3
 _LOOK_S = 0.25  # how soon a container whose image comes is tried again
+_PROGRESS_S = 5.0
+_MIB = 2**20
 _SHOWN_S = 2.0  # how long a failure is shown before the wait for the next try is
 
 GiveCredentials = Callable[[Pod, str], Awaitable[Sequence[RegistryCredentials]]]
@@ -49,7 +52,7 @@ class ImageNotReadyError(NotCreatableError):
 
 @dataclass(slots=True)
 class _Pull:
-    """What is known of one pod's pulls of one image."""
+    """What is known of one pod's pulls of one image; ``progress`` is shown behind its name."""
 
     task: Child[None] | None = None
     is_pulled: bool = False
@@ -57,6 +60,7 @@ class _Pull:
     due: float = 0.0
     shown: bool = True
     error: ImagePullError | None = None
+    progress: str = ""
 
 
 class ImagePuller:
@@ -86,6 +90,7 @@ class ImagePuller:
         self._pulls: dict[tuple[str, str], _Pull] = {}
         self._nursery: Nursery | None = None
         self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._transfers = 0
 
     async def run(self) -> None:
         """Pull until cancelled."""
@@ -120,9 +125,10 @@ class ImagePuller:
         if pull.task is None or pull.task.done():
             self._check_due(pod, reference, pull)
             if self._nursery is not None:
-                work = self._pull(pod, reference, pull)
+                work = self._pull(pod, reference, pull, self._nursery)
                 pull.task = self._nursery.start(work, name=f"pull {reference}")
-        raise ImageNotReadyError(f'pulling image "{reference}"', CREATING, _LOOK_S)
+        text = f'pulling image "{reference}"{pull.progress}'
+        raise ImageNotReadyError(text, CREATING, _LOOK_S)
 
     def forget(self, pod_uid: str) -> None:
         """The pod is over: what is pulled only for it ends."""
@@ -155,12 +161,12 @@ class ImagePuller:
         self._event(pod, AgentReason.BACK_OFF, f'Back-off pulling image "{reference}"')
         raise ImageNotReadyError(f"back-off pulling {why}", BACK_OFF, left_s)
 
-    async def _pull(self, pod: Pod, reference: str, pull: _Pull) -> None:
+    async def _pull(self, pod: Pod, reference: str, pull: _Pull, nursery: Nursery) -> None:
         async with self._turns:
             self._event(pod, AgentReason.PULLING, f'Pulling image "{reference}"', NORMAL)
             began = self._clock.monotonic()
             try:
-                await self._try_each(pod, reference)
+                await self._try_each(pod, reference, pull, nursery)
             except ImagePullError as error:
                 pull.error, pull.shown = error, False
                 pull.failures += 1
@@ -174,17 +180,35 @@ class ImagePuller:
             message = f'Successfully pulled image "{reference}" in {took_s:.1f} s'
             self._event(pod, AgentReason.PULLED, message, NORMAL)
 
-    async def _try_each(self, pod: Pod, reference: str) -> None:
+    async def _try_each(self, pod: Pod, reference: str, pull: _Pull, nursery: Nursery) -> None:
         """Pull with each of the credentials in turn, until one is accepted; without, if there are none."""
         given = await self._credentials(pod, reference)
-        for number, credentials in enumerate(given or (None,), 1):
-            try:
-                await self._images.pull(reference, credentials)
-            except ImagePullError:
-                if number >= len(given):
-                    raise
-            else:
-                return
+        self._transfers += 1
+        follower = nursery.start(self._follow(pull), name=f"progress of {reference}")
+        try:
+            for number, credentials in enumerate(given or (None,), 1):
+                try:
+                    await self._images.pull(reference, credentials)
+                except ImagePullError as error:
+                    if number >= len(given):
+                        why = pull_remedies.with_remedy(error.message, gave_credentials=bool(given))
+                        raise ImagePullError(why, is_invalid_name=error.is_invalid_name) from error
+                else:
+                    return
+        finally:
+            self._transfers -= 1
+            follower.cancel()
+            pull.progress = ""
+
+    async def _follow(self, pull: _Pull) -> None:
+        """Keep what is shown of a pull up to date until cancelled."""
+        began = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(_PROGRESS_S)
+            # What is transferred for which pull is not known.
+            found = await self._images.progress() if self._transfers == 1 else None
+            amounts = f": {found.done / _MIB:.1f} of {found.total / _MIB:.1f} MiB" if found else ""
+            pull.progress = f" for {self._clock.monotonic() - began:.0f} s{amounts}"
 
     def _event(self, pod: Pod, reason: AgentReason, message: str, kind: str = WARNING) -> None:
         self._recorder.event(pod, kind, reason.value, message, kind=POD)

@@ -1,7 +1,7 @@
 """The seam to whatever has images: which are there, and how others come."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from grange.base.errors import GrangeError
 
@@ -49,6 +49,13 @@ class RegistryCredentials:
     registry_token: str = field(default="", repr=False)
 
 
+class PullProgress(NamedTuple):
+    """What has been transferred of images that are being pulled, in bytes; layers that wait do not count."""
+
+    done: int
+    total: int
+
+
 class ImageStore(Protocol):
     """The images that containers can be made from."""
 
@@ -65,6 +72,9 @@ class ImageStore(Protocol):
         Raises:
             ImagePullError: it cannot be pulled.
         """
+
+    async def progress(self) -> PullProgress | None:
+        """How far the transfers are that go on, of all pulls; None where that is not known."""
 
     async def list(self) -> list[ImageInfo]:
         """The images of the machine.

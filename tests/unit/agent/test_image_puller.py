@@ -9,7 +9,8 @@ import pytest
 from tests.support.agent_world import World, world
 from tests.unit.agent.builders import container, document
 
-from grange.agent.image_store import ImageInfo
+from grange.agent import pull_remedies
+from grange.agent.image_store import ImageInfo, PullProgress
 from grange.agent.runtimes.fake import FakeImages
 from grange.api.kinds import POD, SECRET
 from grange.base.clock import Clock
@@ -65,6 +66,42 @@ async def test_an_image_is_pulled_and_the_pod_shows_it(there: World) -> None:
     reasons = [reason for reason, _ in await there.events()]
     assert [item for item in reasons if item.startswith("Pull")] == ["Pulling", "Pulled"]
     assert "Failed" not in reasons
+
+
+async def test_slow_pull_shows_its_progress(there: World) -> None:
+    images = images_of(there)
+    images.pull_s = 60.0
+    images.transferred = PullProgress(3 * 2**20, 10 * 2**20)
+    await there.create(of_image(AWAY))
+    await there.clock.sleep(14.0)
+    shown = f'pulling image "{AWAY}" for 10 s: 3.0 of 10.0 MiB'
+    assert await waiting(there) == ("ContainerCreating", shown)
+    images.transferred = None
+    await there.clock.sleep(7.0)
+    assert (await waiting(there))[1] == f'pulling image "{AWAY}" for 20 s'
+    assert await there.until_ready() < 61.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "given", "remedy"),
+    [
+        ("dial tcp 127.0.0.1:1: connect: connection refused", False, "check the registry's name"),
+        ("r.example/a:1: not found", False, "check the image's name and tag"),
+        ("unexpected status code 401 Unauthorized", False, "name a Secret with credentials"),
+        ("unexpected status code 401 Unauthorized", True, "check the credentials in the Secrets"),
+        ("x509: certificate signed by unknown authority", True, "configure the registry"),
+        ("no match for platform in manifest: not found", False, "for the architecture"),
+        ("write /x: no space left on device", False, "free space"),
+    ],
+)
+def test_failed_pull_has_a_remedy(answer: str, given: bool, remedy: str) -> None:
+    found = pull_remedies.with_remedy(answer, gave_credentials=given)
+    assert found.startswith(f"{answer}; ")
+    assert remedy in found
+
+
+def test_unknown_answer_is_shown_as_it_is() -> None:
+    assert pull_remedies.with_remedy("it broke", gave_credentials=False) == "it broke"
 
 
 async def test_always_pulls_once_for_each_start(there: World) -> None:

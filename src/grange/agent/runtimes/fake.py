@@ -43,7 +43,7 @@ from grange.agent.container_streams import (
     StreamEnd,
     StreamOptions,
 )
-from grange.agent.image_store import ImageInfo, ImagePullError, RegistryCredentials
+from grange.agent.image_store import ImageInfo, ImagePullError, PullProgress, RegistryCredentials
 from grange.agent.memory_streams import MemoryConnection, MemoryStream, Reply, Responder
 from grange.agent.node_disk import FileSystemStats, PodStorage
 from grange.base.clock import Clock
@@ -110,21 +110,28 @@ class FakeImages:
         pull_s: how long a pull takes.
 
     Attributes:
+        pull_s: the same.
         registry: images by the names under which they can be pulled.
         here: those that the machine has.
         passwords: that the registry asks for, by name of the image.
         pulls: what was asked for, in order, with the user name that was given.
         failure: the registry refuses everything for this reason; empty for none.
+        transferred: how far the transfers are; None where that is not known.
     """
 
     def __init__(self, clock: Clock, pull_s: float = 1.0) -> None:
         self._clock = clock
-        self._pull_s = pull_s
+        self.pull_s = pull_s
         self.registry: dict[str, ImageInfo] = {}
         self.here: dict[str, ImageInfo] = {}
         self.passwords: dict[str, str] = {}
         self.pulls: list[tuple[str, str]] = []
         self.failure = ""
+        self.transferred: PullProgress | None = None
+
+    async def progress(self) -> PullProgress | None:
+        """How far the transfers are."""
+        return self.transferred
 
     async def find(self, reference: str) -> ImageInfo | None:
         """The image of that name, if the machine has it."""
@@ -135,7 +142,7 @@ class FakeImages:
     async def pull(self, reference: str, credentials: RegistryCredentials | None) -> None:
         """Bring an image of the registry to the machine."""
         self.pulls.append((reference, credentials.username if credentials else ""))
-        await self._clock.sleep(self._pull_s)
+        await self._clock.sleep(self.pull_s)
         if self.failure:
             raise ImagePullError(self.failure)
         wanted = self.passwords.get(reference, "")

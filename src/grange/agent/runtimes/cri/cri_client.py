@@ -21,6 +21,9 @@ _READY = "RuntimeReady"
 _MESSAGE_MAX = 20 * 1024 * 1024  # the output of a command may be 16 MiB
 _IMAGE_CALLS = frozenset({"ListImages", "ImageStatus", "PullImage", "RemoveImage"})
 
+_CONTENT_CALLS = frozenset({"ListStatuses"})  # of containerd: the interface shows no progress
+_OF_KUBERNETES = {"containerd-namespace": "k8s.io"}
+
 NOT_FOUND, INVALID, UNIMPLEMENTED = "NOT_FOUND", "INVALID_ARGUMENT", "UNIMPLEMENTED"
 TIMED_OUT, UNAVAILABLE = "DEADLINE_EXCEEDED", "UNAVAILABLE"
 
@@ -48,7 +51,7 @@ class CriClient(Protocol):
         """The answer.
 
         Args:
-            method: of RuntimeService or ImageService.
+            method: of RuntimeService or ImageService, or ``ListStatuses`` of containerd.
             request: its message.
             limit_s: how long the runtime may take; None for no limit.
 
@@ -89,10 +92,14 @@ class GrpcCriClient:
         self, method: str, request: Mapping[str, Any], limit_s: float | None = CALL_LIMIT_S
     ) -> dict[str, Any]:
         """The answer; see ``CriClient``."""
-        service = "ImageService" if method in _IMAGE_CALLS else "RuntimeService"
+        service, metadata = "runtime.v1.RuntimeService", {}
+        if method in _IMAGE_CALLS:
+            service = "runtime.v1.ImageService"
+        elif method in _CONTENT_CALLS:
+            service, metadata = "containerd.services.content.v1.Content", _OF_KUBERNETES
         body = messages().encode(f"{method}Request", request)
         try:
-            answer = await self._channel.unary(f"/runtime.v1.{service}/{method}", body, limit_s)
+            answer = await self._channel.unary(f"/{service}/{method}", body, limit_s, metadata)
         except GrpcStatusError as error:
             raise CriError(error.code, error.message) from error
         try:

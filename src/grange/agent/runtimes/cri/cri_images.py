@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from grange.agent.image_store import ImageInfo, ImagePullError, RegistryCredentials
+from grange.agent.image_store import ImageInfo, ImagePullError, PullProgress, RegistryCredentials
 from grange.agent.runtimes.cri import cri_client
 from grange.agent.runtimes.cri.cri_client import CriClient, CriError
 
 _LIST_LIMIT_S = 20.0
+_AMOUNTS = ("offset", "total")
 
 
 class CriImages:
@@ -18,6 +19,7 @@ class CriImages:
 
     def __init__(self, client: CriClient) -> None:
         self._client = client
+        self._shows_progress = True
 
     async def find(self, reference: str) -> ImageInfo | None:
         """The image, if the machine has it; see ``ImageStore``."""
@@ -43,6 +45,18 @@ class CriImages:
             await self._client.call("PullImage", request, None)
         except CriError as error:
             raise _refused(error) from error
+
+    async def progress(self) -> PullProgress | None:
+        """How far the transfers are; see ``ImageStore``. Only containerd shows it."""
+        if not self._shows_progress:
+            return None
+        try:
+            answer = await self._client.call("ListStatuses", {}, _LIST_LIMIT_S)
+        except CriError as error:
+            self._shows_progress = error.code != cri_client.UNIMPLEMENTED
+            return None
+        found = answer.get("statuses") or []
+        return PullProgress(*(sum(int(item.get(of, 0)) for item in found) for of in _AMOUNTS))
 
     async def list(self) -> list[ImageInfo]:
         """The images of the machine; see ``ImageStore``."""

@@ -6,7 +6,9 @@ the first call, and again after it was lost.
 
 import asyncio
 import struct
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -158,7 +160,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(self._h2.data_to_send())
 
-    async def unary(self, path: str, body: bytes) -> bytes:
+    async def unary(self, path: str, body: bytes, metadata: Mapping[str, str]) -> bytes:
         """Make a call; leaving it early cancels it."""
         call = _Call()
         stream = self._h2.get_next_available_stream_id()
@@ -170,6 +172,7 @@ class _Connection(asyncio.Protocol):
             (":authority", "localhost"),
             ("te", "trailers"),
             ("content-type", "application/grpc"),
+            *metadata.items(),
         ]
         self._h2.send_headers(stream, headers)
         try:
@@ -209,13 +212,20 @@ class GrpcChannel:
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
 
-    async def unary(self, path: str, body: bytes, limit_s: float | None) -> bytes:
+    async def unary(
+        self,
+        path: str,
+        body: bytes,
+        limit_s: float | None,
+        metadata: Mapping[str, str] = MappingProxyType({}),
+    ) -> bytes:
         """The answer to a message.
 
         Args:
             path: ``/package.Service/Method``.
             body: the message.
             limit_s: how long it may take; None for no limit.
+            metadata: further headers.
 
         Raises:
             GrpcStatusError: the server refuses or fails, is too slow, or cannot be reached.
@@ -225,7 +235,7 @@ class GrpcChannel:
         try:
             async with self._clock.timeout(limit_s):
                 connection = await self._connected()
-                return await connection.unary(path, body)
+                return await connection.unary(path, body, metadata)
         except TimeoutError as error:
             raise GrpcStatusError("DEADLINE_EXCEEDED", f"no answer within {limit_s:g}s") from error
         except (OSError, ProtocolError) as error:
