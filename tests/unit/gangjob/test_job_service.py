@@ -94,6 +94,25 @@ async def test_every_immediate_failure_backs_off(
     assert 4 * replicas <= len(uids) <= 8 * replicas
 
 
+async def test_server_that_ends_at_once_backs_off(world: JobWorld) -> None:
+    server = {"restartPolicy": "Always", "completes": False}
+    uids: set[str] = set()
+
+    async def end_servers() -> None:
+        while True:
+            for name, pod in (await world.pods()).items():
+                if pod.status.phase == "Running" and "server" in name:
+                    uids.add(pod.metadata.uid)
+                    await world.finish(name)
+            await world.clock.sleep(0.1)
+
+    world.nursery.start(end_servers())
+    await world.add_job(roles={"server": server, "worker": {}})
+    await world.settle(30)
+    assert 4 <= len(uids) <= 8
+    assert (await world.status()).restarts == 0
+
+
 async def test_evicted_pod_is_replaced_at_once(world: JobWorld) -> None:
     await world.add_job(replicas=1)
     await world.reaches("Running")

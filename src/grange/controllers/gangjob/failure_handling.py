@@ -185,7 +185,7 @@ def _count_failed(draft: PlanDraft, decisions: Iterable[FailureDecision]) -> Non
 def _note_failure(draft: PlanDraft, pod: JobPod) -> None:
     """Name the index for its back-off, unless the pod was disrupted."""
     if _members(draft, pod).outcomes[pod.index] is PodOutcome.FAILED:
-        draft.failures.add((pod.role, pod.index))
+        draft.ends.add((pod.role, pod.index))
 
 
 def _handle_job(draft: PlanDraft, decision: FailureDecision) -> JobEnd | None:

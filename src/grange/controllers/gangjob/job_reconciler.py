@@ -233,7 +233,7 @@ class JobReconciler(Generic[R]):
         if status != observed.inputs.status:
             if not await self._write_status(job, observed.inputs.status, status):
                 return Requeue(_AGAIN_S)  # an event of it may come sooner
-            for member in plan.failures:
+            for member in plan.ends:
                 self._backoff.failed(uid, member, self._clock.monotonic())
         self.instruments.observe(job, observed.inputs.status, status, observed.inputs.now)
         for event in plan.events:

@@ -302,7 +302,7 @@ def _plan(
         create=tuple(draft.creations),
         events=(*draft.notices, *writer.events),
         requeue_s=draft.requeue_s,
-        failures=frozenset(draft.failures),
+        ends=frozenset(draft.ends),
         **parts,
     )
 

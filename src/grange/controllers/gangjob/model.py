@@ -452,8 +452,8 @@ class JobPlan:
         events: recorded when the status is written.
         delete_job: the time to live is over.
         requeue_s: look again after so many seconds; None: only when something changes.
-        failures: of pods that failed by themselves and are counted now, charged or not: the role in
-            lower case and the index. Their back-off starts when the status is written.
+        ends: of pods that failed by themselves, or of servers that ended, and are counted now, charged or
+            not: the role in lower case and the index. Their back-off starts when the status is written.
     """
 
     status: JobStatus
@@ -466,4 +466,4 @@ class JobPlan:
     events: tuple[JobEvent, ...] = ()
     delete_job: bool = False
     requeue_s: float | None = None
-    failures: frozenset[tuple[str, int]] = frozenset()
+    ends: frozenset[tuple[str, int]] = frozenset()

@@ -43,7 +43,8 @@ class PlanDraft:
         creations: in order.
         notices: events about single members, recorded after those of the phase.
         restarts: what is being restarted and why; not empty: the job is restarting.
-        failures: roles (in lower case) and indexes of which a pod failed by itself, charged or not.
+        ends: roles (in lower case) and indexes of which a pod failed by itself, charged or not, or a
+            server ended.
         completions: roles (in lower case) of which an index was completed in this pass.
         requeue_s: as in the plan.
     """
@@ -56,7 +57,7 @@ class PlanDraft:
     creations: list[Creation] = field(default_factory=list)
     notices: list[JobEvent] = field(default_factory=list)
     restarts: list[str] = field(default_factory=list)
-    failures: set[tuple[str, int]] = field(default_factory=set)
+    ends: set[tuple[str, int]] = field(default_factory=set)
     completions: set[str] = field(default_factory=set)
     requeue_s: float | None = None
 

@@ -67,7 +67,10 @@ def _count_completed(draft: PlanDraft, members: RoleMembers) -> None:
         if pod.index in counts.completed or pod.index in counts.given_up:
             continue
         if not counts.role.completes and counts.role.restart_policy is RestartPolicy.ALWAYS:
-            _count_once(draft, pod, members)
+            if pod.uid not in draft.counts.counted:
+                draft.counts.charge_in_place(counts, pod)
+                draft.counts.counted.add(pod.uid)
+                draft.ends.add((pod.role, pod.index))
             replace(draft, pod)
             continue
         counts.completed.add(pod.index)
