@@ -39,6 +39,7 @@ POOLS: Mapping[str, int] = {"w": 4, "d": 2}
 LEASES = tuple(f"l{number}" for number in range(6))
 TROUBLE_S = 120.0
 MOVES_S = 10.0
+WATCHES_RESUME_S = 45.0  # an informer whose streams broke again and again waits so long for the next
 
 
 class LeaseProcess:
@@ -238,7 +239,7 @@ async def test_leases_survive_an_unlucky_week(seed: int, log: Logger, records: R
             nursery.start(trouble.run(TROUBLE_S))
             nursery.start(members.run(TROUBLE_S))
         await trouble.restore()
-        await clock.sleep(members.late_s + trouble.deaf_s)
+        await clock.sleep(max(members.late_s + trouble.deaf_s, WATCHES_RESUME_S))
         await everything_is_freed(world, users)
         for name, count in POOLS.items():
             spec = {"machines": [{"pool": name, "count": count}]}
@@ -291,7 +292,7 @@ async def everything_is_freed(world: World, users: LeaseUsers) -> None:
     await world.until(nodes_are_ready, limit_s=120.0)
     await world.until(pods_are_gone, limit_s=120.0)
     try:
-        await world.until(free, limit_s=60.0)
+        await world.until(free, limit_s=MOVES_S)
     except TimeoutError as error:
         error.add_note(f"marks: {await marked(world)}")
         for lease in (await world.client.list(MACHINELEASE)).items:
