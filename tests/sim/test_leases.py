@@ -39,7 +39,9 @@ POOLS: Mapping[str, int] = {"w": 4, "d": 2}
 LEASES = tuple(f"l{number}" for number in range(6))
 TROUBLE_S = 120.0
 MOVES_S = 10.0
-WATCHES_RESUME_S = 45.0  # an informer whose streams broke again and again waits so long for the next
+WATCHES_RESUME_S = (
+    45.0  # an informer whose streams broke again and again waits so long for the next
+)
 
 
 class LeaseProcess:

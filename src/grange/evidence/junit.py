@@ -1,8 +1,8 @@
 """Records of sessions as JUnit XML, in the form that CI systems read; pure.
 
-The elements and attributes are those of the schema of Jenkins' xUnit plugin, which GitLab, GitHub
-actions and others read too: a failure is the test's, an error that of its environment, and what was
-cancelled is skipped.
+The elements and attributes are those of the schema of Jenkins' xUnit plugin, which refuses others, and which GitLab,
+GitHub actions and others read too: a failure is the test's, an error that of its environment, and what was
+cancelled is skipped. There only suites have properties; those of a session begin with its name.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ def render(suites: Sequence[JunitSuite]) -> bytes:
     """The document, in UTF-8."""
     root = ET.Element("testsuites")
     made = [_suite(suite) for suite in suites]
-    for count in ("tests", "failures", "errors", "skipped"):
+    for count in ("tests", "failures", "errors"):
         root.set(count, str(sum(int(item.get(count, "0")) for item in made)))
     root.set("time", _seconds(sum(r.duration_s for suite in suites for r in suite.records)))
     root.extend(made)
@@ -62,6 +62,12 @@ def _suite(suite: JunitSuite) -> ET.Element:
     if known := [begin for begin in begins if begin is not None]:
         # The schema wants xs:dateTime without a zone; the time is UTC.
         element.set("timestamp", min(known).strftime("%Y-%m-%dT%H:%M:%S"))
+    if suite.records:
+        properties = ET.SubElement(element, "properties")
+        for record in suite.records:
+            for key, value in sorted(_properties(record)):
+                name = clean(f"{record.name}.{key}")
+                ET.SubElement(properties, "property", name=name, value=clean(value))
     element.extend(cases)
     return element
 
@@ -70,9 +76,6 @@ def _case(suite: str, name: str, record: SessionRecord) -> ET.Element:
     classname = f"{record.namespace}.{suite}" if record.namespace else suite
     case = ET.Element("testcase", name=clean(name), classname=clean(classname))
     case.set("time", _seconds(record.duration_s))
-    properties = ET.SubElement(case, "properties")
-    for key, value in sorted(_properties(record)):
-        ET.SubElement(properties, "property", name=clean(key), value=clean(value))
     _outcome(case, record)
     if record.driver is not None and record.driver.tail:
         ET.SubElement(case, "system-out").text = _text(record.driver.tail)
