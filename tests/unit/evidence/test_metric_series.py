@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 from tests.unit.evidence.session_documents import session
 
 from grange.evidence import metric_series, session_record
@@ -101,6 +102,34 @@ def test_export_without_the_library_names_the_extra(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(SeriesError, match=r"pyarrow is missing; install grange\[parquet\]"):
         MetricSeries(tmp_path / "series.db").export_parquet(tmp_path / "out.parquet")
+
+
+def test_export_has_every_figure_with_its_type(tmp_path: Path) -> None:
+    series, target = MetricSeries(tmp_path / "series.db"), tmp_path / "out.parquet"
+    (found,) = metric_series.points_of(session_record.record_of(session()), NOW)
+    series.append([point(2, 2.5), point(1, 1.0, "u-0"), found])
+    assert series.export_parquet(target) == 3
+    table = parquet.read_table(target, use_threads=False)
+    rows = table.to_pylist()
+    assert [row["value"] for row in rows] == [1.0, 2.5, found.value]
+    assert rows[0]["time"] == datetime(2026, 11, 1, 10, tzinfo=UTC)
+    assert (rows[2]["test"], rows[2]["metric"], rows[2]["unit"]) == ("bench", "p99", "ms")
+    assert dict(rows[2]["attributes"]) == found.attributes
+    assert {str(table.schema.field(name).type) for name in ("uid", "verdict")} == {"string"}
+
+
+def test_export_of_no_figures_is_an_empty_table(tmp_path: Path) -> None:
+    target = tmp_path / "out.parquet"
+    assert MetricSeries(tmp_path / "series.db").export_parquet(target) == 0
+    table = parquet.read_table(target, use_threads=False)
+    assert table.num_rows == 0
+    assert "value" in table.column_names
+
+
+def test_export_to_no_directory_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    target = tmp_path / "absent" / "out.parquet"
+    with pytest.raises(SeriesError, match=r"cannot write .*; name another file"):
+        MetricSeries(tmp_path / "series.db").export_parquet(target)
 
 
 def test_columns_have_every_figure() -> None:
