@@ -18,6 +18,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
+from takeover.example import MACHINES
+from takeover.network import MachineNetwork, machine_network
+
 # Sessions first: what other examples leave running would keep machines from being leased whole.
 EXAMPLES = (
     "sessions.http",
@@ -45,11 +48,15 @@ class Stage:
 
     Args:
         directory: scratch directory of the control plane.
+
+    Attributes:
+        machines: further machines that join.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.kubeconfig = directory / "kubeconfig"
+        self.machines = MachineNetwork()
         self.times: list[tuple[str, float]] = []
         self._color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
@@ -125,7 +132,9 @@ def main() -> int:
         title = "start it again, with addresses for servers of pods"
         run_on(stage, title, ADDRESSES, ON_ONE_PORT)
         title = "start it again, for machines that join"
-        run_on(stage, title, ("--disable", "agent", "--remove-nodes"), ON_MACHINES)
+        with machine_network(MACHINES) as stage.machines:
+            flags = ("--disable", "agent", "--remove-nodes", *stage.machines.flags)
+            run_on(stage, title, flags, ON_MACHINES)
         code = 0
     except KeyboardInterrupt:
         shutil.rmtree(directory, ignore_errors=True)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 HERE = Path(__file__).resolve().parent
 REPLICAS = 3
-ISOLATION = "grange.dev/isolation"
+ISOLATION, NETWORK = "grange.dev/isolation", "grange.dev/network"
 
 
 class Stage(Protocol):
@@ -17,10 +17,15 @@ class Stage(Protocol):
     def grange(self, *words: str, quiet: bool = False) -> str: ...
 
 
-def has_namespaces(stage: Stage) -> bool:
-    """Whether the nodes separate pods, so that names of Services are resolved in them."""
+def missing(stage: Stage) -> str:
+    """What the nodes lack that the example needs; empty where they have all of it."""
     nodes = json.loads(stage.grange("get", "nodes", "-o", "json", quiet=True))["items"]
-    return all(node["metadata"]["labels"].get(ISOLATION) == "namespaces" for node in nodes)
+    labels = [node["metadata"]["labels"] for node in nodes]
+    if any(label.get(ISOLATION) != "namespaces" for label in labels):
+        return "namespaces, by which pods resolve names of Services"
+    if any(label.get(NETWORK) not in {"addresses", "netns"} for label in labels):
+        return "addresses for servers that listen on all of them, so replicas would collide"
+    return ""
 
 
 def check_answers(answers: list[str]) -> None:
@@ -33,8 +38,8 @@ def check_answers(answers: list[str]) -> None:
 
 def run(stage: Stage) -> None:
     """The whole example."""
-    if not has_namespaces(stage):
-        stage.show("services: left out, as this machine allows no namespaces")
+    if why := missing(stage):
+        stage.show(f"services: left out, as this machine does not allow {why}")
         return
     with stage.step("put three ordinary web servers behind one Service"):
         stage.grange("apply", "-f", str(HERE / "hello.yaml"), "--wait")

@@ -10,8 +10,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from takeover.network import MachineNetwork
 
 HERE = Path(__file__).resolve().parent
+MACHINES = ("worker-1", "worker-2")
 REPLICAS = 2
 LIMIT_S = 60
 PAUSE_S = 1.0  # each look starts a process
@@ -21,6 +25,7 @@ class Stage(Protocol):
     """What the driver gives an example."""
 
     directory: Path
+    machines: MachineNetwork
 
     def show(self, text: str) -> None: ...
     def step(self, title: str) -> Any: ...
@@ -30,10 +35,12 @@ class Stage(Protocol):
 @contextmanager
 def machine(stage: Stage, name: str) -> Iterator["subprocess.Popen[bytes]"]:
     """A machine that joins and is shut down at the end: an agent on this computer."""
-    printed = stage.grange("token", "create", "--node", name, "--once", quiet=True).strip()
-    stage.show(f"$ {printed}")
+    network = stage.machines
+    printed = stage.grange("token", "create", "--node", name, "--once", *_server(stage), quiet=True)
+    stage.show(f"$ {printed.strip()}")
     directory = stage.directory / "agents" / name
-    words = [sys.executable, "-m", *shlex.split(printed), "--data-dir", str(directory)]
+    inside = network.inside.get(name, ())
+    words = [*inside, sys.executable, "-m", *shlex.split(printed), "--data-dir", str(directory)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as agent:
         try:
             stage.grange("wait", f"node/{name}", "--for", "create", quiet=True)
@@ -41,6 +48,14 @@ def machine(stage: Stage, name: str) -> Iterator["subprocess.Popen[bytes]"]:
             yield agent
         finally:
             shut_down(agent)
+
+
+def _server(stage: Stage) -> tuple[str, ...]:
+    """How machines name the control plane, where that is not as this one does."""
+    if not stage.machines.address:
+        return ()
+    port = urlsplit(json.loads((stage.directory / "up.json").read_text())["url"]).port
+    return "--server", f"https://{stage.machines.address}:{port}"
 
 
 def shut_down(agent: "subprocess.Popen[bytes]") -> None:
@@ -81,15 +96,17 @@ def wait_until_on(stage: Stage, name: str) -> None:
 
 def run(stage: Stage) -> None:
     """The whole example."""
+    if stage.machines.address:
+        stage.show(f"each machine is a network namespace; {stage.machines.address} is ours")
     with ExitStack() as machines:
         with stage.step("join a machine, and run two pods on it"):
-            first = machines.enter_context(machine(stage, "worker-1"))
+            first = machines.enter_context(machine(stage, MACHINES[0]))
             stage.grange("apply", "-f", str(HERE / "worker.yaml"), "--wait")
-            wait_until_on(stage, "worker-1")
+            wait_until_on(stage, MACHINES[0])
         with stage.step("join a second machine"):
-            machines.enter_context(machine(stage, "worker-2"))
+            machines.enter_context(machine(stage, MACHINES[1]))
         with stage.step("shut the first one down: the second one takes its pods over"):
             shut_down(first)
-            wait_until_on(stage, "worker-2")
+            wait_until_on(stage, MACHINES[1])
             stage.grange("get", "nodes")
             stage.grange("delete", "-f", str(HERE / "worker.yaml"))
