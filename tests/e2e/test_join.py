@@ -14,10 +14,14 @@ import pytest
 from tests.e2e.kubectl import find
 from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually, pod
 
+import grange
+from grange.app.agent_settings import AgentSettings
 from grange.app.certificate_process import CertificateProcess
+from grange.app.joined_node import serve_node
 from grange.app.node_credentials import JoinFailed, JoinTarget, NodeCredentials
-from grange.base.clock import LoopClock, SkewedClock
-from grange.base.offload import Inline
+from grange.base.clock import Clock, LoopClock, SkewedClock
+from grange.base.log import Logger
+from grange.base.offload import Inline, Threads
 
 pytestmark = pytest.mark.e2e
 WRITES_LINES = "echo started; while sleep 0.2; do echo here; done"
@@ -166,6 +170,28 @@ def test_clock_that_is_wrong_is_measured(plane: Plane, tmp_path: Path) -> None:
 
     with pytest.raises(JoinFailed, match=r"is (120|119)m behind that of https://.*: set it"):
         asyncio.run(join())
+
+
+async def test_agent_that_is_newer_neither_joins_nor_starts(
+    plane: Plane, tmp_path: Path, clock: Clock, log: Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = json.loads(plane.grange("token", "create", "-o", "json"))
+    target = JoinTarget(given["server"], "newer", given["token"], given["caHash"])
+    joined, fresh = tmp_path / "joined", tmp_path / "fresh"
+    settings = AgentSettings(server=given["server"], data_dir=joined, node_name="newer")
+    with (
+        contextlib.closing(CertificateProcess(Inline())) as process,
+        contextlib.closing(Threads("agent", 1)) as offload,
+    ):
+        await NodeCredentials(joined, process, clock).join(target)
+        monkeypatch.setattr(grange, "__version__", "9.0.0")
+        with pytest.raises(JoinFailed, match="an agent may not be newer; update the control plane"):
+            await NodeCredentials(fresh, process, clock).join(target)
+        with pytest.raises(JoinFailed, match="an agent may not be newer; update the control plane"):
+            await serve_node(settings, process, asyncio.Event(), clock, log, offload)
+    names = [item["metadata"]["name"] for item in plane.get("nodes")["items"]]
+    assert "newer" not in names
+    assert not NodeCredentials(fresh, process, clock).has_certificate("newer")
 
 
 def audited(plane: Plane) -> list[dict[str, Any]]:
