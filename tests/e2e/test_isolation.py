@@ -206,6 +206,15 @@ async def test_command_joins_what_runs(isolated: ProcessRuntime) -> None:
     assert done.output == "1\ncolor: red\nsleep 600 web\n"
 
 
+async def test_renewed_volume_is_seen_by_what_runs(isolated: ProcessRuntime) -> None:
+    """As tokens that are renewed; the container keeps its mount."""
+    target = await start(isolated, "sleep", "600")
+    renewed = VolumePlan("config", (VolumeFile("app.conf", b"color: blue\n", 0o644),))
+    await isolated.prepare(replace(SETUP, volumes=(renewed, *SETUP.volumes[1:])))
+    done = await isolated.run(target, ("cat", "/etc/app/app.conf"), LIMIT_S)
+    assert done.output == "color: blue\n", done
+
+
 async def test_other_user_has_the_view_too(isolated: ProcessRuntime) -> None:
     """An agent that is root runs programs as others; any other runs them as itself."""
     user = (65534, 65534) if os.geteuid() == 0 else (os.getuid(), os.getgid())

@@ -129,6 +129,20 @@ class ContainerStarter:
             raise NotCreatableError(f"the API cannot be asked: {error}", CREATE_ERROR) from error
         return sandbox, run
 
+    async def renew(self, pod: Pod) -> None:
+        """Write the volumes of a prepared pod again, with fresh tokens.
+
+        Raises:
+            NotCreatableError: something is missing, or the runtime or the API cannot do it now.
+        """
+        try:
+            found = await self._fetcher.fetch(pod, None)
+            await self._prepare(pod, found, from_images=self._is_from_images(pod))
+        except RuntimeFailedError as error:
+            raise NotCreatableError(str(error), CREATE_ERROR) from error
+        except ApiError as error:
+            raise NotCreatableError(f"the API cannot be asked: {error}", CREATE_ERROR) from error
+
     async def _env_files(
         self, pod: Pod, container: Container
     ) -> dict[tuple[str, str], bytes | None]:

@@ -112,15 +112,20 @@ class Fetcher:
         self._client = client
         self._remembered: dict[str, Sources] = {}  # by uid of the pod
 
-    async def fetch(self, pod: Pod, container: Container) -> Sources:
+    async def fetch(self, pod: Pod, container: Container | None) -> Sources:
         """Read what the pod's volumes and the container's environment refer to, each once.
+
+        Args:
+            pod: whose volumes.
+            container: what is to start; None where the volumes are renewed, for which nothing is remembered.
 
         Raises:
             NotCreatableError: the pod's service account is missing.
             ApiError: the API cannot be asked.
         """
         references = {(item.kind, item.name): item for item in of_volumes(pod)}
-        references |= {(item.kind, item.name): item for item in of_container(container)}
+        if container is not None:
+            references |= {(item.kind, item.name): item for item in of_container(container)}
         namespace, uid = pod.metadata.namespace, pod.metadata.uid
         known = self._remembered.get(uid)
         try:
@@ -130,7 +135,9 @@ class Fetcher:
             }
             tokens = await fetch_tokens(self._client, pod)
         except ApiError:
-            if known is None or not references.keys() <= known.found.keys():
+            if known is None or container is None:
+                raise
+            if not references.keys() <= known.found.keys():
                 raise
             return known
         if tokens:

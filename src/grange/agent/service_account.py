@@ -12,6 +12,7 @@ from grange.agent.errors import NotCreatableError
 from grange.api import codec
 from grange.api.kinds import POD, SERVICEACCOUNT
 from grange.api.kinds.pod import Container, Pod
+from grange.api.kinds.serviceaccount import MOUNTED_TOKEN_S
 from grange.api.meta import Document
 from grange.api.pod_fields import TOKEN_MOUNT
 from grange.api.status import NotFound
@@ -72,6 +73,14 @@ def asked(projection: Document) -> tuple[str, int]:
     return str(projection.get("audience") or ""), int(
         projection.get("expirationSeconds") or _SECONDS
     )
+
+
+def short_lives_s(pod: Pod) -> Iterable[int]:
+    """The lives in seconds of the tokens that may end while the pod runs."""
+    for projection in _projections(pod):
+        audience, seconds = asked(projection)
+        if audience or seconds != MOUNTED_TOKEN_S:
+            yield seconds
 
 
 def _projections(pod: Pod) -> Iterable[Document]:

@@ -52,6 +52,7 @@ from grange.agent.pod_status import PodPlace
 from grange.agent.probe_answer import ProbeTarget
 from grange.agent.probe_workers import Probing
 from grange.agent.status_writer import PodStatusWriter, WriteOutcome
+from grange.agent.token_renewal import TokenRenewal
 from grange.agent.transitions import ContainerPhase
 from grange.agent.worker_tools import Tools
 from grange.api import timestamps, unsupported
@@ -100,6 +101,7 @@ class PodWorker:
             resource_allocation.restore(container, pod)
         allocated = resource_allocation.request_of(pod, self._containers)
         self._resizer = PodResizer(tools, self._event, allocated)
+        self._renewal = TokenRenewal(pod, tools.starter, self._log)
         self._sandbox: Sandbox | None = None
         self._unwatch: Callable[[], None] | None = None
         self._termination = PodTermination.NONE
@@ -283,6 +285,9 @@ class PodWorker:
                 await self._perform(action, tasks)
             if not decision.actions:
                 break
+        if self._sandbox is not None and self._is_wanted() and not self._all_done():
+            due = await self._renewal.step(self.pod, self._now())
+            self._retry_at = _earlier(self._retry_at, due)
         await self._report()
         if self._all_done():
             if self._termination in {PodTermination.DELETED, PodTermination.VANISHED}:
@@ -467,6 +472,7 @@ class PodWorker:
             self._event(WARNING, AgentReason.FAILED, error.message)
         else:
             self._use(sandbox)
+            self._renewal.written(now)
             self._tools.metrics.start_seconds.observe(self._tools.clock.monotonic() - began)
             self._tools.metrics.starts.labels("started" if run.running else "not_executable").inc()
             container.on_created(run)

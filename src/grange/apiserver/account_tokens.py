@@ -17,15 +17,13 @@ import msgspec
 
 from grange.api import codec
 from grange.api.http import User
+from grange.api.kinds.serviceaccount import MOUNTED_TOKEN_S
 from grange.apiserver.authn import bearer_token
 from grange.base.clock import Clock
 from grange.store.interface import Store
 
 AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 """Who the tokens are for unless another audience is asked for; also who issues them."""
-
-MOUNTED_S = 3607
-"""The life that mounted tokens ask for; as in Kubernetes such a token is good for a year."""
 
 _MOUNTED_LIFE = timedelta(days=365)
 _HEADER = {"alg": "HS256", "typ": "JWT"}
@@ -91,7 +89,7 @@ class AccountTokens:
         """A token, and the time after which its holder should have another."""
         now = self._clock.now()
         life = timedelta(seconds=seconds)
-        lasting = seconds == MOUNTED_S and pod is not None and audiences == [AUDIENCE]
+        lasting = seconds == MOUNTED_TOKEN_S and pod is not None and audiences == [AUDIENCE]
         claims: dict[str, Any] = {
             "namespace": namespace,
             "serviceaccount": {"name": account.name, "uid": account.uid},

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.agent_world import world
+from tests.support.agent_world import World, world
 from tests.unit.agent.builders import NODE, container, document, pod
 
 from grange.agent import service_account, volumes
@@ -140,3 +140,75 @@ async def test_only_what_every_pod_has_is_remembered(
         fetcher.forget(view.metadata.uid)
         with pytest.raises(ApiError):
             await fetcher.fetch(view, plain)
+
+
+# --- tokens that end while their pod runs ----------------------------------------------------------
+
+
+def with_token(audience: str, seconds: int) -> dict[str, Any]:
+    projection = {"path": "token", "audience": audience, "expirationSeconds": seconds}
+    made = document(container(volumeMounts=[{"name": "vault", "mountPath": "/vault"}]))
+    sources = [{"serviceAccountToken": projection}]
+    made["spec"]["volumes"] = [{"name": "vault", "projected": {"sources": sources}}]
+    return made
+
+
+def token_of(there: World) -> str:
+    [pod_made] = there.machine.pods.values()
+    [plan] = [plan for plan in pod_made.setup.volumes if plan.name == "vault"]
+    return plan.files[0].content.decode()
+
+
+def end_of_token(there: World) -> float:
+    payload = token_of(there).split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return float(claims["exp"]) - there.clock.now().timestamp()
+
+
+async def test_token_of_an_audience_is_renewed(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log) as there:
+        await there.create(with_token("vault", 600))
+        await there.until_ready()
+        first = token_of(there)
+        await there.clock.sleep(470)
+        assert token_of(there) == first
+        await there.clock.sleep(20)
+        assert token_of(there) != first
+        for _ in range(20):
+            await there.clock.sleep(470)
+            assert end_of_token(there) > 0
+        assert len(there.starts()) == 1
+
+
+async def test_token_is_renewed_once_the_api_is_back(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await there.create(with_token("vault", 600))
+        await there.until_ready()
+        there.gate = lambda request: ServiceUnavailable("away")
+        await there.clock.sleep(550)
+        assert end_of_token(there) < 100
+        there.gate = lambda request: None
+        await there.clock.sleep(60)
+        assert end_of_token(there) > 400
+
+
+async def test_next_agent_renews_tokens_at_once(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log) as there:
+        await there.create(with_token("vault", 600))
+        await there.until_ready()
+        await there.clock.sleep(300)
+        there.crash_agent()
+        there.start_agent()
+        await there.clock.sleep(5)
+        assert end_of_token(there) > 590
+
+
+async def test_mounted_token_is_left_alone(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log) as there:
+        await there.create(document())
+        await there.until_ready()
+        there.requests.clear()
+        await there.clock.sleep(10_000)
+        assert not [request for request in there.requests if request[1].endswith("/token")]

@@ -11,6 +11,9 @@ DEFAULT = "default"
 ROOT_CA = "kube-root-ca.crt"
 """The ConfigMap with the certificate of the API server's authority; every namespace has it."""
 
+MOUNTED_TOKEN_S = 3607
+"""The life that mounted tokens ask for; as in Kubernetes such a token is good for a year."""
+
 
 class ServiceAccount(Resource, frozen=True):
     """A service account; its tokens are signed on request, not stored."""

@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 
 from grange.api.kinds import POD
-from grange.api.kinds.serviceaccount import DEFAULT, ROOT_CA
+from grange.api.kinds.serviceaccount import DEFAULT, MOUNTED_TOKEN_S, ROOT_CA
 from grange.api.meta import Document
 from grange.api.pod_fields import TOKEN_MOUNT
 from grange.api.status import Forbidden
-from grange.apiserver.account_tokens import MOUNTED_S
 from grange.apiserver.admission import Attributes
 from grange.base.bounded import BoundedDict
 from grange.store.interface import Store
@@ -157,7 +156,7 @@ def _volume(*, has_ca: bool) -> Document:
     """The token's volume, with all defaults: nothing writes to it, so all pods share it."""
     field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
     sources: list[Document] = [
-        {"serviceAccountToken": {"expirationSeconds": MOUNTED_S, "path": "token"}},
+        {"serviceAccountToken": {"expirationSeconds": MOUNTED_TOKEN_S, "path": "token"}},
         {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}},
     ]
     if has_ca:
