@@ -106,11 +106,15 @@ def plan(
     pools: Sequence[NodePool] | None = None,
     catalogue: Sequence[InstanceType] = (SMALL, MIDDLE, LARGE),
     capacity: CapacityMemory | None = None,
+    template_hash: str = "",
     **cluster: Any,
 ) -> ScalingPlan:
     """The plan of the pools for a cluster."""
     memory = capacity or CapacityMemory()
-    packed = [PackedPool(each, catalogue, memory) for each in pools or [pool()]]
+    packed = [
+        PackedPool(each, catalogue, memory, template_hash=template_hash)
+        for each in pools or [pool()]
+    ]
     scaler = PackingNodeScaler(packed, ClusterState(**cluster))
     return scaler.compute(machines, pods, now=NOW)
 

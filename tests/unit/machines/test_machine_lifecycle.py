@@ -1,5 +1,6 @@
 """What a machine needs next, by its record, its instance and its node."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -115,6 +116,25 @@ def test_a_boot_shows_its_stage_and_addresses() -> None:
     assert (found.step, found.stage) == (S.UPDATE, JOINING)
     waits = step(booted, instance=instance(InstanceState.PENDING))
     assert (waits.step, waits.after_s) == (S.WAIT, 5.0)
+
+
+@pytest.mark.parametrize("phase", [P.AVAILABLE, P.CLAIMED])
+def test_addresses_that_a_later_list_shows_are_written(phase: MachinePhase) -> None:
+    """The node was ready before the list."""
+    address = NodeAddress(type="InternalIP", address="10.0.0.1")
+    shown = replace(instance(), addresses=(address,))
+    joined = machine(phase, launchTime=at(1), boundPodUID="u")
+    assert step(joined, instance=instance()).step is S.WAIT
+    assert step(joined, instance=shown).step is S.UPDATE
+    known = [{"type": "InternalIP", "address": "10.0.0.1"}]
+    assert step(machine(phase, addresses=known), instance=shown).step is S.WAIT
+
+
+def test_addresses_that_a_list_lacks_are_kept() -> None:
+    """Else a machine that is switched on again would be written over and over."""
+    known = [{"type": "InternalIP", "address": "10.0.0.1"}]
+    booting = machine(P.CREATED, launchTime=at(1), stage="Booting", addresses=known)
+    assert step(booting, instance=instance(InstanceState.PENDING)).step is S.WAIT
 
 
 def test_looks_at_a_boot_keep_the_pause_of_the_pool() -> None:

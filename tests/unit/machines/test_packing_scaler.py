@@ -480,6 +480,23 @@ def test_stopped_standby_is_parked_and_kept() -> None:
     assert (rests.start, rests.stop) == ((), ())
 
 
+def test_outdated_standby_that_is_off_is_replaced_first() -> None:
+    pools = [pool(standby=(StandbyNodeSpec("small", 1, state="Stopped"),))]
+    start = plan(pools=pools, template_hash="old").start[0]
+    old = booted(start, phase="Stopped")
+    found = plan([], [old], pools=pools, template_hash="new")
+    assert (types(found), found.stop) == (["small"], ())
+    for phase in ("Creating", "Available", "Stopping"):
+        new = booted(found.start[0], phase=phase)
+        again = plan(
+            [], [old, new], pools=pools, template_hash="new", nodes=[node(new.metadata.name)]
+        )
+        assert (again.start, [stop.name for stop in again.stop if not stop.park]) == ((), [])
+    off = booted(found.start[0], phase="Stopped")
+    last = plan([], [old, off], pools=pools, template_hash="new")
+    assert (last.start, [stop.name for stop in last.stop]) == ((), [old.metadata.name])
+
+
 @pytest.mark.parametrize("state", ["Booted", "Stopped"])
 def test_leased_machine_is_no_standby(state: str) -> None:
     """It is not switched off under its holder, and another one stands by in its place."""

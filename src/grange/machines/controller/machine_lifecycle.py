@@ -181,13 +181,13 @@ def _created(known: MachineInputs, now: datetime) -> NextStep:
     runs = found is not None and found.state is _S.RUNNING
     stage = JOINING if runs or node is not None else BOOTING
     status = machine.status
-    if stage != status.stage or (found is not None and found.addresses != status.addresses):
+    if stage != status.stage or _has_other_addresses(known):
         return NextStep(MachineStep.UPDATE, stage=stage)
     return _wait_for_boot(known, now)
 
 
 def _available(known: MachineInputs, now: datetime) -> NextStep:
-    return _marks(known) or NextStep(MachineStep.WAIT)
+    return _marks(known) or _addresses(known) or NextStep(MachineStep.WAIT)
 
 
 def _marks(known: MachineInputs) -> NextStep | None:
@@ -197,9 +197,21 @@ def _marks(known: MachineInputs) -> NextStep | None:
     return NextStep(MachineStep.INITIALIZE)
 
 
+def _addresses(known: MachineInputs) -> NextStep | None:
+    """A node may be ready before a list shows the addresses of its instance."""
+    return NextStep(MachineStep.UPDATE) if _has_other_addresses(known) else None
+
+
+def _has_other_addresses(known: MachineInputs) -> bool:
+    found = known.instance
+    if found is None or not found.addresses:
+        return False
+    return found.addresses != known.machine.status.addresses
+
+
 def _claimed(known: MachineInputs, now: datetime) -> NextStep:
-    if (marks := _marks(known)) is not None:
-        return marks
+    if (step := _marks(known) or _addresses(known)) is not None:
+        return step
     # Machines that are held for something else than a pod are given back by their holder.
     if not known.holder_gone or known.machine.status.holder_uid:
         return NextStep(MachineStep.WAIT)

@@ -166,8 +166,13 @@ class DisruptionLook:
         return self._first(EXPIRED, sorted(old, key=lambda each: (each.created, each.name)))
 
     def drifted(self) -> DisruptionDecision | None:
-        """A machine that its pool would not make like this any more, the one that is cheapest to disrupt."""
-        found = [each for each in self.candidates.values() if self._drift(each)]
+        """A machine that its pool would not make like this any more, the one that is cheapest to disrupt.
+
+        Standby is replaced by the pass over its pool, and is none any more when that is done.
+        """
+        drifted = [each for each in self.candidates.values() if self._drift(each)]
+        standby = self._standby() if drifted else {}
+        found = [each for each in drifted if each.pods or not self._stands(each, standby)]
         return self._first(DRIFTED, sorted(found, key=lambda each: (each.cost, each.name)))
 
     def together(self) -> DisruptionDecision | None:
@@ -240,9 +245,7 @@ class DisruptionLook:
         return self._decision(reason, candidates, starts, forced=forced)
 
     def _end_empty(self, candidates: Sequence[DisruptionCandidate]) -> DisruptionDecision | None:
-        pools = [pool.pool for pool in self._inputs.pools.values()]
-        free = [each.machine for each in self.candidates.values() if not each.pods]
-        standby = standby_machines(pools, [*free, *self._off], self._now)
+        standby = self._standby()
         quiet = [
             each
             for each in candidates
@@ -252,6 +255,10 @@ class DisruptionLook:
         if not allowed:
             return None
         return self._decision(EMPTY, allowed, ())
+
+    def _standby(self) -> Mapping[str, str]:
+        free = [each.machine for each in self.candidates.values() if not each.pods]
+        return standby_machines(self._inputs.pools.values(), [*free, *self._off], self._now)
 
     def _stands(self, candidate: DisruptionCandidate, standby: Mapping[str, str]) -> bool:
         if candidate.name in standby:

@@ -1,4 +1,4 @@
-"""Which machines without pods a dedicated pool keeps as standby, and how many it lacks.
+"""Which machines without pods a pool keeps as standby, and how many it lacks.
 
 A machine that its pool would not make like this any more, or that is too old, is replaced: it does not
 count, and stays only until another one is ready in its place.
@@ -21,7 +21,7 @@ _STOPPING = _P.STOPPING.value  # compared as text: it is looked at for each mach
 
 
 class KeptStandby:
-    """Chooses standby machines of one pool at one time.
+    """Chooses standby machines of one pool at one time; ``choose`` for dedicated pools, ``keep`` for all.
 
     Args:
         pool: whose.
@@ -49,9 +49,21 @@ class KeptStandby:
             count: how many to keep.
         """
         fitting = [machine for machine in free if self._fits(machine, shape)]
+        return self.keep(sorted(fitting, key=_order(shape)), shape, count)
+
+    def keep(
+        self, fitting: Iterable[Machine], shape: StandbyShape, count: int
+    ) -> tuple[list[Machine], int]:
+        """The machines to keep of those that are of a shape, and how many are to be ordered.
+
+        Args:
+            fitting: the best first.
+            shape: of the standby.
+            count: how many to keep.
+        """
         present: list[Machine] = []
         outdated: list[Machine] = []
-        for machine in sorted(fitting, key=_order(shape)):
+        for machine in fitting:
             (outdated if self._is_outdated(machine) else present).append(machine)
         present = present[:count]
         ready_phase = _P.STOPPED if shape.stopped else _P.AVAILABLE

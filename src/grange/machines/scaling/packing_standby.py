@@ -8,8 +8,10 @@ import numpy as np
 from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import NodePool
 from grange.api.machine_phases import MachinePhase
+from grange.machines.scaling.kept_standby import KeptStandby
 from grange.machines.scaling.machine_facts import OFF, is_spot, type_of
 from grange.machines.scaling.packing_bins import PackingBins
+from grange.machines.scaling.packing_options import PackedPool
 from grange.machines.scaling.standby import StandbyShape, wanted
 from grange.machines.scaling_plan import MachineStop, PodSkip
 from grange.placement.columns import Integers
@@ -32,7 +34,7 @@ def is_off(machine: Machine) -> bool:
 
 
 def standby_machines(
-    pools: Iterable[NodePool], free: Sequence[Machine], now: datetime
+    pools: Iterable[PackedPool], free: Sequence[Machine], now: datetime
 ) -> Mapping[str, str]:
     """Which free machines standby keeps now, each ``BOOTED_STANDBY`` or ``STOPPED_STANDBY``.
 
@@ -43,9 +45,7 @@ def standby_machines(
     """
     kept: dict[str, str] = {}
     for pool in pools:
-        for shape, count in wanted(pool.spec.standby, now).items():
-            for machine in _fitting(pool, shape, free, kept)[:count]:
-                kept[machine.metadata.name] = STOPPED_STANDBY if shape.stopped else BOOTED_STANDBY
+        kept.update(_chosen(pool, free, now)[0])
     return kept
 
 
@@ -58,8 +58,11 @@ def order_standby(
     """
     skips: list[PodSkip] = []
     options = bins.options
+    standby: dict[str, str] = {}
     for at, pool in enumerate(options.pools):
-        for shape, count in standby_missing(pool.pool, free, now).items():
+        kept, missing = _chosen(pool, free, now)
+        standby.update(kept)
+        for shape, count in missing.items():
             rows = np.asarray(
                 [
                     row
@@ -76,7 +79,6 @@ def order_standby(
                     what = f"pool {pool.name}: standby {shape.instance_type}"
                     skips.append(PodSkip("", "", f"{what}: {refusal}", (pool.name,)))
                     break
-    kept = standby_machines([pool.pool for pool in options.pools], free, now)
     park = [
         MachineStop(
             machine.metadata.name,
@@ -85,7 +87,7 @@ def order_standby(
             park=True,
         )
         for machine in free
-        if kept.get(machine.metadata.name) == STOPPED_STANDBY
+        if standby.get(machine.metadata.name) == STOPPED_STANDBY
         and machine.phase is MachinePhase.AVAILABLE
     ]
     names = {pool.name for pool in options.pools}
@@ -94,7 +96,7 @@ def order_standby(
         for machine in free
         if machine.phase is MachinePhase.STOPPED
         and machine.spec.pool in names
-        and machine.metadata.name not in kept
+        and machine.metadata.name not in standby
     ]
     return skips, [*park, *surplus]
 
@@ -107,18 +109,22 @@ def _refusal(bins: PackingBins, rows: Integers) -> str:
     return ""
 
 
-def standby_missing(
-    pool: NodePool, free: Sequence[Machine], now: datetime
-) -> Mapping[StandbyShape, int]:
-    """How many machines of each shape are to be ordered."""
+def _chosen(
+    pool: PackedPool, free: Sequence[Machine], now: datetime
+) -> tuple[Mapping[str, str], Mapping[StandbyShape, int]]:
+    """The machines that a pool keeps, as ``standby_machines`` has it, and how many of each shape to order."""
+    standby = KeptStandby(
+        pool.pool, boot_image=pool.boot_image, template_hash=pool.template_hash, now=now
+    )
     kept: dict[str, str] = {}
     missing: dict[StandbyShape, int] = {}
-    for shape, count in wanted(pool.spec.standby, now).items():
-        found = _fitting(pool, shape, free, kept)[:count]
-        kept.update((machine.metadata.name, "") for machine in found)
-        if len(found) < count:
-            missing[shape] = count - len(found)
-    return missing
+    for shape, count in wanted(pool.pool.spec.standby, now).items():
+        chosen, lacking = standby.keep(_fitting(pool.pool, shape, free, kept), shape, count)
+        if lacking:
+            missing[shape] = lacking
+        state = STOPPED_STANDBY if shape.stopped else BOOTED_STANDBY
+        kept.update((machine.metadata.name, state) for machine in chosen)
+    return kept, missing
 
 
 def _fitting(
