@@ -19,7 +19,7 @@ class MachinePhase(Enum):
         AVAILABLE: its agent has joined and is healthy; nothing has claimed it.
         CLAIMED: it is one holder's.
         CLEANING: its holder has used it; it is being wiped or waits to be terminated.
-        STOPPING: it is being switched off, to be kept.
+        STOPPING: it is closed to pods and being switched off, to be kept.
         STOPPED: it is off and can be started again.
         TERMINATING: it is being ended; the provider still has it.
         TERMINATED: the provider has it no more.
@@ -49,7 +49,7 @@ class MachineEvent(Enum):
         CLEANED: all that its holder left is gone.
         PARK: a standby machine is to be switched off.
         PARKED: the provider has switched it off.
-        RESUMED: the provider has switched it on again.
+        RESUMED: it is to be on again, whether the provider has switched it off or not.
         END: it is surplus, failed, expired or asked to end.
         GONE: the provider has no such instance.
     """
@@ -90,6 +90,7 @@ TRANSITIONS: dict[tuple[MachinePhase, MachineEvent], MachinePhase] = {
     (_P.CLEANING, _E.END): _P.TERMINATING,
     (_P.CLEANING, _E.GONE): _P.TERMINATED,
     (_P.STOPPING, _E.PARKED): _P.STOPPED,
+    (_P.STOPPING, _E.RESUMED): _P.CREATED,
     (_P.STOPPING, _E.END): _P.TERMINATING,
     (_P.STOPPING, _E.GONE): _P.TERMINATED,
     (_P.STOPPED, _E.RESUMED): _P.CREATED,

@@ -32,7 +32,7 @@ _ALLOWED_FROM = {
     "Available": {"Claimed", "Stopping", "Terminating", "Terminated"},
     "Claimed": {"Available", "Cleaning", "Terminating", "Terminated"},
     "Cleaning": {"Available", "Terminating", "Terminated"},
-    "Stopping": {"Stopped", "Terminating", "Terminated"},
+    "Stopping": {"Stopped", "Created", "Terminating", "Terminated"},
     "Stopped": {"Created", "Terminating", "Terminated"},
     "Terminating": {"Terminated"},
     "Terminated": set(),

@@ -9,12 +9,15 @@ import pytest
 
 from grange.api import timestamps
 from grange.api.kinds.machine import Machine
+from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.kinds.node import NodeAddress
-from grange.api.kinds.nodepool import WIPE, NodePoolSpec, PoolTimeouts
+from grange.api.kinds.nodepool import DEDICATED, WIPE, NodePoolSpec, PoolTimeouts
 from grange.api.machine_phases import TRANSITIONS, MachineEvent, MachinePhase
 from grange.machines.controller.machine_lifecycle import (
     BOOTING,
+    CLOSED_S,
     JOINING,
+    SWITCHING_OFF,
     MachineInputs,
     MachineStep,
     NextStep,
@@ -224,8 +227,8 @@ def test_an_end_is_over_when_a_later_list_shows_no_instance() -> None:
 
 
 def test_standby_is_switched_off_and_on_again() -> None:
-    parking = machine(P.STOPPING)
-    assert step(parking, instance=instance()).step is S.STOP
+    parking, alone = machine(P.STOPPING), NodePoolSpec(provider="simulated", mode=DEDICATED)
+    assert step(parking, alone, instance=instance()).step is S.STOP
     assert step(parking, instance=instance(InstanceState.STOPPING)).step is S.WAIT
     assert moved(step(parking, instance=instance(InstanceState.STOPPED))) is E.PARKED
     assert step(machine(P.STOPPED), instance=instance(InstanceState.STOPPED)).step is S.WAIT
@@ -233,16 +236,40 @@ def test_standby_is_switched_off_and_on_again() -> None:
     assert step(resumed, instance=instance(InstanceState.STOPPED)).step is S.START
 
 
+def test_node_is_closed_before_a_shared_machine_is_switched_off() -> None:
+    parking, node = machine(P.STOPPING), builders.node("m")
+    facts: dict[str, Any] = {"instance": instance(), "node": node}
+    assert step(parking, **facts).step is S.CLOSE
+    waits = step(parking, **facts, closed=NOW - timedelta(seconds=5))
+    assert (waits.step, waits.after_s) == (S.WAIT, CLOSED_S - 5)
+    closed = NOW - timedelta(seconds=CLOSED_S)
+    decided = step(parking, **facts, closed=closed)
+    assert (decided.step, decided.stage) == (S.UPDATE, SWITCHING_OFF)
+    off = machine(P.STOPPING, stage=SWITCHING_OFF)
+    assert step(off, **facts, closed=closed).step is S.STOP
+    # Once the provider is asked, the machine comes back by being switched on.
+    assert step(off, **facts, closed=closed, pods=True).step is S.STOP
+    assert moved(step(machine(P.STOPPED), pods=True)) is E.RESUMED
+
+
+def test_machine_in_use_is_not_switched_off() -> None:
+    parking, leased = machine(P.STOPPING), builders.node("m", labels={MACHINE_LEASE: "u"})
+    assert moved(step(parking, node=builders.node("m"), pods=True, closed=NOW)) is E.RESUMED
+    assert moved(step(parking, node=leased, closed=NOW - timedelta(hours=1))) is E.RESUMED
+
+
 def test_every_event_is_allowed_where_it_is_decided() -> None:
     for phase in P:
         for given in (None, *map(instance, InstanceState)):
-            for flags in range(16):
+            for flags in range(32):
                 found = step(
                     machine(phase, terminate=bool(flags & 1), launchTime=at(301)),
                     instance=given,
                     missing=given is None and bool(flags & 2),
                     holder_gone=bool(flags & 4),
                     used=bool(flags & 8),
+                    pods=bool(flags & 16),
+                    node=builders.node("m"),
                 )
                 if found.event is not None:
                     assert (phase, found.event) in TRANSITIONS

@@ -149,7 +149,8 @@ class MachineStatus(View, frozen=True):
     Attributes:
         observed_generation: of the spec that this is about.
         phase: a value of ``MachinePhase``; empty before the first write.
-        stage: how far its boot is: Launching, Booting, Joining, or empty.
+        stage: how far its boot is: Launching, Booting or Joining; SwitchingOff once a machine that stops is
+            not kept on any more; or empty.
         instance_id: of the provider; empty while it is not known.
         instance_type, zone, spot, price_per_hour: of the instance that it became.
         addresses: of the instance.
@@ -320,7 +321,7 @@ def _status_fields() -> dict[str, Document]:
     return {
         "observedGeneration": schema_builder.observed_generation(),
         "phase": text(f"One of {', '.join(machine_phases.PHASES)}."),
-        "stage": text("How far its boot is: Launching, Booting, Joining, or empty."),
+        "stage": text("How far it is: Launching, Booting, Joining, SwitchingOff, or empty."),
         "instanceID": text("Of the provider."),
         "instanceType": text("Of the instance that it became."),
         "zone": text("Of the instance that it became."),

@@ -76,6 +76,7 @@ class MachineExecutor:
             _S.MOVE: self._move,
             _S.UPDATE: self._update,
             _S.INITIALIZE: self._initialize,
+            _S.CLOSE: self._close,
             _S.WIPE: self._wipe,
             _S.STOP: self._switch_off,
             _S.START: self._switch_on,
@@ -121,6 +122,7 @@ class MachineExecutor:
             ended=watch.looked_since(self._called.get((name, _S.TERMINATE))),
             node=node,
             initialized=node is not None and machine_nodes.is_initialized(node, machine, spec),
+            closed=machine_nodes.closed_since(node) if node is not None else None,
             pods=bool(self._listers.pods_on(machine.node)),
             holder_gone=gone,
             used=used,
@@ -212,6 +214,12 @@ class MachineExecutor:
     ) -> Result:
         if known.node is not None:
             patch = machine_nodes.initialization(known.node, known.machine, known.pool)
+            await self._client.patch(NODE, known.node.metadata.name, patch=patch)
+        return Done()  # the change of the node comes back
+
+    async def _close(self, known: MachineInputs, step: NextStep, watch: ProviderWatch) -> Result:
+        if known.node is not None:
+            patch = machine_nodes.closing(known.node, self._clock.now())
             await self._client.patch(NODE, known.node.metadata.name, patch=patch)
         return Done()  # the change of the node comes back
 

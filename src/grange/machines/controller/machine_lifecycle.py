@@ -12,8 +12,9 @@ from fnmatch import fnmatchcase
 
 from grange.api import timestamps
 from grange.api.kinds.machine import Machine
+from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.kinds.node import Node, is_ready
-from grange.api.kinds.nodepool import WIPE, NodePoolSpec, PoolTimeouts
+from grange.api.kinds.nodepool import DEDICATED, WIPE, NodePoolSpec, PoolTimeouts
 from grange.api.machine_phases import MachineEvent, MachinePhase
 from grange.machines.disruption.disruption_progress import record_of
 from grange.machines.providers.provider import Instance, InstanceState
@@ -21,6 +22,12 @@ from grange.machines.scaling.node_match import is_of
 
 LAUNCHING, BOOTING, JOINING = "Launching", "Booting", "Joining"
 """Stages of a boot, as ``status.stage`` names them."""
+
+SWITCHING_OFF = "SwitchingOff"
+"""Stage of a machine that stops: no pod came before it was closed, and the provider is asked."""
+
+CLOSED_S = 15.0
+"""So long a node is closed before its machine is switched off: what schedulers had decided before is done then."""
 
 _E, _P, _S = MachineEvent, MachinePhase, InstanceState
 _ENDED = frozenset({_P.TERMINATING, _P.TERMINATED})
@@ -38,6 +45,7 @@ class MachineStep(Enum):
         INITIALIZE: give the node its labels and taints.
         LOOK: have the instances listed before it is time.
         WIPE: have the provider remove what the holder left.
+        CLOSE: keep pods away from the node.
         STOP, START: have the provider switch the instance off or on.
         TERMINATE: have the provider end the instance.
         DELETE_NODE: delete the node of a machine that is no more.
@@ -52,6 +60,7 @@ class MachineStep(Enum):
     INITIALIZE = "initialize"
     LOOK = "look"
     WIPE = "wipe"
+    CLOSE = "close"
     STOP = "stop"
     START = "start"
     TERMINATE = "terminate"
@@ -92,6 +101,7 @@ class MachineInputs:
         ended: the provider has answered that it ends the instance, and a list after that does not show it.
         node: of the machine, or another one of its name.
         initialized: the node has its labels and taints.
+        closed: since when pods are kept away from the node, for its machine to be switched off.
         pods: pods are on the node that have not ended, other than those of every node's equipment.
         holder_gone: the pod that claimed it is gone or has ended, in two looks apart.
         used: the holder was bound to the node: what it left may be there.
@@ -106,6 +116,7 @@ class MachineInputs:
     ended: bool = False
     node: Node | None = None
     initialized: bool = False
+    closed: datetime | None = None
     pods: bool = False
     holder_gone: bool = False
     used: bool = True
@@ -233,10 +244,37 @@ def _stopping(known: MachineInputs, now: datetime) -> NextStep:
         return _move(_E.PARKED, "Parked", f"instance {found.id} is switched off")
     if found is not None and found.state is _S.STOPPING:
         return NextStep(MachineStep.WAIT)
-    return NextStep(MachineStep.STOP)
+    return _before_stop(known, now) or NextStep(MachineStep.STOP)
+
+
+def _before_stop(known: MachineInputs, now: datetime) -> NextStep | None:
+    """What comes before the instance of a shared machine is switched off; None where nothing does any more.
+
+    Schedulers place pods without asking: the node is closed, and looked at again when what they had decided by
+    then is done. The stage is written before the provider is asked, so that a machine is never kept on after that.
+    """
+    machine, node = known.machine, known.node
+    if known.pool.mode == DEDICATED or machine.status.stage == SWITCHING_OFF:
+        return None
+    if node is not None and is_of(node, machine):
+        if _is_in_use(known):
+            return _move(_E.RESUMED, "InUse", "a pod or a lease came before its node was closed")
+        if known.closed is None:
+            return NextStep(MachineStep.CLOSE)
+        left_s = CLOSED_S - (now - known.closed).total_seconds()
+        if left_s > 0.0:
+            return NextStep(MachineStep.WAIT, after_s=left_s)
+    return NextStep(MachineStep.UPDATE, stage=SWITCHING_OFF)
+
+
+def _is_in_use(known: MachineInputs) -> bool:
+    leased = known.node is not None and MACHINE_LEASE in known.node.metadata.labels
+    return known.pods or leased
 
 
 def _stopped(known: MachineInputs, now: datetime) -> NextStep:
+    if known.pool.mode != DEDICATED and known.pods:
+        return _move(_E.RESUMED, "InUse", "a pod was placed on its node after that was closed")
     return NextStep(MachineStep.WAIT)
 
 

@@ -1,11 +1,15 @@
 """Labels and taints of the nodes of machines.
 
 The agent of a machine registers its node with the startup taint. The controller gives the node its
-labels and taints, and takes the startup taint off in the same write, so that no pod is placed before.
+labels and taints, and takes the startup taint off in the same write, so that no pod is placed before. A node
+that is to be switched off gets the taint again, with the time.
 """
+
+from datetime import datetime
 
 import msgspec
 
+from grange.api import timestamps
 from grange.api.kinds.machine import (
     CAPACITY_TYPE_LABEL,
     DEDICATED_TAINT,
@@ -45,6 +49,22 @@ def is_initialized(node: Node, machine: Machine, pool: NodePoolSpec) -> bool:
         and STARTUP_TAINT not in keys
         and (pool.mode != DEDICATED or DEDICATED_TAINT in keys)
     )
+
+
+def closing(node: Node, now: datetime) -> Document:
+    """The patch that keeps pods away from a node that is to be switched off; initialization opens it again."""
+    closed = Taint(STARTUP_TAINT, NO_SCHEDULE, time_added=timestamps.rfc3339(now))
+    others = (taint for taint in node.spec.taints if taint.key != STARTUP_TAINT)
+    return {
+        "metadata": preconditions(node.metadata),
+        "spec": {"taints": msgspec.to_builtins((*others, closed))},
+    }
+
+
+def closed_since(node: Node) -> datetime | None:
+    """When a node was closed for being switched off; None where it was not, or that is not known."""
+    times = [taint.time_added for taint in node.spec.taints if taint.key == STARTUP_TAINT]
+    return timestamps.parse(times[0]) if times and times[0] else None
 
 
 def initialization(node: Node, machine: Machine, pool: NodePoolSpec) -> Document:
