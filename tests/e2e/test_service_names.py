@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.e2e.planes import Plane, eventually, pod
@@ -86,3 +87,22 @@ def test_headless_service_names_each_of_its_pods(plane: Plane) -> None:
     plane.grange("delete", "pod", "b")
     eventually(lambda: addresses(plane, "peers") == {own["a"]}, "a pod that is gone is left out")
     assert addresses(plane, "b.peers") == set()
+
+
+def test_named_dns_server_takes_the_place_of_the_files(plane: Plane, tmp_path: Path) -> None:
+    """The fixture has found that pods have files to themselves here."""
+    words = ("--isolation", "auto", "--cluster-dns", "127.0.0.77")
+    other = Plane(tmp_path / "data", words=words)
+    try:
+        other.start()
+        apply(other, service("web"))
+        other.grange("apply", "-f", "-", stdin=pod("client", "sleep", "600"))
+        other.grange("wait", "pod/client")
+        lines = inside(other, "client", "cat", "/etc/resolv.conf").splitlines()
+        assert "nameserver 127.0.0.77" in lines
+        assert lines[0].startswith(
+            "search default.svc.cluster.local svc.cluster.local cluster.local"
+        )
+        assert "web" not in inside(other, "client", "cat", "/etc/hosts")
+    finally:
+        other.stop()

@@ -91,7 +91,7 @@ class NodeConfig:
         host_paths: where volumes of type ``hostPath`` may lie; empty for anywhere.
         limits: what holds containers to their limits, for the Node.
         name_files: its containers have ``/etc/hosts`` and ``/etc/resolv.conf`` to themselves.
-        cluster_dns: address of the responder for names of Services; empty where there is none.
+        cluster_dns: address of a DNS server for names of Services; empty where there is none.
         resolver: how the machine resolves names.
         images: containers can be made from images.
         eviction: thresholds of disk pressure, as ``eviction_thresholds`` reads them.

@@ -15,7 +15,7 @@ from grange.api.kinds.node import Taint
 from grange.api.validation.scheduling import EFFECTS
 from grange.app import machine
 from grange.app.flags import AbsolutePath, flag
-from grange.app.settings import SettingsError, check_thresholds
+from grange.app.settings import SettingsError, check_dns_address, check_thresholds
 from grange.base import log
 
 PORT = 10250
@@ -41,7 +41,7 @@ class AgentSettings:
         leave_pods: pods go on when the agent stops.
         stop_grace_s: seconds in which pods end when the agent stops.
         end_pods: only end what an earlier agent has left running.
-        runtime, cri_socket, isolation, network, eviction, host_paths: as in ``grange up``.
+        runtime, cri_socket, isolation, network, eviction, host_paths, cluster_dns: as in ``grange up``.
         log_level: what is logged.
     """
 
@@ -184,6 +184,15 @@ class AgentSettings:
             shown_default="any path",
         ),
     )
+    cluster_dns: str = field(
+        default="",
+        metadata=flag(
+            "--cluster-dns",
+            "Address of a DNS server that isolated pods ask for names of Services, as in `grange up`.",
+            metavar="ADDRESS",
+            shown_default="none",
+        ),
+    )
     log_level: str = field(
         default="warning",
         metadata=flag("--log-level", "What is logged.", type=click.Choice(log.LEVELS)),
@@ -200,6 +209,7 @@ class AgentSettings:
         if self.token and not (self.ca_hash or self.ca_file):
             raise SettingsError("--token: needs --ca-hash or --ca-file, to know the server by")
         check_thresholds(self.eviction)
+        check_dns_address(self.cluster_dns)
         if self.ca_hash and not x509_facts.is_pin(self.ca_hash):
             raise SettingsError("--ca-hash: must be sha256: and 64 hexadecimal digits")
         if why := names.check_dns_subdomain(self.name):

@@ -259,6 +259,7 @@ class JoinedNode:
             resolver=machine.resolver(),
             agent_port=port,
             host_paths=tuple(map(str, settings.host_paths)),
+            cluster_dns=settings.cluster_dns,
             eviction=settings.eviction,
         )
 

@@ -170,6 +170,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 images=self._runtime.images is not None,
                 eviction=self._settings.eviction,
                 host_paths=tuple(map(str, self._settings.host_paths)),
+                cluster_dns=self._settings.cluster_dns,
             )
             agent = NodeAgent(
                 deps(f"node:{share.name}"),

@@ -55,6 +55,21 @@ class ListenAddressType(click.ParamType[ListenAddress]):
             raise click.UsageError(str(error), ctx) from error
 
 
+def check_dns_address(text: str) -> None:
+    """Check the value of ``--cluster-dns``.
+
+    Raises:
+        SettingsError: it is no address.
+    """
+    try:
+        if text:
+            ipaddress.ip_address(text)
+    except ValueError as error:
+        raise SettingsError(
+            f"--cluster-dns {text}: must be an address such as 10.96.0.10; pods ask it at port 53"
+        ) from error
+
+
 def check_thresholds(text: str) -> None:
     """Check the value of ``--eviction-hard``.
 
@@ -85,6 +100,7 @@ class Settings:
         isolation: what is to separate pods from each other and from the machine.
         eviction: thresholds of disk pressure.
         host_paths: where volumes of type ``hostPath`` may lie; empty for anywhere.
+        cluster_dns: address of a DNS server for names of Services; empty for files of names.
         network: what a program gets that listens on all addresses.
         hidden_files: of the user; isolated pods do not see them.
         scheduler_config: the scheduler's configuration file; None for the default profile.
@@ -232,6 +248,17 @@ class Settings:
             shown_default="any path",
         ),
     )
+    cluster_dns: str = field(
+        default="",
+        metadata=flag(
+            "--cluster-dns",
+            "Address of a DNS server that isolated pods ask for names of Services.",
+            "It serves the domain cluster.local from the API, as CoreDNS does, and listens on port 53. Without one the "
+            "names are in files of each pod.",
+            metavar="ADDRESS",
+            shown_default="none",
+        ),
+    )
     scheduler_config: Path | None = field(
         default=None,
         metadata=flag(
@@ -315,6 +342,7 @@ class Settings:
             raise SettingsError(f"--nodes {self.nodes}: between 1 and {MAX_NODES} are possible")
         self._check_pools()
         check_thresholds(self.eviction)
+        check_dns_address(self.cluster_dns)
         if not (self._is_loopback or self.tls_names or self.insecure_listen):
             raise SettingsError(
                 f"--listen {self.host}: other machines could reach the API: name the server as they "

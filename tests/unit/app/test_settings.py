@@ -17,6 +17,7 @@ from grange.app.settings import ListenAddress, Settings, SettingsError, parse_li
         ({"listen": ListenAddress(port=70000)}, "70000"),
         ({"nodes": 0}, "--nodes 0"),
         ({"nodes": 100_000}, "between 1 and"),
+        ({"cluster_dns": "10.0.0.1:53"}, "--cluster-dns 10.0.0.1:53: must be an address"),
     ],
 )
 def test_a_setting_out_of_bounds_is_refused_by_name(

@@ -1,7 +1,7 @@
 """The files by which a container resolves names, where it has them to itself: pure.
 
-``/etc/resolv.conf`` and the first part of ``/etc/hosts`` are as a kubelet writes them. Where no responder
-for DNS serves the cluster's domain, names of Services stand in ``/etc/hosts``, and the machine's resolvers
+``/etc/resolv.conf`` and the first part of ``/etc/hosts`` are as a kubelet writes them. Where no
+DNS server serves the cluster's domain, names of Services stand in ``/etc/hosts``, and the machine's resolvers
 answer all other questions.
 """
 
@@ -140,7 +140,7 @@ def resolver_file(pod: Pod, machine: ResolverConfig, cluster_dns: str) -> str:
     Args:
         pod: whose.
         machine: what the machine's file states.
-        cluster_dns: address of the responder; empty where there is none.
+        cluster_dns: address of the DNS server; empty where there is none.
     """
     found = _by_policy(pod, machine, cluster_dns)
     given = pod.spec.dns_config or {}

@@ -9,7 +9,7 @@ label of DNS or an address of IPv4 is left out.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
 
@@ -22,23 +22,6 @@ DOMAIN = "cluster.local"
 """The last labels of every name of the cluster."""
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_HOST = re.compile(r"[a-z0-9_]([-a-z0-9_.]{0,251}[a-z0-9])?")
-
-
-@dataclass(frozen=True, slots=True)
-class NamedPort:
-    """A port of a Service under a name.
-
-    Attributes:
-        name, protocol: as in ``_http._tcp``, without the underscores.
-        port: its number.
-        host: relative name of what has it.
-    """
-
-    name: str
-    protocol: str
-    port: int
-    host: str
 
 
 @dataclass(slots=True)
@@ -48,14 +31,10 @@ class ServiceRecord:
     Attributes:
         key: of the Service.
         hosts: relative name (``web``, ``web-0.web``) to addresses; the Service itself is first.
-        ports: of the Service, or of each endpoint of a headless one.
-        alias: another name in its place; empty for none.
     """
 
     key: ObjectKey
     hosts: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    ports: tuple[NamedPort, ...] = ()
-    alias: str = ""
 
     def full_name(self, host: str = "") -> str:
         """A relative name in the cluster's domain; without one, the Service's."""
@@ -79,17 +58,11 @@ def _record(service: Service, slices: Iterable[EndpointSlice]) -> ServiceRecord:
     spec, name = service.spec, service.metadata.name
     record = ServiceRecord(service.key)
     if spec.type == EXTERNAL_NAME:
-        alias = spec.external_name.lower().rstrip(".")
-        record.alias = alias if _HOST.fullmatch(alias) else ""
-    elif spec.cluster_ip == HEADLESS:
+        return record  # it stands for another name, and files have addresses
+    if spec.cluster_ip == HEADLESS:
         _add_endpoints(record, sorted(slices, key=lambda item: item.metadata.name))
     elif is_address(spec.cluster_ip):
         record.hosts[name] = (spec.cluster_ip,)
-        record.ports = tuple(
-            NamedPort(port.name, port.protocol.lower(), port.port, name)
-            for port in spec.ports
-            if port.name
-        )
     else:
         record.hosts[name] = ()  # it has no address yet
     return record
@@ -97,7 +70,6 @@ def _record(service: Service, slices: Iterable[EndpointSlice]) -> ServiceRecord:
 
 def _add_endpoints(record: ServiceRecord, slices: Iterable[EndpointSlice]) -> None:
     hosts: dict[str, dict[str, None]] = {record.key.name: {}}  # dicts for their order
-    ports: dict[NamedPort, None] = {}
     for item in slices:
         for endpoint in item.endpoints:
             conditions: Document = endpoint.get("conditions") or {}
@@ -107,21 +79,12 @@ def _add_endpoints(record: ServiceRecord, slices: Iterable[EndpointSlice]) -> No
                 host = f"{_hostname(endpoint, address)}.{record.key.name}"
                 hosts[record.key.name][address] = None
                 hosts.setdefault(host, {})[address] = None
-                ports.update(dict.fromkeys(_named_ports(item, host)))
     record.hosts = {host: tuple(addresses) for host, addresses in hosts.items()}
-    record.ports = tuple(ports)
 
 
 def _hostname(endpoint: Document, address: str) -> str:
     given = str(endpoint.get("hostname") or "")
     return given if _LABEL.fullmatch(given) else address.replace(".", "-")
-
-
-def _named_ports(item: EndpointSlice, host: str) -> Iterator[NamedPort]:
-    for port in item.ports:
-        if port.get("name") and port.get("port"):
-            protocol = str(port.get("protocol") or "TCP").lower()
-            yield NamedPort(str(port["name"]), protocol, int(port["port"]), host)
 
 
 def is_address(text: str) -> bool:
