@@ -3,8 +3,8 @@
 import subprocess
 import sys
 
-MODULES_MAX = 695
-"""681 at the last change; each ten cost about 10 ms of processor time."""
+MODULES_MAX = 710
+"""696 at the last change; each ten cost about 10 ms of processor time."""
 
 MODULES_BEFORE_KEYS_MAX = 400
 """386 at the last change: until then, nothing loads the library that makes the machine's key."""
