@@ -141,3 +141,21 @@ def test_why_names_what_a_gang_waits_for(plane: Plane, tmp_path: Path) -> None:
     text = plane.grange("why", "gj/big")
     assert "Gang big-" in text
     assert "cpu" in text
+
+
+def test_why_goes_down_to_a_failing_probe(plane: Plane, tmp_path: Path) -> None:
+    path = manifest(tmp_path, "deaf", f"until [ -e {tmp_path}/end ]; do sleep 0.1; done")
+    document = json.loads(Path(path).read_text())
+    container = document["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]
+    check = ["sh", "-c", f"[ -e {tmp_path}/up ] || {{ echo no model yet; exit 1; }}"]
+    container["readinessProbe"] = {"exec": {"command": check}, "periodSeconds": 1}
+    Path(path).write_text(json.dumps(document))
+    plane.grange("job", "run", "-f", path)
+    eventually(lambda: "no model yet" in plane.grange("why", "gj/deaf"), "the probe is named")
+    text = plane.grange("why", "gj/deaf")
+    assert "pod/deaf-worker-0" in text
+    assert "eadiness probe failed" in text
+    (tmp_path / "up").touch()
+    eventually(lambda: "Not ready" not in plane.grange("why", "gj/deaf"), "the pods are ready")
+    (tmp_path / "end").touch()
+    eventually(lambda: phase(plane, "deaf") == "Succeeded", "it ends")

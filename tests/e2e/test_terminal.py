@@ -1,10 +1,13 @@
 """What a person at a terminal sees while things start."""
 
+import json
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -69,6 +72,86 @@ def on_terminal(
         os.close(ours)
     assert done.returncode == code, shown
     return shown.decode()
+
+
+class Screen:
+    """A verb on a terminal, while it runs: what it has shown so far."""
+
+    def __init__(self, plane: Plane, *verb: str) -> None:
+        self.shown = ""
+        self._end, theirs = pty.openpty()
+        words = [*verb, "--kubeconfig", str(plane.kubeconfig)]
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "grange", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=theirs,
+                stderr=theirs,
+                env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"},
+            )
+        finally:
+            os.close(theirs)
+
+    def until(self, text: str) -> None:
+        """Read until the text is there."""
+        deadline = time.monotonic() + LIMIT_S
+        while text not in self.shown:
+            assert self._read(), (text, self.shown)
+            assert time.monotonic() < deadline, (text, self.shown)
+
+    def rest(self) -> int:
+        """Read to the end; the exit code."""
+        while self._read():
+            pass
+        return self._process.wait(LIMIT_S)
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(LIMIT_S)
+        os.close(self._end)
+
+    def _read(self) -> bool:
+        readable, _, _ = select.select([self._end], [], [], LIMIT_S)
+        assert readable, self.shown
+        try:
+            piece = os.read(self._end, 1 << 16)
+        except OSError:  # how Linux reports that the other end is closed
+            return False
+        self.shown += piece.decode(errors="replace")
+        return bool(piece)
+
+
+def test_live_board_of_a_job_follows_its_progress(plane: Plane, tmp_path: Path) -> None:
+    script = f"""
+        echo '25 epoch 1 of 4' > $GRANGE_PROGRESS_FILE
+        until [ -e {tmp_path}/go ]; do sleep 0.1; done
+        echo '75 epoch 3 of 4' > $GRANGE_PROGRESS_FILE
+        until [ -e {tmp_path}/end ]; do sleep 0.1; done
+    """
+    spec = {"containers": [{"name": "main", "command": ["sh", "-c", script]}]}
+    template = {"metadata": {"annotations": {"grange.dev/progress": ""}}, "spec": spec}
+    roles = {"worker": {"restartPolicy": "Never", "template": template}}
+    document = {
+        "apiVersion": "grange.dev/v1alpha1",
+        "kind": "GangJob",
+        "metadata": {"name": "train"},
+        "spec": {"replicaSpecs": roles},
+    }
+    plane.grange("apply", "-f", "-", stdin=json.dumps(document))
+    screen = Screen(plane, "job", "status", "train", "--watch")
+    try:
+        screen.until("[######------------------] 25% epoch 1 of 4")
+        (tmp_path / "go").touch()
+        screen.until("[##################------] 75% epoch 3 of 4")
+        assert CURSOR_UP.search(screen.shown), "the board is redrawn in its place"
+        (tmp_path / "end").touch()
+        assert screen.rest() == 0
+        assert re.search(r"Phase: +Succeeded", screen.shown)
+    finally:
+        screen.close()
+        (tmp_path / "go").touch()
+        (tmp_path / "end").touch()
 
 
 def test_board_is_redrawn_in_place_with_optional_colors(plane: Plane) -> None:

@@ -1,9 +1,11 @@
 """Services over two machines, and a machine that is shut down."""
 
+import json
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.e2e.planes import LIMIT_S, Plane, eventually, pod
@@ -106,6 +108,76 @@ def test_datagrams_reach_pods_on_both_machines(
         address = expose(plane, name, text, ports)
         for where in (SecondMachine(), machine):
             eventually(lambda: where.run(ASK, address) == f"{node} who", f"{node} answers {where}")  # noqa: B023  called at once
+    assert child.poll() is None
+
+
+ASK_HUB = """
+import os, sys, time, urllib.request
+url = "http://" + os.environ["HUB_SERVICE_HOST"] + "/"
+for _ in range(600):
+    try:
+        answer = urllib.request.urlopen(url, timeout=10).read().decode()
+        break
+    except OSError:
+        time.sleep(0.2)
+print("asked", answer, "from", os.environ["NODE_NAME"])
+sys.exit(0 if os.environ["GRANGE_ATTEMPT"] == "1" else 3)
+"""
+
+
+def hub_job(server_node: str, worker_node: str) -> str:
+    """A server on one machine and two workers on another, which fail in their first attempt."""
+
+    def template(node: str, script: str, **container: object) -> dict[str, object]:
+        command = [sys.executable, "-u", "-c", script]
+        return {
+            "spec": {
+                "nodeSelector": {"kubernetes.io/hostname": node},
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{"name": "main", "command": command, **container}],
+            }
+        }
+
+    probe = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
+    server = template(server_node, SERVER, readinessProbe=probe)
+    rule = {"action": "RestartRole", "onExitCodes": {"operator": "In", "values": [3]}}
+    spec = {
+        "replicaSpecs": {
+            "server": {"completes": False, "template": server},
+            "worker": {
+                "replicas": 2,
+                "dependsOn": [{"role": "server"}],
+                "template": template(worker_node, ASK_HUB),
+            },
+        },
+        "failurePolicy": {"maxRestarts": 1, "rules": [rule]},
+        "runPolicy": {"cleanPodPolicy": "Running"},
+    }
+    kind = {"apiVersion": "grange.dev/v1alpha1", "kind": "GangJob"}
+    return json.dumps({**kind, "metadata": {"name": "spread"}, "spec": spec})
+
+
+def test_job_runs_over_both_machines(
+    plane: Plane, child: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
+    local = other_node(plane, "far")
+    selector = {"grange.dev/job-name": "spread", "grange.dev/replica-type": "server"}
+    spec = {"selector": selector, "ports": [{"port": 80, "targetPort": 8080}]}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "hub"}, "spec": spec}
+    plane.grange("apply", "-f", "-", stdin=json.dumps(service))
+    path = tmp_path / "spread.json"
+    path.write_text(hub_job(local, "far"))
+    shown = plane.grange("job", "run", "-f", str(path), "--wait")
+    assert "2 of 2 indexes of worker are complete" in shown
+    logs = plane.grange("job", "logs", "spread", "--role", "worker")
+    for index in (0, 1):
+        assert f"[worker-{index}] asked {local} from far" in logs
+    status = plane.get("gj", "spread")["status"]
+    assert (status["restarts"], status["restartsTowardsMax"]) == (1, 1)
+    board = plane.grange("job", "status", "spread")
+    assert [line.split()[3] for line in board.splitlines() if "spread-worker-" in line] == [
+        "far"
+    ] * 2
     assert child.poll() is None
 
 
