@@ -24,10 +24,11 @@ from grange.sim.api_fixture import opened
 
 T = TypeVar("T")
 
-SIDES = ("before", "after", "late")
-"""Dying before a request is done, after it, or before it while it is done some time later."""
+SIDES = ("before", "after", "late", "waiting")
+"""Dying before a request is done, after it, before it while it is done some time later, or while nothing is asked."""
 
 LATE_S = (0.5, 40.0)
+WAITING_S = (0.0, 12.0)
 DOWN_S = (0.0, 20.0)
 _FOREVER_S = 1e9
 
@@ -37,7 +38,7 @@ class Doom:
     """Where the controller dies next.
 
     Attributes:
-        left: requests and calls until then; None: it does not.
+        left: requests, reads included, and calls until then; None: it does not.
         side: see ``SIDES``.
     """
 
@@ -64,6 +65,7 @@ class TroubledWorld(MachineWorld):
         self.fault_share = 0.0
         self.given: dict[str, list[str]] = {}
         self.draw = rng.fork("trouble")
+        self._down = False
         self.cloud.faults = self._fault
         self.intercept = self._intercept
 
@@ -73,26 +75,39 @@ class TroubledWorld(MachineWorld):
     async def point(self, what: str, act: Callable[[], Awaitable[T]]) -> T:
         """Make a request or a call, or die of it."""
         self.asked.append(what)
+        if self._down:
+            await self.clock.sleep(_FOREVER_S)  # it is dead already
         if self.doom.left is None:
             return await act()
         self.doom.left -= 1
         if self.doom.left >= 0:
             return await act()
         self.doom.left = None
+        if self.doom.side == "waiting":
+            self.nursery.start(self._die_waiting(what))
+            return await act()
         if self.doom.side == "after":
             await act()
         elif self.doom.side == "late":
             self.nursery.start(self._later(act))
-        self.deaths += 1
-        self.log.info("the controller dies", side=self.doom.side, what=what)
-        self.nursery.start(self._revive())
+        if not self._down:
+            self.nursery.start(self._revive(self.doom.side, what))
         await self.clock.sleep(_FOREVER_S)
         raise AssertionError("cancelled before")
 
-    async def _revive(self) -> None:
+    async def _die_waiting(self, what: str) -> None:
+        await self.clock.sleep(self.draw.uniform(*WAITING_S))
+        if not self._down:
+            await self._revive("waiting", what)
+
+    async def _revive(self, side: str, what: str) -> None:
+        self._down = True
+        self.deaths += 1
+        self.log.info("the controller dies", side=side, what=what)
         if self.task is not None:
             self.task.cancel()
         await self.clock.sleep(self.draw.uniform(*DOWN_S))
+        self._down = False
         await self.restart()
 
     async def _later(self, act: Callable[[], Awaitable[object]]) -> None:
@@ -105,7 +120,7 @@ class TroubledWorld(MachineWorld):
     async def _intercept(
         self, request: Request, handle: Callable[[Request], Awaitable[Response]]
     ) -> Response:
-        if request.method == "GET":
+        if request.query.get("watch"):
             return await handle(request)
         what = f"{request.method} {request.path}"
         return await self.point(what, lambda: self._judged(request, handle))
@@ -147,8 +162,6 @@ class TroubledProvider(SimulatedProvider):
         self._world = world
 
     async def _call(self, call: str, subject: str, act: Callable[[], T]) -> T:
-        if call in {"instances", "catalogue", "resolve_image"}:
-            return await super()._call(call, subject, act)
         whole = super()._call
         return await self._world.point(f"{call} {subject}", lambda: whole(call, subject, act))
 

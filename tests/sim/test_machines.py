@@ -1,4 +1,4 @@
-"""The node controller dies before, after or in the middle of its requests and calls; its provider fails.
+"""The node controller dies before, after, in the middle of or between its requests and calls; its provider fails.
 
 At every binding a machine has one pod, and had no other since it was made or wiped. When the faults stop,
 every waiting pod gets a machine within a bound; when the pods are gone no instance, record or node is left.
@@ -10,6 +10,7 @@ from math import gcd
 
 import pytest
 from tests.sim.machine_trouble import SIDES, TroubledWorld, troubled_world
+from tests.sim.slow_scheduler import SlowScheduler
 
 from grange.api.kinds import NODE, NODEPOOL
 from grange.api.machine_phases import MachinePhase
@@ -26,6 +27,9 @@ TROUBLE_S = 240.0
 SETTLED_S = 900.0
 _BOOTED = {"instanceType": "small", "count": 1}
 _WIPED = {"cleaning": "Wipe", "standby": [_BOOTED, {**_BOOTED, "state": "Stopped"}]}
+_OFF = {"instanceType": "medium", "count": 1, "state": "Stopped"}
+_SHARED = {"mode": "Packed", "instanceTypes": ["medium"], "standby": [_OFF]}
+BIND_S = 3.0
 
 
 async def everything_ends(world: TroubledWorld) -> None:
@@ -97,7 +101,7 @@ class Users:
 
     async def add(self) -> None:
         self._made += 1
-        pool, cpu = self._draw.choice(["p", "w"]), self._draw.choice(["1", "3"])
+        pool, cpu = self._draw.choice(["p", "w", "s"]), self._draw.choice(["1", "3"])
         await self._world.add_pod(f"u{self._made}", pool, cpu)
 
     async def end(self) -> None:
@@ -132,15 +136,20 @@ async def test_machines_survive_an_unlucky_day(seed: int, log: Logger) -> None:
         world.cloud.latencies = CloudLatencies(list_lag=world.draw.choice([0.0, 3.0]))
         await world.add_pool("p", timeouts={"idleSeconds": 20, "bootSeconds": 60})
         await world.add_pool("w", timeouts={"idleSeconds": 20, "bootSeconds": 60}, **_WIPED)
+        await world.add_pool("s", timeouts={"bootSeconds": 60}, **_SHARED)
         world.fault_share = world.draw.choice([0.0, 0.2, 0.5])
+        scheduler = SlowScheduler(world, "s", world.draw.fork("scheduler"), BIND_S)
+        world.nursery.start(scheduler.run())
         await Users(world).run(TROUBLE_S)
         world.fault_share, world.doom.left = 0.0, None
         for number in range(PODS):
-            await world.add_pod(f"last{number}", "pw"[number % 2])
+            await world.add_pod(f"last{number}", "pws"[number % 3])
         names = [f"last{number}" for number in range(PODS)]
         await world.bound(*names, limit_s=SETTLED_S)
         claimed = await world.machines(MachinePhase.CLAIMED)
         held = [one.status.bound_pod_uid for one in claimed]
         assert len({*held}) == len(held)
+        live = {one.metadata.name for one in await world.live()}
+        assert {node for pod, node in scheduler.placed.items() if pod in names} <= live
         await world.delete_all_pods()
         await everything_ends(world)
