@@ -1,6 +1,7 @@
 """``grange test`` on a real control plane: verdicts, evidence on this side, interruption, pytest."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -188,3 +189,37 @@ def test_sessions_are_tests_of_pytest(plane: Plane, tmp_path: Path) -> None:
     assert "1 failed, 2 passed" in text, text
     assert "passes.session.yaml::passes PASSED" in text
     assert "  | size 5" in text
+
+
+def opened(plane: Plane, path: Path, name: str, programs: Path) -> subprocess.CompletedProcess[str]:
+    """``grange test open`` where only some programs are there to show a page."""
+    return subprocess.run(
+        [*GRANGE, "test", "open", name, "--kubeconfig", str(plane.kubeconfig)],
+        env={**os.environ, "PATH": str(programs), "TMPDIR": str(path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_open_gives_the_page_to_the_browser(plane: Plane, tmp_path: Path) -> None:
+    plane.grange("test", "run", manifest(tmp_path, "shown", "echo seen by a reader"))
+    (name,) = [item for item in sessions(plane) if item.startswith("shown-")]
+    programs, target = tmp_path / "programs", tmp_path / "shown.html"
+    programs.mkdir()
+    found = opened(plane, tmp_path, name, programs)
+    assert found.returncode == 1
+    assert "no browser could be started; open" in found.stderr
+    browser = programs / "xdg-open"
+    browser.write_text(
+        f'#!/bin/sh\n/bin/cp "${{1#file://}}" {target}.part && /bin/mv {target}.part {target}\n'
+    )
+    browser.chmod(0o755)
+    found = opened(plane, tmp_path, name, programs)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("opened ")
+    eventually(target.exists, "the browser has the page")
+    page = target.read_text()
+    assert name in page
+    assert "seen by a reader" in page
+    assert opened(plane, tmp_path, "absent", programs).returncode == 1
