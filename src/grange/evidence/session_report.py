@@ -29,11 +29,13 @@ background:var(--dim)}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%}
 th,td{text-align:left;vertical-align:top;padding:5px 10px 5px 0;border-bottom:1px solid var(--line);
 overflow-wrap:break-word}th{color:var(--dim);font-weight:500;white-space:nowrap}
-td.time{white-space:nowrap;font-variant-numeric:tabular-nums}
+.events td:first-child{white-space:nowrap;font-variant-numeric:tabular-nums}
+.components td:nth-child(6),.events td:nth-child(4){min-width:16em}
+.components td:nth-child(7){min-width:14em;overflow-wrap:anywhere}
 pre{background:var(--soft);padding:10px;overflow:auto;max-height:420px;font-size:12.5px;
 border-radius:4px;white-space:pre-wrap;overflow-wrap:anywhere}
 summary{cursor:pointer;padding:4px 0}
-svg{max-width:100%;height:auto;font:12px system-ui,sans-serif}svg text{fill:var(--fg)}
+svg{max-width:100%;min-width:720px;height:auto;font:12px system-ui,sans-serif}svg text{fill:var(--fg)}
 .queued{fill:var(--line)}.provisioning{fill:var(--warn)}.running{fill:var(--accent)}
 .component{fill:var(--good)}.failed{fill:var(--bad)}line.mark{stroke:var(--dim);stroke-dasharray:2 3}
 line.baseline{stroke:var(--dim);stroke-dasharray:6 4}line.change{stroke:var(--warn);stroke-width:2}
@@ -107,7 +109,7 @@ def _body(
     yield from _metrics(record, history, baseline)
     yield _table(
         "Components",
-        ("component", "role", "node", "health", "exit code", "image", "message"),
+        ("component", "role", "node", "health", "exit code", "message", "image"),
         [_component(item) for item in record.components],
     )
     yield _table(
@@ -190,7 +192,7 @@ def _metrics(
 
 def _component(item: ComponentRecord) -> tuple[str, ...]:
     code = "" if item.exit_code is None else str(item.exit_code)
-    facts = (item.name, item.role, item.node, item.health, code, item.image, item.message)
+    facts = (item.name, item.role, item.node, item.health, code, item.message, item.image)
     return tuple(_text(fact) for fact in facts)
 
 
@@ -220,7 +222,8 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> s
         return ""
     head = "".join(f"<th>{name}</th>" for name in heads)
     body = session_charts.rows(rows)
-    return f'<h2>{title}</h2><div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+    table = f'<table class="{title.lower()}"><tr>{head}</tr>{body}</table>'
+    return f'<h2>{title}</h2><div class="wide">{table}</div>'
 
 
 def _folded(title: str, text: str, *, opened: bool = False) -> str:

@@ -97,6 +97,14 @@ def test_failed_component_is_shown_open() -> None:
     assert "exit code 3" in page.text
 
 
+def test_message_of_a_component_comes_before_its_image() -> None:
+    """An image with its digest is long, and would move the message out of sight."""
+    failed = {**DRIVER, "health": "Failed", "message": "OOMKilled", "image": "driver@sha256:1"}
+    page = session_report.render(record(verdict="Failed", phase="Failed", components=[failed]))
+    table = page.partition(b'<table class="components">')[2].partition(b"</table>")[0]
+    assert 0 < table.index(b"OOMKilled") < table.index(b"driver@sha256:1")
+
+
 @pytest.mark.parametrize("status", [{}, {"phase": "Queued"}])
 def test_session_that_has_not_begun_has_a_page(status: dict[str, Any]) -> None:
     document = session()
