@@ -120,6 +120,125 @@ def test_manifests_as_they_are_published_are_accepted(document: Document) -> Non
     assert view.metadata.name == document["metadata"]["name"]
 
 
+# Every field of v1; two forms of a job, because a standalone rendezvous is for a job of one pod.
+RUN_POLICY: Document = {
+    "cleanPodPolicy": "All",
+    "ttlSecondsAfterFinished": 3600,
+    "activeDeadlineSeconds": 86_400,
+    "backoffLimit": 3,
+    "suspend": False,
+    "managedBy": "kubeflow.org/training-operator",
+    "schedulingPolicy": {
+        "minAvailable": 2,
+        "queue": "research",
+        "minResources": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": 2},
+        "priorityClass": "high",
+        "scheduleTimeoutSeconds": 120,
+    },
+}
+ELASTIC: Document = {
+    "minReplicas": 1,
+    "maxReplicas": 4,
+    "rdzvBackend": "etcd-v2",
+    "rdzvPort": 2379,
+    "rdzvHost": "etcd.research",
+    "rdzvId": "digits",
+    "rdzvConf": [{"key": "timeout", "value": "30"}],
+    "standalone": False,
+    "nProcPerNode": 2,
+    "maxRestarts": 10,
+    "metrics": [
+        {
+            "type": "Resource",
+            "resource": {
+                "name": "cpu",
+                "target": {"type": "Utilization", "averageUtilization": 80},
+            },
+        },
+        {
+            "type": "Pods",
+            "pods": {
+                "metric": {"name": "queue", "selector": {"matchLabels": {"a": "b"}}},
+                "target": {"type": "AverageValue", "averageValue": "5"},
+            },
+        },
+    ],
+}
+STATUS: Document = {
+    "conditions": [
+        {
+            "type": "Running",
+            "status": "True",
+            "reason": "JobRunning",
+            "message": "it runs",
+            "lastUpdateTime": "2026-01-01T00:00:00Z",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+    ],
+    "replicaStatuses": {
+        "Worker": {
+            "active": 2,
+            "succeeded": 1,
+            "failed": 1,
+            "selector": "training.kubeflow.org/job-name=digits",
+            "labelSelector": {"matchLabels": {"training.kubeflow.org/job-name": "digits"}},
+        }
+    },
+    "startTime": "2026-01-01T00:00:00Z",
+    "completionTime": "2026-01-01T01:00:00Z",
+    "lastReconcileTime": "2026-01-01T01:00:00Z",
+}
+
+
+def complete_job(info: AnyKind, roles: tuple[str, ...], **spec: Any) -> Document:
+    specs = {name: role(info, restartPolicy="ExitCode") for name in roles}
+    specs["Worker"] = role(info, 2, restartPolicy="OnFailure")
+    return {**made(info, specs, "digits", runPolicy=RUN_POLICY, **spec), "status": STATUS}
+
+
+@pytest.mark.parametrize(
+    ("info", "document"),
+    [
+        (
+            TFJOB,
+            complete_job(
+                TFJOB,
+                ("PS", "Chief", "Evaluator"),
+                successPolicy="AllWorkers",
+                enableDynamicWorker=True,
+            ),
+        ),
+        (TFJOB, complete_job(TFJOB, ("PS", "Master"), successPolicy="")),
+        (PYTORCHJOB, complete_job(PYTORCHJOB, ("Master",), nprocPerNode="auto")),
+        (PYTORCHJOB, complete_job(PYTORCHJOB, (), elasticPolicy=ELASTIC)),
+    ],
+)
+def test_every_field_of_v1_is_accepted_and_kept(info: AnyKind, document: Document) -> None:
+    assert faults(info, document) == []
+    kept = complete(info, document)
+    assert kept["status"] == STATUS
+    spec, wanted = kept["spec"], document["spec"]
+    assert spec["runPolicy"] == RUN_POLICY
+    assert {name: spec[name] for name in ("elasticPolicy", "nprocPerNode") if name in spec} == {
+        name: wanted[name] for name in ("elasticPolicy", "nprocPerNode") if name in wanted
+    }
+    view = codec.decode_view(codec.encode(kept), info.view)
+    assert view.status.replica_statuses["Worker"].active == 2
+    assert view.spec.run_policy.scheduling_policy.min_resources["nvidia.com/gpu"] == 2
+
+
+@both_kinds
+def test_fields_that_v1_does_not_have_are_refused_by_path(info: AnyKind) -> None:
+    path = f"spec.{FIELDS[info.kind]}[Worker]"
+    roles = {"Worker": {**role(info), "minReplicas": 1}}
+    assert fields(info, made(info, roles)) == [f"{path}.minReplicas"]
+    worker = {"Worker": role(info)}
+    assert fields(info, made(info, worker, cleanPodPolicy="All")) == ["spec.cleanPodPolicy"]
+    policy = {"schedulingPolicy": {"backend": "Volcano"}}
+    found = fields(info, made(info, worker, runPolicy=policy))
+    assert found == ["spec.runPolicy.schedulingPolicy.backend"]
+
+
 @both_kinds
 def test_check_66_jobs_that_cannot_run_are_refused(info: AnyKind) -> None:
     named = "roles[Worker].template.spec.containers"
