@@ -239,8 +239,8 @@ class ReservationManager:
 def find_pools(nodes: Iterable[Node]) -> dict[str, Pool]:
     """The pools that the labels of nodes define, by name, all of their machines available.
 
-    Nodes without the label, or of a dedicated NodePool, are ignored, and so are those that are cordoned or not ready: no pod
-    can run there. An empty label counts as none.
+    Nodes without the label, or of a dedicated NodePool, are ignored, and so are those that are cordoned, not ready or
+    about to be taken away: no pod can run there. An empty label counts as none.
     """
     counts = Counter(name for node in nodes if (name := pool_of(node)) and is_usable(node))
     return {name: Pool(name, count, count) for name, count in counts.items()}

@@ -11,6 +11,7 @@ from tests.unit.cli.sessions import session
 
 from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE
 from grange.api.kinds.leasepolicy import POLICY_NAME
+from grange.api.kinds.machine import DISRUPTED_TAINT_KEY
 from grange.api.kinds.machinelease import (
     DIRTY,
     EXPIRED,
@@ -277,11 +278,14 @@ async def test_pools_count_machines_by_state(there: World) -> None:
     await there.add_node("n4", labels={"pool": "workers"}, ready=False)
     await there.add_node("n5", labels={"pool": "drivers"})
     await there.add_node("n6")
+    await there.add_node("n7", labels={"pool": "workers"})
+    goes = {"spec": {"taints": [{"key": DISRUPTED_TAINT_KEY, "effect": "NoSchedule"}]}}
+    await there.client.patch(NODE, "n7", patch=goes)
     found = {item.name: item for item in pool_counts.counts((await there.client.list(NODE)).items)}
     assert sorted(found) == ["drivers", "workers"]
     workers = found["workers"]
     numbers = (workers.nodes, workers.free, workers.leased, workers.dirty, workers.unusable)
-    assert numbers == (4, 1, 1, 1, 1)
+    assert numbers == (5, 1, 1, 1, 2)
     assert workers.holders == {"TestSession default/qps": 1}
     spec = (await there.client.create(LEASEPOLICY, policy_document(paused=True))).spec
     document = show.pools_document([workers], spec)

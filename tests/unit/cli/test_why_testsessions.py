@@ -51,8 +51,10 @@ async def why(there: World, kind: Any, name: str) -> list[str]:
 
 
 async def test_waiting_session_names_pools_and_holders(there: World) -> None:
-    for at in range(4):
+    for at in range(5):
         await there.add_node(f"n{at}", labels={"pool": "workers"}, ready=at != 3)
+    goes = {"spec": {"taints": [{"key": "grange.dev/disrupted", "effect": "NoSchedule"}]}}
+    await there.client.patch(NODE, "n4", patch=goes)
     await hold(there, "n0", "TestSession default/old")
     await hold(there, "n1", "TestSession default/older", "Dirty")
     await lease(there, "first-0", phase="Queued", position=1)
@@ -63,11 +65,11 @@ async def test_waiting_session_names_pools_and_holders(there: World) -> None:
         "",
         "Lease ml/qps-0: queued: 1 of 2 workers free",
         "position 2 in the queue",
-        "pool workers: 2 wanted, 1 of 4 free",
+        "pool workers: 2 wanted, 1 of 5 free",
         "1 held by TestSession default/old",
         "1 held by TestSession default/older",
         "1 of these are released and not clean yet",
-        "1 cordoned or not ready",
+        "2 cordoned, not ready or about to be taken away",
         "before it:",
         "1. default: TestSession first (2 of workers)",
     ]

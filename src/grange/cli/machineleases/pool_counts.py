@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from grange.api.kinds.machine import DISRUPTED_TAINT_KEY
 from grange.api.kinds.machinelease import (
     DIRTY,
     HOLDER_ANNOTATION,
@@ -23,7 +24,7 @@ class PoolCounts:
         free: can be leased now.
         leased: someone has them.
         dirty: released, and not clean yet.
-        unusable: neither leased nor dirty, and cordoned or not ready.
+        unusable: neither leased nor dirty, and cordoned, not ready or about to be taken away.
         holders: who has machines, with how many, in the order of the nodes.
     """
 
@@ -62,4 +63,6 @@ def counts(nodes: Iterable[Node]) -> list[PoolCounts]:
 
 def _is_usable(node: Node) -> bool:
     ready = any(item.type == "Ready" and item.status == "True" for item in node.status.conditions)
-    return ready and not node.spec.unschedulable and node.metadata.deletion_timestamp is None
+    goes = any(taint.key == DISRUPTED_TAINT_KEY for taint in node.spec.taints)
+    closed = goes or node.spec.unschedulable
+    return ready and not closed and node.metadata.deletion_timestamp is None

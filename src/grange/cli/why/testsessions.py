@@ -2,6 +2,7 @@
 
 from grange.api import explanation
 from grange.api.kinds import MACHINELEASE, NODE
+from grange.api.kinds.machine import DISRUPTED_TAINT_KEY
 from grange.api.kinds.machinelease import (
     DIRTY,
     HOLDER_ANNOTATION,
@@ -104,13 +105,14 @@ async def _pool_lines(opened: ApiSession, pool: str, count: int) -> list[str]:
     if dirty:
         lines.append(f"    {dirty} of these are released and not clean yet")
     if unusable:
-        lines.append(f"    {unusable} cordoned or not ready")
+        lines.append(f"    {unusable} cordoned, not ready or about to be taken away")
     return lines
 
 
 def _is_usable(node: Document) -> bool:
-    cordoned = (node.get("spec") or {}).get("unschedulable")
-    return readiness.is_ready(node) and not cordoned
+    spec = node.get("spec") or {}
+    goes = any(taint.get("key") == DISRUPTED_TAINT_KEY for taint in spec.get("taints") or [])
+    return readiness.is_ready(node) and not goes and not spec.get("unschedulable")
 
 
 async def _earlier(opened: ApiSession, lease: MachineLease) -> list[str]:

@@ -33,6 +33,8 @@ def reserve_machines(
     Returns:
         The machines that are there or boot and that are meant for leases, and why leases get none.
     """
+    if not leases:
+        return [], []
     free: dict[str, list[PackingHost]] = {}
     for host, taken in zip(bins.hosts, bins.taken, strict=True):
         pool = host.node.metadata.labels.get(POOL_LABEL, "")
