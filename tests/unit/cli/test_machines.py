@@ -5,20 +5,27 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import click
 import pytest
 from tests.support.controller_world import World, world
+from tests.support.machine_world import machine_world
+from tests.unit.cli import sessions
 from tests.unit.cli.sessions import session
 
+from grange.api.http import Request, Response
 from grange.api.kinds import MACHINE, POD
 from grange.api.kinds.machine import Machine
+from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
+from grange.api.status import NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.cli import machine_board, machine_costs, machine_reports, machine_timeline, timeline
 from grange.cli.machine_board import MachineSight
-from grange.cli.verbs.machines import show
+from grange.cli.verbs.machines import records, reports, show
+from grange.sim.api_fixture import Handler
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -226,6 +233,29 @@ def test_timeline_has_a_stage_for_each_phase() -> None:
     assert 'fill="#d9534f"' in timeline.picture("two", spans, machine_timeline.STAGES)
 
 
+async def test_timeline_is_drawn_or_printed(
+    clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        there = sessions.opened(world.client, clock=clock, rng=rng, log=log)
+        assert await records.show_timeline(there, "", "", draws=True) == ""
+        assert "No machines" in capsys.readouterr().err
+        for name in ("p", "q"):
+            await world.add_pool(name, standby=[{"instanceType": "small", "count": 1}])
+        await world.count(MachinePhase.AVAILABLE, 2)
+        await world.settle(60.0)
+        first, second = sorted(one.metadata.name for one in await world.live())
+        picture = await records.show_timeline(there, "p", "", draws=True)
+        assert picture.startswith("<svg")
+        assert (first in picture, second in picture) == (True, False)
+        assert capsys.readouterr().out == ""
+        assert await records.show_timeline(there, "", "", draws=False) == ""
+        assert capsys.readouterr().out.startswith("2 machines, ")
+        assert await records.show_timeline(there, "", "json", draws=True) == ""
+        shown = json.loads(capsys.readouterr().out)
+        assert [one["machine"] for one in shown["machines"]] == [first, second]
+
+
 def test_cost_counts_the_time_that_a_machine_was_on() -> None:
     on = lived("a", ("11:51:00", "Created"), launched="11:30:00")
     parked = lived("b", ("11:52:10", "Stopping"), ("11:54:10", "Stopped"))
@@ -257,6 +287,29 @@ def test_plan_is_shown_with_its_reasons() -> None:
     assert lines[0] == "pool p:"
     assert lines[2].split() == ["start", "m", "small", "d/a", "pod", "d/a", "waits"]
     assert lines[3] == "pool p: nothing is to be done"
+
+
+async def test_reports_of_another_cluster_name_the_remedy(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Its API server has NodePools and Machines as custom resources, and no reports."""
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+
+        async def kubernetes(request: Request, server: Handler) -> Response:
+            if request.path.endswith(("/plan", "/audit")):
+                missing = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "no"}
+                return Response(404, body=json.dumps(missing).encode())
+            return await server(request)
+
+        world.intercept = kubernetes
+        there = sessions.opened(world.new_client(), clock=clock, rng=rng, log=log)
+        for what in ("plan", "audit"):
+            for pool in ("", "p"):
+                with pytest.raises(click.ClickException, match=f"machines {what}: .*nodepool p"):
+                    await reports.reports(there, what, pool)
+        with pytest.raises(NotFound, match=r'nodepools.* "q" not found'):
+            await reports.reports(there, "plan", "q")
 
 
 def test_audit_agrees_only_without_a_difference() -> None:

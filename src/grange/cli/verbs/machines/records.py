@@ -69,23 +69,40 @@ def timeline(
     pictures: list[str] = []
 
     async def verb(opened: session.ApiSession) -> int:
-        found = machine_timeline.spans(await _machines(opened, pool), env.clock.now())
-        if output:
-            shown = {"machines": drawing.documents("machine", found)}
-            terminal.write(documents.report(output, shown))
-        elif not found:
-            terminal.echo(_NONE, err=True)
-        elif svg is not None:
-            pictures.append(drawing.picture(_title(found), found, machine_timeline.STAGES))
-        else:
-            shown_lines = drawing.text(_title(found), found, machine_timeline.STAGES, env.width)
-            terminal.echo("\n".join(shown_lines))
+        pictures.append(await show_timeline(opened, pool, output, draws=svg is not None))
         return 0
 
     session.run(env, target, verb)
-    if svg is not None and pictures:
+    if svg is not None and pictures[0]:
         svg.write_text(pictures[0])
         terminal.echo(f"wrote {svg}")
+
+
+async def show_timeline(opened: session.ApiSession, pool: str, output: str, *, draws: bool) -> str:
+    """Print the lives of machines, or return them as a picture.
+
+    Args:
+        opened: the session.
+        pool: only machines of this pool; empty for all.
+        output: format; empty for text.
+        draws: return a picture instead of text.
+
+    Returns:
+        SVG; empty where something was printed.
+    """
+    env = opened.env
+    found = machine_timeline.spans(await _machines(opened, pool), env.clock.now())
+    if output:
+        shown = {"machines": drawing.documents("machine", found)}
+        terminal.write(documents.report(output, shown))
+    elif not found:
+        terminal.echo(_NONE, err=True)
+    elif draws:
+        return drawing.picture(_title(found), found, machine_timeline.STAGES)
+    else:
+        lines = drawing.text(_title(found), found, machine_timeline.STAGES, env.width)
+        terminal.echo("\n".join(lines))
+    return ""
 
 
 async def _machines(opened: session.ApiSession, pool: str) -> list[Machine]:

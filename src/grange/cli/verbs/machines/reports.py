@@ -7,11 +7,17 @@ import click
 from grange.api.http import Request
 from grange.api.kinds import NODEPOOL
 from grange.api.meta import Document
+from grange.api.status import MethodNotAllowed, NotFound
 from grange.cli import machine_reports, options, session, terminal
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.printers import documents
 
+_UNSERVED = (
+    "machines {what}: the API server of this cluster does not answer it: only `grange up` does, which has the "
+    "node controller in its process; with `grange controllers` see why machines are missing by `grange machines "
+    "pools` and `kubectl describe nodepool {pool}`, and compare `grange machines list -o wide` with the provider's list"
+)
 _NONE = "No node pools; grange apply -f FILE creates one from a manifest."
 
 
@@ -25,7 +31,7 @@ def plan(env: Environment, target: session.ClusterTarget, pool: str, output: str
     """Show what the node controller would do now, each machine and pod with the reason; nothing is done."""
 
     async def verb(opened: session.ApiSession) -> int:
-        found = await _reports(opened, "plan", pool)
+        found = await reports(opened, "plan", pool)
         if output:
             terminal.write(documents.report(output, {"pools": found}))
         else:
@@ -47,7 +53,7 @@ def audit(env: Environment, target: session.ClusterTarget, pool: str, output: st
     """
 
     async def verb(opened: session.ApiSession) -> int:
-        found = await _reports(opened, "audit", pool)
+        found = await reports(opened, "audit", pool)
         if output:
             terminal.write(documents.report(output, {"pools": found}))
         else:
@@ -57,13 +63,29 @@ def audit(env: Environment, target: session.ClusterTarget, pool: str, output: st
     session.run(env, target, verb)
 
 
-async def _reports(opened: session.ApiSession, what: str, pool: str) -> list[Document]:
-    """The reports about one pool, or about all."""
+async def reports(opened: session.ApiSession, what: str, pool: str) -> list[Document]:
+    """The reports about one pool, or about all.
+
+    Args:
+        opened: the session.
+        what: ``plan`` or ``audit``.
+        pool: name of the pool; empty for all.
+
+    Raises:
+        NotFound: there is no such pool.
+        click.ClickException: the API server of the cluster answers no reports.
+    """
     names = (
         [pool] if pool else [item["metadata"]["name"] for item in await opened.listed(NODEPOOL, "")]
     )
-    found: list[Document] = []
-    for name in sorted(names):
-        response = await opened.fetch(Request("GET", NODEPOOL.path("", name, what)))
-        found.append(json.loads(response.body))
+    return [await _report(opened, what, name) for name in sorted(names)]
+
+
+async def _report(opened: session.ApiSession, what: str, pool: str) -> Document:
+    try:
+        response = await opened.fetch(Request("GET", NODEPOOL.path("", pool, what)))
+    except (NotFound, MethodNotAllowed):
+        await opened.document(NODEPOOL, pool)  # raises where the pool is what was not found
+        raise click.ClickException(_UNSERVED.format(what=what, pool=pool)) from None
+    found: Document = json.loads(response.body)
     return found
