@@ -210,6 +210,11 @@ class Machine(Resource, frozen=True):
         return _PHASES.get(self.status.phase, MachinePhase.CREATING)
 
     @property
+    def is_ending(self) -> bool:
+        """Whether it is to end, whatever it does: marked, or its record is deleted."""
+        return self.spec.terminate or self.metadata.deletion_timestamp is not None
+
+    @property
     def node(self) -> str:
         """Name of its node; before it has joined, the name that its agent is given."""
         return self.status.node_name or self.metadata.name

@@ -210,7 +210,7 @@ def _others(
     lines = []
     for document in sorted(machines, key=lambda item: str(item["metadata"]["name"])):
         machine = machine_board.view(document)
-        ends = machine.spec.terminate or machine.phase in _ENDING
+        ends = machine.is_ending or machine.phase in _ENDING
         if machine.spec.pool != pool or ends or is_meant_for(document, pod):
             continue
         why, name = _kept_for(machine, reasons), machine.metadata.name

@@ -102,13 +102,13 @@ class DisruptionPass:
             record = record_of(machine)
             if record is not None:
                 begins |= not record.drain_started
-                busy |= not machine.spec.terminate
+                busy |= not machine.is_ending
                 await self._advance(look, machine, record)
             elif (node := look.nodes.get(machine.node)) is not None and is_tainted(node):
                 await self._untaint(node)  # what was decided about it is no more
         for machine in state.dedicated:
             if (record := record_of(machine)) is not None:
-                busy |= not machine.spec.terminate
+                busy |= not machine.is_ending
                 node = look.nodes.get(machine.node)
                 step = next_interrupted(record, machine, node).step
                 await self._take(look, machine, record, step)

@@ -46,7 +46,7 @@ class MachineHeartbeats:
         """Have machines that end looked at until cancelled, whatever became of the last look."""
         while True:
             for machine in self._listers.machines():
-                if machine.spec.terminate or machine.phase in _ENDING:
+                if machine.is_ending or machine.phase in _ENDING:
                     self._wake(machine.metadata.name)
             await self._clock.sleep(self._config.reaper_interval_s)
 
@@ -55,7 +55,7 @@ class MachineHeartbeats:
         name = pool.metadata.name
         answering = {}
         for machine in self._listers.machines_of(name):
-            if machine.phase is _P.AVAILABLE and not machine.spec.terminate:
+            if machine.phase is _P.AVAILABLE and not machine.is_ending:
                 node = self._listers.node_of(machine)
                 answering[machine.metadata.name] = node is not None and is_ready(node)
         healthy_s = float(pool.spec.timeouts.healthy_seconds)

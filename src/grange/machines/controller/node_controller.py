@@ -269,9 +269,7 @@ class NodeController:
         died may be recorded after that: it would be booted and serve no one.
         """
         name, pool = machine.spec.pool, self._listers.pool(machine.spec.pool)
-        if machine.spec.terminate or machine.metadata.deletion_timestamp is not None:
-            return False
-        if machine.phase is MachinePhase.TERMINATED:
+        if machine.is_ending or machine.phase is MachinePhase.TERMINATED:
             return False
         if pool is not None:
             return pool.metadata.deletion_timestamp is not None

@@ -143,7 +143,7 @@ class PoolReports:
         return {
             one.metadata.name: "its node is cordoned" if self._dedicated.is_cordoned(one) else idle
             for one in self._listers.machines_of(name)
-            if one.phase in _FREE and not one.spec.terminate and one.metadata.name not in decided
+            if one.phase in _FREE and not one.is_ending and one.metadata.name not in decided
         }
 
     # --- audits ----------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def candidate_of(  # noqa: PLR0913  what is known of one machine
     meta = machine.metadata
     if machine.phase is not MachinePhase.AVAILABLE:
         return f"it is {machine.phase.value}"
-    if machine.spec.terminate or meta.deletion_timestamp is not None:
+    if machine.is_ending:
         return "it ends"
     if node is None or not is_ready(node):
         return "its node is not ready"

@@ -137,7 +137,7 @@ class DisruptionLook:
             if pool is None:
                 continue
             name = machine.metadata.name
-            if is_disrupted(machine) or machine.spec.terminate:
+            if is_disrupted(machine) or machine.is_ending:
                 self._leaving += moving_pods(of_node.get(machine.node, ()))
             found = candidate_of(
                 machine,
@@ -307,8 +307,7 @@ class DisruptionLook:
             each.metadata.name
             for each in self._machines
             if each.spec.pool == pool
-            and not each.spec.terminate
-            and each.metadata.deletion_timestamp is None
+            and not each.is_ending
             and not is_disrupted(each)
             and self.kept.get(each.metadata.name) != not_ready
         ]

@@ -168,7 +168,7 @@ def next_disruption(
     if record.reason == INTERRUPTED:
         step = _interrupted(machine, node)
         return step or _moved(record, replacements, now, overdue=overdue)
-    if machine.phase is not _P.AVAILABLE or machine.spec.terminate:
+    if machine.phase is not _P.AVAILABLE or machine.is_ending:
         return NextDisruption(DisruptionStep.WAIT, "it ends")
     if node is None:
         return NextDisruption(DisruptionStep.END, "it has no node")
@@ -203,7 +203,7 @@ def next_interrupted(
 
 def _interrupted(machine: Machine, node: Node | None) -> NextDisruption | None:
     """What comes before the drain; None where nothing does."""
-    if machine.phase in _ENDED or machine.spec.terminate:
+    if machine.phase in _ENDED or machine.is_ending:
         return NextDisruption(DisruptionStep.WAIT, "it ends")
     if machine.phase not in {_P.AVAILABLE, _P.CLAIMED} or node is None:
         return NextDisruption(DisruptionStep.END, "nothing runs there")

@@ -175,7 +175,7 @@ class NodePoolMachines:
         pool = self._pools.store.get(ObjectKey("", machine.spec.pool))
         if pool is None or pool.spec.mode != DEDICATED or machine.phase is not _P.AVAILABLE:
             return False
-        if machine.status.bound_pod_uid or _ends(machine) or is_disrupted(machine):
+        if machine.status.bound_pod_uid or machine.is_ending or is_disrupted(machine):
             return False
         node = self._nodes.store.get(ObjectKey("", machine.node))
         return node is not None and requirement.accepts(node)
@@ -263,7 +263,7 @@ def _held_by(holder: str, machines: Collection[Machine]) -> list[Machine]:
     return [
         one
         for one in machines
-        if one.phase is _P.CLAIMED and one.status.holder_uid == holder and not _ends(one)
+        if one.phase is _P.CLAIMED and one.status.holder_uid == holder and not one.is_ending
     ]
 
 
@@ -274,7 +274,3 @@ def _under(
     found = [one for one in held if one.status.request_id == request_id]
     found.sort(key=lambda one: (-one.status.claim_generation, _name(one)))
     return found[:count], found[count:]
-
-
-def _ends(machine: Machine) -> bool:
-    return machine.spec.terminate or machine.metadata.deletion_timestamp is not None

@@ -156,7 +156,7 @@ class BindingNodeScaler:
         for machine in sorted(nodes, key=readiest_first):
             if readiness(machine) == NOT_CONSIDERED:
                 break  # as what follows
-            if machine.spec.terminate or machine.metadata.deletion_timestamp is not None:
+            if machine.is_ending:
                 continue
             uid = machine.status.bound_pod_uid
             need = needs.get(uid)

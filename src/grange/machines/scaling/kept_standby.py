@@ -103,11 +103,7 @@ class KeptStandby:
 
 def is_being_switched_off(machine: Machine) -> bool:
     """Whether a machine will be off, to be kept: standby already, but for no pod."""
-    return (
-        machine.status.phase == _STOPPING
-        and not machine.spec.terminate
-        and machine.metadata.deletion_timestamp is None
-    )
+    return machine.status.phase == _STOPPING and not machine.is_ending
 
 
 def _differs(has: str, wanted: str) -> bool:

@@ -116,8 +116,7 @@ def hosts_of(
         if node is not None:
             nodes.pop(node.metadata.name, None)
         pool = pools.get(machine.spec.pool)
-        ends = machine.spec.terminate or machine.metadata.deletion_timestamp is not None
-        if pool is None or ends:
+        if pool is None or machine.is_ending:
             continue
         if machine.phase is _P.AVAILABLE:
             if node is not None and _serves(node):

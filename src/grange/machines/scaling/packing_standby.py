@@ -29,8 +29,7 @@ _RANK = {
 
 def is_off(machine: Machine) -> bool:
     """Whether a machine is kept switched off, or is being switched off for that."""
-    ends = machine.spec.terminate or machine.metadata.deletion_timestamp is not None
-    return machine.phase in OFF and not ends
+    return machine.phase in OFF and not machine.is_ending
 
 
 def standby_machines(
