@@ -20,7 +20,7 @@ from grange.cli.command import Section
 from grange.cli.main import VERBS, group
 
 SOURCE = Path(grange.__file__).parent
-_METRICS = {"Counter", "Gauge", "Histogram", "QuickCounter", "QuickHistogram"}
+_METRICS = {"CollectedGauge", "Counter", "Gauge", "Histogram", "QuickCounter", "QuickHistogram"}
 _NOTE = "Generated from the source by `make update`.\n"
 _SECTIONS = {"Args": "Arguments", "Attributes": "Attributes", "Raises": "Raises"}
 
@@ -135,7 +135,7 @@ def _metric(node: ast.AST) -> str | None:
     values = [_literal(value) for value in node.args]
     if len(values) < 2 or not str(values[0]).startswith("grange_"):
         return None
-    type_ = getattr(node.func, "id", "").removeprefix("Quick").lower()
+    type_ = getattr(node.func, "id", "").removeprefix("Quick").removeprefix("Collected").lower()
     name = f"{values[0]}_total" if type_ == "counter" else values[0]
     labels = ", ".join(f"`{label}`" for label in (values[2] if len(values) > 2 else ()) or ())
     return f"| `{name}` | {type_} | {labels or 'none'} | {_cell(str(values[1]))} |"

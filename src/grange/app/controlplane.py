@@ -38,6 +38,7 @@ from grange.app.runnable import Runnable
 from grange.app.settings import Settings
 from grange.app.tunnel_dialer import TunnelDialer
 from grange.app.usage_collector import UsageCollector
+from grange.app.usage_metrics import UsageMetrics
 from grange.base import metrics, supervision
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
@@ -189,6 +190,7 @@ class ControlPlane:
             clock=self._clock,
             log=self._log.bind(role="usage"),
         )
+        UsageMetrics(usage.samples, self._metrics)
         application = Application(
             store,
             Scheme(BUILT_IN),

@@ -4,18 +4,19 @@ Names are ``grange_<room>_<what>_<unit>``; label values must come from a bounded
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from math import inf
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 __all__ = [
+    "CollectedGauge",
     "CollectorRegistry",
     "Counter",
     "Gauge",
@@ -73,6 +74,38 @@ class QuickCounter(Collector):
         family = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
         for values, count in self._counts.items():
             family.add_metric([str(value) for value in values], count)
+        yield family
+
+
+class CollectedGauge(Collector):
+    """A gauge whose values are read when it is collected, and kept nowhere.
+
+    Args:
+        name: of the metric.
+        documentation: its help text.
+        labels: names of the labels.
+        read: gives the values of the labels with the value of the metric.
+        registry: where it is shown.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        documentation: str,
+        labels: tuple[str, ...],
+        *,
+        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
+        registry: CollectorRegistry,
+    ) -> None:
+        self._name, self._documentation, self._labels = name, documentation, labels
+        self._read = read
+        registry.register(self)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The metric as it is now."""
+        family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+        for values, value in self._read():
+            family.add_metric(values, value)
         yield family
 
 

@@ -15,6 +15,8 @@ from grange.api.resource_metrics import ContainerSample, PodSample, UsageSample
 from grange.api.status import ServiceUnavailable
 from grange.app.node_connections import AgentConnection
 from grange.app.usage_collector import UsageCollector, is_sound
+from grange.app.usage_metrics import UsageMetrics
+from grange.base import metrics
 from grange.base.clock import Clock
 from grange.base.log import Logger
 
@@ -129,3 +131,16 @@ async def test_garbage_is_no_sample(agents: Agents, collector: UsageCollector, b
 @given(cores=st.floats(allow_nan=False, allow_infinity=False))
 def test_absurd_amounts_are_dropped(cores: float) -> None:
     assert is_sound(measured("far", cores), "far") == (0 <= cores <= 1e18)
+
+
+async def test_metrics_show_the_newest_samples(agents: Agents, collector: UsageCollector) -> None:
+    shown = metrics.registry()
+    UsageMetrics(collector.samples, shown)
+    labels = {"namespace": "default", "pod": "web", "container": "main", "node": "far"}
+    assert shown.get_sample_value("grange_container_cpu_cores", labels) is None
+    agents.answers["far"] = msgspec.json.encode(sample(measured("far")))
+    await collector.collect([node("far")])
+    assert shown.get_sample_value("grange_container_cpu_cores", labels) == 0.5
+    assert shown.get_sample_value("grange_container_memory_bytes", labels) == 1000
+    await collector.collect([])
+    assert shown.get_sample_value("grange_container_cpu_cores", labels) is None
