@@ -8,7 +8,12 @@ from tests.e2e.warm_cli import WarmCli
 from tests.support import containerd
 
 # scripts/setup_cri.sh reports what is missing.
-_OF_IMAGES = ["test_image_pulls.py", "test_images.py", "test_session_images.py"]
+_OF_IMAGES = [
+    "test_image_leaks.py",
+    "test_image_pulls.py",
+    "test_images.py",
+    "test_session_images.py",
+]
 collect_ignore = [] if containerd.is_possible() else _OF_IMAGES
 
 

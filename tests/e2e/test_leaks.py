@@ -2,13 +2,15 @@
 
 import json
 import os
+import shlex
 import signal
+import subprocess
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
-from tests.e2e.planes import Plane, eventually, pod
+from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually, pod
 
 from grange.agent.runtimes.process import cgroups
 from grange.api.pod_addresses import POD_IP, fixed_addresses
@@ -55,8 +57,8 @@ def groups(directory: Path) -> list[str]:
     return [path for path, _, _ in os.walk("/sys/fs/cgroup") if name in path]
 
 
-def manifest(name: str, address: str = "") -> object:
-    made = json.loads(pod(name, "sh", "-c", SCRIPT, container=LIMITS))
+def manifest(name: str, address: str = "", **spec: object) -> object:
+    made = json.loads(pod(name, "sh", "-c", SCRIPT, container=LIMITS, **spec))
     made["metadata"] |= {"labels": {"app": "leak"}}
     if address:
         made["metadata"]["annotations"] = {POD_IP: address}
@@ -119,3 +121,50 @@ def test_nothing_is_left_of_pods_and_kills(plane: Plane) -> None:
     eventually(lambda: related(plane.directory) == {}, "every process has ended")
     assert groups(plane.directory) == []
     assert str(plane.directory) not in mounts
+
+
+def agent_of(directory: Path, words: list[str]) -> "subprocess.Popen[bytes]":
+    with directory.with_suffix(".log").open("a") as log:
+        return subprocess.Popen(
+            [*GRANGE, *words, "--data-dir", str(directory), "--isolation", "auto"],
+            stdout=log,
+            stderr=log,
+        )
+
+
+def test_nothing_is_left_of_a_joined_machine(plane: Plane, tmp_path: Path) -> None:
+    """Its agent is killed while pods run, then its supervisors; in the end it is stopped."""
+    directory = tmp_path / "joined"
+    words = shlex.split(plane.grange("token", "create", "--node", "joined"))[1:]
+    child = agent_of(directory, words)
+    try:
+        plane.grange("wait", "node/joined", "--for", "create")
+        plane.grange("wait", "node/joined", "--for", "condition=Ready")
+        assert plane.process is not None
+        descriptors = Path(f"/proc/{plane.process.pid}/fd")
+        counts = []
+        for number in range(3):
+            names = [f"j{number}-{at}" for at in range(BATCH)]
+            items = [manifest(name, nodeName="joined") for name in names]
+            document = {"apiVersion": "v1", "kind": "List", "items": items}
+            plane.grange("apply", "-f", "-", "--wait", stdin=json.dumps(document))
+            assert len(shims(directory)) >= BATCH
+            child.kill()
+            child.wait(LIMIT_S)
+            for pid in shims(directory)[: number * BATCH // 2]:
+                os.kill(pid, signal.SIGKILL)
+            child = agent_of(directory, words)
+            plane.grange("delete", "pods", "-l", "app=leak")
+            eventually(lambda: list((directory / "pods").iterdir()) == [], "pods' files go")
+            eventually(lambda: shims(directory) == [], "their supervisors are gone")
+            counts.append(len(list(descriptors.iterdir())))
+        # Connections to the agent come and go; what each batch left would add up.
+        assert counts[2] - counts[1] < BATCH
+        own = Path(f"/proc/{child.pid}/fd")
+        assert len(list(own.iterdir())) < 100
+    finally:
+        child.send_signal(signal.SIGTERM)
+        child.wait(LIMIT_S)
+    eventually(lambda: related(directory) == {}, "every process has ended")
+    assert groups(directory) == []
+    assert str(directory) not in Path("/proc/self/mountinfo").read_text()
