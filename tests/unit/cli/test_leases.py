@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import session
 
-from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE
+from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE, NODEPOOL
 from grange.api.kinds.leasepolicy import POLICY_NAME
 from grange.api.kinds.machine import DISRUPTED_TAINT_KEY
 from grange.api.kinds.machinelease import (
@@ -291,6 +291,16 @@ async def test_pools_count_machines_by_state(there: World) -> None:
     document = show.pools_document([workers], spec)
     assert document["paused"] is True
     assert document["pools"][0]["free"] == 1
+
+
+async def test_pools_that_node_pools_make_are_shown_without_machines(there: World) -> None:
+    for name, mode in (("burst", "Packed"), ("alone", "Dedicated")):
+        spec = {"provider": "local", "mode": mode, "template": {"labels": {"pool": name}}}
+        await there.client.create(NODEPOOL, {"metadata": {"name": name}, "spec": spec})
+    await there.add_node("n1", labels={"pool": "workers"})
+    nodes, pools = await there.client.list(NODE), await there.client.list(NODEPOOL)
+    found = [(item.name, item.nodes) for item in pool_counts.counts(nodes.items, pools.items)]
+    assert found == [("burst", 0), ("workers", 1)]
 
 
 def policy_document(**spec: Any) -> Document:

@@ -8,10 +8,12 @@ from grange.api.kinds.machinelease import (
     DIRTY,
     HOLDER_ANNOTATION,
     MACHINE_LEASE,
+    POOL_LABEL,
     STATE_ANNOTATION,
     pool_of,
 )
 from grange.api.kinds.node import Node
+from grange.api.kinds.nodepool import PACKED, NodePool
 
 
 @dataclass(slots=True)
@@ -52,9 +54,17 @@ class PoolCounts:
             self.unusable += 1
 
 
-def counts(nodes: Iterable[Node]) -> list[PoolCounts]:
-    """The pools by name; nodes without a pool are left out."""
+def counts(nodes: Iterable[Node], node_pools: Iterable[NodePool] = ()) -> list[PoolCounts]:
+    """The pools by name; nodes without a pool are left out.
+
+    Args:
+        nodes: of the cluster.
+        node_pools: of the cluster; a pool that a packed one makes machines for may have none at times.
+    """
     found: dict[str, PoolCounts] = {}
+    for pool in node_pools:
+        if pool.spec.mode == PACKED and (name := pool.spec.template.labels.get(POOL_LABEL, "")):
+            found[name] = PoolCounts(name)
     for node in sorted(nodes, key=lambda item: item.metadata.name):
         if name := pool_of(node):
             found.setdefault(name, PoolCounts(name)).add(node)

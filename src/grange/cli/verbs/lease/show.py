@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import click
 
-from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE
+from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE, NODEPOOL
 from grange.api.kinds.leasepolicy import POLICY_NAME, LeasePolicySpec
 from grange.api.kinds.machinelease import GRANTED, QUEUED, MachineLease
+from grange.api.kinds.nodepool import NodePool
 from grange.api.meta import Document
 from grange.api.printing import cells
 from grange.api.status import Forbidden, NotFound
@@ -86,7 +87,8 @@ def pools(env: Environment, target: session.ClusterTarget, output: str) -> None:
     """Show the machines of each pool: free, leased and by whom, dirty, unusable."""
 
     async def verb(opened: session.ApiSession) -> int:
-        found = pool_counts.counts((await opened.client.list(NODE)).items)
+        nodes = (await opened.client.list(NODE)).items
+        found = pool_counts.counts(nodes, await _node_pools(opened))
         policy = await _policy(opened)
         if output:
             terminal.write(documents.report(output, pools_document(found, policy)))
@@ -103,6 +105,13 @@ def pools(env: Environment, target: session.ClusterTarget, output: str) -> None:
         return 0
 
     session.run(env, target, verb)
+
+
+async def _node_pools(opened: session.ApiSession) -> Sequence[NodePool]:
+    try:
+        return (await opened.client.list(NODEPOOL)).items
+    except (NotFound, Forbidden):  # a server without node pools, or a user who may not see them
+        return ()
 
 
 async def _policy(opened: session.ApiSession) -> LeasePolicySpec:
