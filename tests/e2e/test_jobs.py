@@ -21,7 +21,15 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
         made.stop()
 
 
-def manifest(path: Path, name: str, script: str, *, replicas: int = 2, **spec: Any) -> str:
+def manifest(
+    path: Path,
+    name: str,
+    script: str,
+    *,
+    replicas: int = 2,
+    policy: str = "Never",
+    **spec: Any,
+) -> str:
     container = {"name": "main", "command": ["sh", "-c", script]}
     pod = {"containers": [container], "terminationGracePeriodSeconds": 1}
     document = {
@@ -34,7 +42,7 @@ def manifest(path: Path, name: str, script: str, *, replicas: int = 2, **spec: A
                     "replicas": replicas,
                     "minReplicas": 1,
                     "maxReplicas": 4,
-                    "restartPolicy": "Never",
+                    "restartPolicy": policy,
                     "template": {"spec": pod},
                 }
             },
@@ -159,3 +167,20 @@ def test_why_goes_down_to_a_failing_probe(plane: Plane, tmp_path: Path) -> None:
     eventually(lambda: "Not ready" not in plane.grange("why", "gj/deaf"), "the pods are ready")
     (tmp_path / "end").touch()
     eventually(lambda: phase(plane, "deaf") == "Succeeded", "it ends")
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_stop_of_the_control_plane_is_no_failure(plane: Plane, tmp_path: Path, policy: str) -> None:
+    script = f"cd {tmp_path}; until [ -e end ]; do sleep 0.1; done"
+    path = manifest(tmp_path, "kept", script, runPolicy={"backoffLimit": 0}, policy=policy)
+    plane.grange("job", "run", "-f", path)
+    eventually(lambda: phase(plane, "kept") == "Running", "it runs")
+    first = pods(plane)
+    assert plane.stop() == 0
+    plane.start()
+    eventually(lambda: pods(plane).isdisjoint(first), "its pods are replaced")
+    eventually(lambda: phase(plane, "kept") == "Running", "it runs again")
+    (tmp_path / "end").touch()
+    eventually(lambda: phase(plane, "kept") == "Succeeded", "it ends")
+    status = plane.get("gj", "kept")["status"]
+    assert [role.get("restarts", 0) for role in status["replicaStatuses"].values()] == [0]

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from grange.agent.container_runtime import ContainerID
 from grange.agent.eviction_thresholds import DEFAULT_THRESHOLDS
 from grange.agent.resolver_config import ResolverConfig
 from grange.api.kinds.node import Taint
@@ -94,6 +95,7 @@ class NodeConfig:
         cluster_dns: address of a DNS server for names of Services; empty where there is none.
         resolver: how the machine resolves names.
         images: containers can be made from images.
+        interrupted: runs that ended because the node was stopped, as ``interrupted_runs`` has them.
         eviction: thresholds of disk pressure, as ``eviction_thresholds`` reads them.
         agent_port: where the agent's server listens; 0 where it has none.
         user, group: of the agent, and of its pods' programs unless they ask for others.
@@ -120,6 +122,7 @@ class NodeConfig:
     group: int = field(default_factory=os.getegid)
     agent_port: int = 0
     images: bool = False
+    interrupted: frozenset[ContainerID] = frozenset()
     eviction: str = DEFAULT_THRESHOLDS
 
     @property

@@ -295,6 +295,7 @@ class Run:
         pid: process id, for messages; zero where there is none.
         runtime_id: the runtime's name for the container, with its scheme; empty for none.
         image_id: of the image that it was made from; empty for none.
+        interrupted: it ended because its node was stopped, whatever its program did.
     """
 
     id: ContainerID
@@ -307,6 +308,7 @@ class Run:
     pid: int = 0
     runtime_id: str = ""
     image_id: str = ""
+    interrupted: bool = False
 
     @property
     def running(self) -> bool:

@@ -19,6 +19,7 @@ from grange.agent.probe_thresholds import Record
 from grange.agent.transitions import ContainerEvent, ContainerPhase
 from grange.api import stop_signals
 from grange.api.kinds.pod import Container, Pod, ResourceRequirements
+from grange.api.meta import controller_of
 from grange.api.restart_policies import restarts
 from grange.base import statemachine
 
@@ -477,11 +478,34 @@ def _bring_to_end(
     return actions, waits
 
 
-def adopt(container: ManagedContainer, runs: Iterable[Run], now: datetime, timing: Timing) -> None:
+def is_replaced(pod: Pod) -> bool:
+    """Whether a controller makes another pod in its place when its node interrupts it.
+
+    Its containers are not restarted then, which would count against a limit of the controller. Pods
+    that are restarted always go on as they are: it is sooner, and they keep their addresses.
+    """
+    return controller_of(pod.metadata) is not None and pod.spec.restart_policy != "Always"
+
+
+def adopt(
+    container: ManagedContainer,
+    runs: Iterable[Run],
+    now: datetime,
+    timing: Timing,
+    *,
+    replaced: bool = False,
+) -> None:
     """Let a fresh state take over what a runtime (or the last status) knows of the container.
 
     A run that ended while no agent ran counts as ended now; the restart comes at once, as after
     a first crash, because how often it crashed before is not known.
+
+    Args:
+        container: as its pod has it.
+        runs: of it.
+        now: wall time.
+        timing: of the back-off.
+        replaced: its pod ends, and is replaced, if its node interrupted it.
     """
     known = sorted(runs, key=lambda run: run.id.attempt)
     if not known:
@@ -495,7 +519,7 @@ def adopt(container: ManagedContainer, runs: Iterable[Run], now: datetime, timin
             transitions.CONTAINER, container.phase, ContainerEvent.CREATED
         )
     else:
-        container.on_ended(newest, now, timing, pod_ends=False)
+        container.on_ended(newest, now, timing, pod_ends=replaced and newest.interrupted)
 
 
 def next_id(pod_uid: str, container: ManagedContainer) -> ContainerID:

@@ -54,6 +54,8 @@ class PodPlace:
 
 
 _BY_AGENT = "TerminationByKubelet"
+_STOPPED = "Terminated"  # as a kubelet states it of pods that end with their node
+STOPPED_MESSAGE = "Pod was terminated because its node was stopped"
 _FOREIGN_MESSAGE = "the runtime knows nothing of this container; how it ended is not known"
 
 
@@ -88,7 +90,11 @@ def _phase_event(
     # Sidecars included: a finished pod is one of which nothing runs any more.
     alive = any(container.phase in transitions.ALIVE for container in containers)
     if not alive and all(container.phase is ContainerPhase.DONE for container in mains):
-        failed = termination in _FAILURES or any(container.failed for container in others)
+        failed = (
+            termination in _FAILURES
+            or _interrupted(containers)
+            or any(container.failed for container in others)
+        )
         return PodPhaseEvent.FAILED if failed else PodPhaseEvent.SUCCEEDED
     return (
         PodPhaseEvent.STARTED if all(container.latest is not None for container in mains) else None
@@ -118,6 +124,8 @@ def build(
     """
     stamp = timestamps.rfc3339(now)
     phase = phase_of(pod.status.phase, containers, termination)
+    was_stopped = phase is PodPhase.FAILED and _interrupted(containers)
+    stopped = STOPPED_MESSAGE if was_stopped else ""
     status: Document = {
         "phase": phase.value,
         "hostIP": place.host_ip,
@@ -125,7 +133,7 @@ def build(
         "qosClass": qos_class(pod),
         "conditions": [
             *_conditions(pod, containers, troubles, phase, stamp, place),
-            *_disruption_target(pod, place.eviction, stamp),
+            *_disruption_target(pod, place.eviction or stopped, stamp),
         ],
         "containerStatuses": [
             _container_status(container, pod, place.runtime)
@@ -152,13 +160,26 @@ def build(
     if termination in _FAILURES:
         status["reason"] = termination.value
         status["message"] = DEADLINE_MESSAGE if place.eviction == "" else place.eviction
+    elif stopped:
+        status["reason"], status["message"] = _STOPPED, stopped
     return status
 
 
-def _disruption_target(pod: Pod, eviction: str, stamp: str) -> list[Document]:
-    if not eviction:
+def _interrupted(containers: Sequence[ManagedContainer]) -> bool:
+    """Whether containers ended for good because their node was stopped, whatever their exit codes."""
+    return any(
+        container.phase is ContainerPhase.DONE
+        and container.latest is not None
+        and container.latest.interrupted
+        for container in containers
+        if container.role in {Role.INIT, Role.MAIN}
+    )
+
+
+def _disruption_target(pod: Pod, why: str, stamp: str) -> list[Document]:
+    if not why:
         return []
-    wanted = Condition(DISRUPTION_TARGET, "True", _BY_AGENT, eviction)
+    wanted = Condition(DISRUPTION_TARGET, "True", _BY_AGENT, why)
     marked = conditions.set_condition(pod.status.conditions, wanted, stamp)
     return [msgspec.to_builtins(item) for item in marked if item.type == DISRUPTION_TARGET]
 

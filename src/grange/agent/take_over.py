@@ -5,20 +5,21 @@ from dataclasses import replace
 from datetime import datetime
 
 from grange.agent import pod_status
+from grange.agent.config import NodeConfig
 from grange.agent.container_runtime import PodRecord, Run
 from grange.agent.lifecycle import ManagedContainer
 from grange.api.kinds.pod import Pod
 
 
 def runs_by_container(
-    pod: Pod, record: PodRecord | None, runtime: str, now: datetime
+    pod: Pod, record: PodRecord | None, config: NodeConfig, now: datetime
 ) -> Mapping[str, list[Run]]:
     """The runs of each container as the runtime knows them, or as the status records them.
 
     Args:
         pod: with its status.
         record: what the runtime knows of it; None for nothing: how its runs ended is not known.
-        runtime: name of the runtime.
+        config: of the node.
         now: wall time.
     """
     if record is None:
@@ -27,8 +28,9 @@ def runs_by_container(
     runs: dict[str, list[Run]] = {}
     recorded = pod_status.messages_of(pod)
     for run in record.runs:
-        message = run.message or recorded.get(pod_status.container_id(run, runtime), "")
-        found = run if run.running else replace(run, message=message)
+        message = run.message or recorded.get(pod_status.container_id(run, config.runtime), "")
+        interrupted = run.id in config.interrupted
+        found = run if run.running else replace(run, message=message, interrupted=interrupted)
         runs.setdefault(run.id.container, []).append(found)
     return runs
 

@@ -224,12 +224,18 @@ class PodWorker:
         if record is not None:
             self._use(record.sandbox)
         runs = take_over.runs_by_container(
-            self.pod, record, self._tools.config.runtime, self._tools.clock.now()
+            self.pod, record, self._tools.config, self._tools.clock.now()
         )
         if not runs and not self._was_finished:
             self._rejection = self._tools.admit(self.pod)
         for container in self._containers:
-            lifecycle.adopt(container, runs.get(container.name, ()), self._now(), self._timing)
+            lifecycle.adopt(
+                container,
+                runs.get(container.name, ()),
+                self._now(),
+                self._timing,
+                replaced=lifecycle.is_replaced(self.pod),
+            )
             if container.phase is ContainerPhase.RUNNING:
                 self._resume(container, tasks)
             if (

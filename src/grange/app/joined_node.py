@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from grange.agent import service_account
+from grange.agent import interrupted_runs, service_account
 from grange.agent.agent_streams import AgentStreams
 from grange.agent.config import NodeConfig
 from grange.agent.container_logs import AgentLogs
+from grange.agent.container_runtime import ContainerID
 from grange.agent.node_runtime import NodeRuntime
 from grange.agent.pod_tunnels import PodTunnels
 from grange.agent.runtime_table import RUNTIMES, RuntimeOptions
@@ -136,6 +137,7 @@ class JoinedNode:
         self._rng = Stream.from_system()
         self._metrics = registry()
         self._serving: ssl.SSLContext | None = None
+        self._interrupted: frozenset[ContainerID] = frozenset()
 
     def renew(self, nursery: Nursery, credentials: NodeCredentials, target: JoinTarget) -> None:
         """Keep the certificates valid."""
@@ -179,11 +181,20 @@ class JoinedNode:
         )
         make = RUNTIMES[settings.runtime]
         async with make(options, clock=clock, log=self._log, offload=self._offload) as runtime:
+            self._interrupted = await interrupted_runs.take_over(
+                runtime, settings.data_dir, self._offload
+            )
             await end_other_nodes(runtime, frozenset({settings.name}), self._log)
             await self._serve(deps, runtime, stop)
             if not settings.leave_pods:
                 click.echo("stopping: pods end first", err=True)
-                await runtime.stop_all(settings.stop_grace_s)
+                await interrupted_runs.stop_all(
+                    runtime,
+                    settings.data_dir,
+                    settings.stop_grace_s,
+                    offload=self._offload,
+                    log=self._log,
+                )
 
     async def _serve(self, deps: Deps, runtime: NodeRuntime, stop: asyncio.Event) -> None:
         settings, clock = self._settings, self._clock
@@ -260,6 +271,7 @@ class JoinedNode:
             agent_port=port,
             host_paths=tuple(map(str, settings.host_paths)),
             cluster_dns=settings.cluster_dns,
+            interrupted=self._interrupted,
             eviction=settings.eviction,
         )
 

@@ -6,12 +6,13 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
-from grange.agent import service_account
+from grange.agent import interrupted_runs, service_account
 from grange.agent.addresses import api_address, service_range
 from grange.agent.agent_streams import AgentStreams
 from grange.agent.cluster_dns.service_names import ServiceNames
 from grange.agent.config import NodeConfig
 from grange.agent.container_logs import AgentLogs
+from grange.agent.container_runtime import ContainerID
 from grange.agent.heartbeat import report_stopped
 from grange.agent.node_runtime import NodeRuntime
 from grange.agent.pod_tunnels import PodTunnels
@@ -75,6 +76,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         self._pools = node_pools.assign(settings.pools, settings.nodes, before)
         self._former_pools = dict(zip(self._names, before, strict=False))
         self._runtime: NodeRuntime | None = None
+        self._interrupted: frozenset[ContainerID] = frozenset()
         self.logs: AgentLogs | None = None
         self.streams: PodTunnels | None = None
         self.dial: Dial | None = None
@@ -102,6 +104,9 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 offload=self._offload,
             )
             self._runtime = await runtime.__aenter__()
+            self._interrupted = await interrupted_runs.take_over(
+                runtime, self._settings.data_dir, self._offload
+            )
             await end_other_nodes(runtime, frozenset(self._names), self._log)
             self.logs = AgentLogs(runtime, self._clock)
             self.streams = PodTunnels(AgentStreams(runtime), runtime, self._clock)
@@ -117,7 +122,13 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         """End what runs and close the runtime."""
         try:
             if self._runtime is not None:
-                await self._runtime.stop_all(_STOP_GRACE_S)
+                await interrupted_runs.stop_all(
+                    self._runtime,
+                    self._settings.data_dir,
+                    _STOP_GRACE_S,
+                    offload=self._offload,
+                    log=self._log,
+                )
                 await self._runtime.__aexit__(kind, error, trace)
         finally:
             self._offload.close()
@@ -168,6 +179,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 resolver=machine.resolver(),
                 limits=self._runtime.limits,
                 images=self._runtime.images is not None,
+                interrupted=self._interrupted,
                 eviction=self._settings.eviction,
                 host_paths=tuple(map(str, self._settings.host_paths)),
                 cluster_dns=self._settings.cluster_dns,
