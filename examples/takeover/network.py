@@ -6,13 +6,16 @@ loopback addresses of another one.
 
 import os
 import shutil
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 _NET = f"10.214.{os.getpid() % 250}"
 _BRIDGE = f"grx{os.getpid()}"
+_CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,12 @@ def machine_network(names: tuple[str, ...]) -> Iterator[MachineNetwork]:
         return
     with ExitStack() as made:
         try:
-            inside = _build(made, names)
-        except subprocess.CalledProcessError:  # a container whose root may not make any
+            network = MachineNetwork(f"{_NET}.1", _build(made, names))
+            _check(network)
+        except (subprocess.CalledProcessError, OSError):  # a container's root, or a firewall
             made.close()
-            yield MachineNetwork()
-        else:
-            yield MachineNetwork(f"{_NET}.1", inside)
+            network = MachineNetwork()
+        yield network
 
 
 def _build(made: ExitStack, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -68,6 +71,19 @@ def _build(made: ExitStack, names: tuple[str, ...]) -> dict[str, tuple[str, ...]
         _ip("-netns", space, "link", "set", "lo", "up")
         inside[name] = ("ip", "netns", "exec", space)
     return inside
+
+
+def _check(network: MachineNetwork) -> None:
+    """Check that a machine reaches this one.
+
+    Raises:
+        CalledProcessError, OSError: it does not.
+    """
+    inside = next(iter(network.inside.values()))
+    with socket.create_server((network.address, 0)) as server:
+        words = (network.address, str(server.getsockname()[1]))
+        command = [*inside, sys.executable, "-c", _CONNECT, *words]
+        subprocess.run(command, check=True, capture_output=True)
 
 
 def _ip(*words: str) -> None:
