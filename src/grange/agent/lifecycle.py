@@ -282,7 +282,10 @@ class LifecycleDecision:
 
 
 def managed_containers(pod: Pod) -> list[ManagedContainer]:
-    """A fresh state for every container: init containers and sidecars first, in their order."""
+    """A fresh state for every container: init containers and sidecars first, in their order.
+
+    Of several with one name, which only a server without that rule has stored, the first counts.
+    """
     policy = pod.spec.restart_policy or "Always"
     # An init container must succeed: a policy that restarts restarts it only until then.
     init_policy = policy if policy == "Never" else "OnFailure"
@@ -296,7 +299,14 @@ def managed_containers(pod: Pod) -> list[ManagedContainer]:
         ManagedContainer(item, Role.MAIN, item.restart_policy or policy)
         for item in pod.spec.containers
     ]
-    return inits + mains + ephemeral_containers(pod)
+    return _first_of_each_name(inits + mains + ephemeral_containers(pod))
+
+
+def _first_of_each_name(containers: Iterable[ManagedContainer]) -> list[ManagedContainer]:
+    found: dict[str, ManagedContainer] = {}
+    for container in containers:
+        found.setdefault(container.name, container)
+    return [*found.values()]
 
 
 def ephemeral_containers(pod: Pod, known: Collection[str] = ()) -> list[ManagedContainer]:
@@ -306,11 +316,12 @@ def ephemeral_containers(pod: Pod, known: Collection[str] = ()) -> list[ManagedC
         pod: the newest object.
         known: names of those to leave out.
     """
-    return [
+    added = [
         ManagedContainer(item, Role.EPHEMERAL, "Never")
         for item in pod.spec.ephemeral_containers
         if item.name not in known
     ]
+    return _first_of_each_name(added)
 
 
 def termination_of(

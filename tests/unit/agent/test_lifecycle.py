@@ -37,6 +37,14 @@ def test_containers_without_inits_start_together() -> None:
     assert ask(states(container("a"), container("b"))).actions == (Start("a"), Start("b"))
 
 
+def test_first_of_several_containers_with_one_name_counts() -> None:
+    """Rules refuse such pods; one that is stored all the same is brought to its end."""
+    found = states(container("a"), container("a"), container("b"))
+    assert [item.name for item in found] == ["a", "b"]
+    end = ask(found, termination=PodTermination.DELETED)
+    assert end.actions == (Abandon("a"), Abandon("b"))
+
+
 def test_init_containers_hold_the_others_back() -> None:
     found = states(initContainers=[container("i"), container("j")])
     assert ask(found).actions == (Start("i"),)
