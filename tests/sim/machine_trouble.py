@@ -135,14 +135,14 @@ class TroubledWorld(MachineWorld):
             self._see_binding(name, uid, (await self.client.list(POD)).items)
         return response
 
-    def _see_binding(self, machine: str, uid: str, pods: "list[Pod] | tuple[Pod, ...]") -> None:
+    def _see_binding(self, node: str, uid: str, pods: "list[Pod] | tuple[Pod, ...]") -> None:
+        (machine,) = [name for name in self.cloud.instances if self.node_name(name) == node]
         given = self.given.setdefault(machine, [])
         if uid not in given:
             given.append(uid)
-        on_it = [pod.key for pod in pods if pod.spec.node_name == machine and is_active(pod)]
+        on_it = [pod.key for pod in pods if pod.spec.node_name == node and is_active(pod)]
         invariant(len(on_it) <= 1, "a machine has one pod", machine=machine, pods=on_it)
-        made = self.cloud.instances.get(machine)
-        wiped = made.wiped if made is not None else 0
+        wiped = self.cloud.instances[machine].wiped
         invariant(
             len(given) <= 1 + wiped, "a used machine is wiped before it is given", machine=machine
         )

@@ -134,6 +134,7 @@ class Users:
 async def test_machines_survive_an_unlucky_day(seed: int, log: Logger) -> None:
     async with troubled_world(LoopClock(EPOCH), Stream(seed), log) as world:
         world.cloud.latencies = CloudLatencies(list_lag=world.draw.choice([0.0, 3.0]))
+        world.cloud_names = world.draw.choice([False, True])
         await world.add_pool("p", timeouts={"idleSeconds": 20, "bootSeconds": 60})
         await world.add_pool("w", timeouts={"idleSeconds": 20, "bootSeconds": 60}, **_WIPED)
         await world.add_pool("s", timeouts={"bootSeconds": 60}, **_SHARED)
@@ -149,7 +150,7 @@ async def test_machines_survive_an_unlucky_day(seed: int, log: Logger) -> None:
         claimed = await world.machines(MachinePhase.CLAIMED)
         held = [one.status.bound_pod_uid for one in claimed]
         assert len({*held}) == len(held)
-        live = {one.metadata.name for one in await world.live()}
+        live = {one.node for one in await world.live()}
         assert {node for pod, node in scheduler.placed.items() if pod in names} <= live
         await world.delete_all_pods()
         await everything_ends(world)

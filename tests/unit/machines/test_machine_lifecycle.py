@@ -172,14 +172,14 @@ def test_a_launch_without_instance_is_repeated_not_lost() -> None:
 
 
 def test_a_stop_is_repeated_until_the_instance_is_gone() -> None:
-    ending = machine(P.TERMINATING)
+    ending = machine(P.TERMINATING, instanceID="i-1")
     assert step(ending, instance=instance()).step is S.TERMINATE
     assert step(ending).step is S.LOOK
     assert moved(step(ending, missing=True)) is E.GONE
 
 
 def test_a_late_launch_of_an_ended_machine_is_ended() -> None:
-    assert step(machine(P.TERMINATED), instance=instance()).step is S.TERMINATE
+    assert step(machine(P.TERMINATED, instanceID="i-1"), instance=instance()).step is S.TERMINATE
 
 
 def test_f37_the_record_of_an_ended_machine_goes_last() -> None:
@@ -218,12 +218,20 @@ def test_f80_a_claim_whose_pod_is_gone_is_returned() -> None:
 
 def test_an_end_is_over_when_a_later_list_shows_no_instance() -> None:
     ending = machine(P.TERMINATING)
-    assert step(ending, ended=True, instance=instance()).step is S.TERMINATE
+    named = machine(P.TERMINATING, instanceID="i-1")
+    assert step(named, ended=True, instance=instance()).step is S.TERMINATE
     assert step(ending).step is S.LOOK
     assert moved(step(ending, ended=True)) is E.GONE
     # A list may lag: the record stays until two lists apart agree.
     assert step(machine(P.TERMINATED), ended=True).step is S.WAIT
-    assert step(machine(P.TERMINATED), ended=True, instance=instance()).step is S.TERMINATE
+    late = machine(P.TERMINATED, instanceID="i-1")
+    assert step(late, ended=True, instance=instance()).step is S.TERMINATE
+
+
+@pytest.mark.parametrize("phase", [P.TERMINATING, P.TERMINATED])
+def test_unknown_instance_is_recorded_before_it_is_ended(phase: MachinePhase) -> None:
+    """It was launched without an answer; the node that it registers is found by its id."""
+    assert step(machine(phase), instance=instance()).step is S.UPDATE
 
 
 def test_standby_is_switched_off_and_on_again() -> None:

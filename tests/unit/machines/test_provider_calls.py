@@ -78,6 +78,9 @@ class Run:
             assert step.event is not None
             fields = instance_fields(instance) if instance else {}
             await self.updater.move(machine, step.event, reason=step.reason, fields=fields)
+        elif step.step is S.UPDATE:
+            assert instance is not None
+            await self.updater.update(machine, instance_fields(instance))
         elif step.step is S.TERMINATE:
             assert instance is not None
             await self.calls.terminate(machine, instance)

@@ -280,15 +280,22 @@ def _stopped(known: MachineInputs, now: datetime) -> NextStep:
 
 def _terminating(known: MachineInputs, now: datetime) -> NextStep:
     if known.instance is not None:
-        return NextStep(MachineStep.TERMINATE)
+        return _terminate(known)
     if known.missing or known.ended:  # should one appear after all, it is ended: see _terminated
         return _move(_E.GONE, "InstanceGone", "the provider has no instance of it")
     return NextStep(MachineStep.LOOK)
 
 
+def _terminate(known: MachineInputs) -> NextStep:
+    """End the instance; its id is written first, since a node that the cluster named is known by it alone."""
+    if not known.machine.status.instance_id:
+        return NextStep(MachineStep.UPDATE)
+    return NextStep(MachineStep.TERMINATE)
+
+
 def _terminated(known: MachineInputs, now: datetime) -> NextStep:
     if known.instance is not None:
-        return NextStep(MachineStep.TERMINATE)  # a launch that was done late
+        return _terminate(known)  # a launch that was done late
     if known.node is not None and is_of(known.node, known.machine):
         return NextStep(MachineStep.DELETE_NODE)
     if not known.missing:
