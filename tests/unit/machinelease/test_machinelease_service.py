@@ -452,6 +452,30 @@ async def test_a_node_that_another_lease_took_is_not_taken(
         assert await there.machines("a") == ["n2"], "what was not granted was taken back"
 
 
+async def test_marks_that_only_the_cache_has_are_set_again(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A claim was begun, and a mark of it was taken off by a write whose answer was lost."""
+    async with lease_world(clock, rng, log) as there:
+
+        def no_grant(request: Request) -> ApiError | None:
+            return InternalError("no") if request.path.endswith("/a/status") else None
+
+        there.gate = no_grant
+        await there.add_nodes("n1", "n2")
+        lease = await there.add_lease("a", 2)
+        await there.settle()
+        assert [*await there.marks()] == ["n1", "n2"]
+        there.held_watches.add("/api/v1/nodes")
+        off: Document = {"metadata": {"labels": {MACHINE_LEASE: None}}, "spec": {"taints": []}}
+        await there.client.patch(NODE, "n2", patch=off)
+        there.gate = lambda _: None
+        await there.reaches("a", "Granted", limit_s=30.0)
+        uids = [uid for uid, _ in (await there.marks()).values()]
+        assert uids == [lease.metadata.uid] * 2
+        there.held_watches.clear()
+
+
 async def test_marks_of_a_lease_that_is_gone_are_removed(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -138,6 +138,9 @@ class LeaseClaims:
     async def _mark(self, name: str, lease: MachineLease) -> bool:
         """Mark a node that is free; whether it bears the marks."""
         uid, node = lease.metadata.uid, self._listers.node(name)
+        if node is not None and lease_of(node) == uid:
+            # Of a claim that was begun before: it may be taken off again, by a write whose answer was lost.
+            node = await self._live(name)
         for _ in range(_ATTEMPTS):
             if node is None or not is_usable(node) or lease_of(node) not in {"", uid}:
                 return False
@@ -149,13 +152,16 @@ class LeaseClaims:
             except NotFound:
                 return False
             except Conflict:  # its agent or another client wrote first
-                try:
-                    node = await self._client.get(NODE, name)
-                except NotFound:
-                    return False
+                node = await self._live(name)
             else:
                 return True
         return False
+
+    async def _live(self, name: str) -> Node | None:
+        try:
+            return await self._client.get(NODE, name)
+        except NotFound:
+            return None
 
     async def _is_alone(self, name: str, lease: MachineLease) -> bool:
         """Whether the server knows no pod of others on a node that bears the marks.
