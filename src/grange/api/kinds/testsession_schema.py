@@ -78,8 +78,9 @@ _METRIC: dict[str, Document] = {
     "unit": schema_builder.text("For people."),
     "better": schema_builder.text("Which way is better.", enum=["", "Lower", "Higher"]),
     "threshold": {
-        **_number("Relative change for the worse that counts as a regression."),
+        **_number("Change for the worse that counts as a regression, as a fraction: 0.1 is 10 %."),
         "default": 0.1,
+        schema_builder.RULED: {"minimum": 0, "maximum": 1},
     },
 }
 

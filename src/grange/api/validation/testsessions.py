@@ -130,6 +130,10 @@ def _check_numbers(spec: Document, faults: Faults) -> None:
         if metric.get("name") in seen:
             faults.duplicate(f"spec.evidence.metrics[{index}].name", metric.get("name"))
         seen.add(metric.get("name"))
+        threshold = metric.get("threshold", 0.0)
+        if not 0 <= threshold <= 1:
+            message = "must be between 0 and 1: a fraction, where 0.1 is 10 %"
+            faults.invalid(f"spec.evidence.metrics[{index}].threshold", threshold, message)
 
 
 def _check_changes(spec: Document, before: Document, faults: Faults) -> None:
