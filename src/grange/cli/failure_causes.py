@@ -15,6 +15,7 @@ from grange.api.timestamps import TimestampError
 
 CRASH_LOOP = "CrashLoopBackOff"
 START_ERROR = "StartError"
+OOM_KILLED = "OOMKilled"
 RESTARTS = 4
 """So many restarts make a crash loop: fewer happen while a program waits for another one."""
 PORT_RESTARTS = 2
@@ -23,6 +24,7 @@ RESET_S = 600.0  # after a run of this length the agent restarts at once again
 _ADDRESS_IN_USE = "address already in use"
 _UNREADY = "containers with unready status"
 _NEVER = frozenset({"ErrImageNeverPull", "ImageRuntimeUnavailable", "InvalidImageName"})
+_LIMIT = "memoryLimit"
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
@@ -72,8 +74,7 @@ def of_pod(pod: Document) -> FailureCause | None:
     """Why the pod is not ready; None where its status has no cause."""
     ready = condition(pod, "Ready") or {}
     since = ready.get("lastTransitionTime") if ready.get("status") == "False" else None
-    status = pod.get("status") or {}
-    found = [cause for item in _containers(status) if (cause := _of_container(item, since))]
+    found = [cause for item in _containers(pod) if (cause := _of_container(item, since))]
     if found:
         return max(found, key=lambda cause: (cause.final, not cause.is_starting))
     scheduled = condition(pod, "PodScheduled") or {}
@@ -89,7 +90,7 @@ def of_restart(pod: Document, now: datetime) -> tuple[FailureCause, int] | None:
 
     A run of ``RESET_S`` ends a series of restarts: the agent, too, forgets what was before.
     """
-    for item in _containers(pod.get("status") or {}):
+    for item in _containers(pod):
         running = (item.get("state") or {}).get("running")
         last = (item.get("lastState") or {}).get("terminated") or {}
         if not running or (cause := _end(item, last)) is None:
@@ -109,9 +110,16 @@ def condition(document: Document, kind: str) -> Document | None:
     return None
 
 
-def _containers(status: Document) -> Iterator[Document]:
+def _containers(pod: Document) -> Iterator[Document]:
+    """The status of each container, with its memory limit as ``memoryLimit`` where it has one."""
+    status, spec = pod.get("status") or {}, pod.get("spec") or {}
     for field in ("initContainerStatuses", "containerStatuses"):
-        yield from status.get(field) or ()
+        limits = {
+            item.get("name"): ((item.get("resources") or {}).get("limits") or {}).get("memory")
+            for item in spec.get(field.replace("Statuses", "s")) or ()
+        }
+        for item in status.get(field) or ():
+            yield {**item, _LIMIT: limits.get(item.get("name"))}
 
 
 def _of_container(item: Document, since: str | None) -> FailureCause | None:
@@ -132,6 +140,8 @@ def _of_container(item: Document, since: str | None) -> FailureCause | None:
 def _end(item: Document, ended: Document) -> FailureCause | None:
     """How a run ended; None where there was none."""
     name, final = str(item.get("name", "")), _is_crash_loop(item, ended)
+    if ended.get("reason") == OOM_KILLED:
+        return FailureCause(name, _out_of_memory(item.get(_LIMIT)), final=final)
     if message := " ".join(str(ended.get("message") or "").split()):
         return FailureCause(name, message, final=final)
     if number := ended.get("signal"):
@@ -139,6 +149,12 @@ def _end(item: Document, ended: Document) -> FailureCause | None:
     if (code := ended.get("exitCode")) is not None:
         return FailureCause(name, f"ended with exit code {code}", ended=True, final=final)
     return None
+
+
+def _out_of_memory(limit: object) -> str:
+    if limit:
+        return f"{OOM_KILLED}: over its memory limit of {limit}; raise resources.limits.memory"
+    return f"{OOM_KILLED}: memory ran out, and the container has no limit of its own"
 
 
 def _signal_name(number: int) -> str:

@@ -205,6 +205,15 @@ async def test_why_of_a_failed_pod_gives_its_cause(there: Any) -> None:
     assert answer.lines[-1] == "Its programs: failed: c0: no disk"
 
 
+async def test_why_of_a_pod_killed_for_memory_is_not_its_log(there: Any) -> None:
+    there.explained = FINISHED
+    killed = container({"terminated": {"exitCode": 137, "signal": 9, "reason": "OOMKilled"}})
+    await add_pod(there, "p", {"phase": "Failed", "containerStatuses": [killed]})
+    answer = await pods.ask(session(there), POD, "p")
+    assert answer.lines[-1].startswith("Its programs: failed: c0: OOMKilled: memory ran out")
+    assert there.asked == []
+
+
 async def test_why_of_a_failed_pod_prefers_its_own_message(there: Any) -> None:
     there.explained = FINISHED
     killed = container({"terminated": {"exitCode": 137, "signal": 9}})

@@ -322,6 +322,22 @@ def test_cause_is_what_happened_last() -> None:
     assert state.text == "failed: c: ended with exit code 3; see its log"
 
 
+def test_cause_of_a_kill_for_memory_gives_the_limit() -> None:
+    killed = pod("a", crashed(1, exitCode=137, signal=9, reason="OOMKilled"))
+    assert str(failure_causes.of_pod(killed)) == (
+        "main: OOMKilled: memory ran out, and the container has no limit of its own"
+    )
+    limits = {"limits": {"memory": "50Mi"}}
+    killed["spec"] = {"containers": [{"name": "main", "resources": limits}]}
+    expected = "main: OOMKilled: over its memory limit of 50Mi; raise resources.limits.memory"
+    assert str(failure_causes.of_pod(killed)) == expected
+    status = killed["status"]["containerStatuses"][0]
+    status["state"] = {"running": {"startedAt": stamp(0)}}
+    restart = failure_causes.of_restart(killed, NOW)
+    assert restart is not None
+    assert str(restart[0]) == expected
+
+
 class Crashing(World):
     """Pods of a template with the label ``bad`` crash on their nodes."""
 
