@@ -1,5 +1,7 @@
 """Explains the pods that an object controls: which of them wait for what."""
 
+from collections.abc import Sequence
+
 from grange.api.explanation import Explanation, SchedulingState
 from grange.api.kinds import POD
 from grange.api.meta import Document
@@ -31,7 +33,7 @@ async def explain(opened: ApiSession, document: Document) -> tuple[list[str], An
     if len(waiting) > _ASKED:
         lines += ["", f"{len(waiting) - _ASKED} more pods without a node were not asked about."]
     if others:
-        lines += ["", "Not ready on their nodes:", *await _causes(opened, others)]
+        lines += ["", "Not ready on their nodes:", *await causes(opened, others)]
     return lines, answers
 
 
@@ -77,13 +79,18 @@ def _alike(answers: list[tuple[str, Explanation]]) -> list[list[tuple[str, Expla
     return [*groups.values()]
 
 
-async def _causes(opened: ApiSession, pods: list[Document]) -> list[str]:
+async def causes(opened: ApiSession, pods: Sequence[Document]) -> list[str]:
     """What keeps pods from being ready; the output of a few is read, the others end alike."""
     groups: dict[str, list[str]] = {}
     for at, item in enumerate(pods):
         text = await failures.describe(opened, item) if at < _READ else failures.summary(item)
         groups.setdefault(text, []).append(_name(item))
     return [f"  {_some(found)}  {text}" for text, found in groups.items()]
+
+
+def some(pods: Sequence[Document]) -> str:
+    """The names of a few pods, and how many more there are."""
+    return _some([_name(item) for item in pods])
 
 
 def _some(names: list[str]) -> str:
