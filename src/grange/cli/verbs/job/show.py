@@ -11,7 +11,6 @@ from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.job_view import JobView
 from grange.cli.printers import documents, table
-from grange.cli.results import Results
 
 _HEAD = ["JOB", "PHASE", "ACTIVE", "SUCCEEDED", "RESTARTS", "PROGRESS", "AGE"]
 
@@ -27,10 +26,7 @@ def list_(env: Environment, target: session.ClusterTarget, selector: str, output
     async def verb(opened: session.ApiSession) -> int:
         found = await _listed(opened, selector)
         if output:
-            results = Results(output)
-            for kind, document in found:
-                results.add(kind, document, "")
-            results.end()
+            terminal.write(documents.render(output, found, single=False))
         elif not found:
             terminal.echo("No jobs found.", err=True)
         else:

@@ -17,7 +17,6 @@ from grange.cli.environment import Environment
 from grange.cli.machineleases import lease_requests, pool_counts
 from grange.cli.machineleases.pool_counts import PoolCounts
 from grange.cli.printers import documents, table
-from grange.cli.results import Results
 
 _HEAD = ["NAME", "MACHINES", "PHASE", "POSITION", "HOLDER", "NODES", "AGE", "REASON"]
 _POOLS_HEAD = ["POOL", "NODES", "FREE", "LEASED", "DIRTY", "UNUSABLE", "HOLDERS"]
@@ -35,10 +34,8 @@ def list_(env: Environment, target: session.ClusterTarget, selector: str, output
         found = await opened.listed(MACHINELEASE, selector=selector)
         found.sort(key=_order)
         if output:
-            results = Results(output)
-            for document in found:
-                results.add(MACHINELEASE, document, "")
-            results.end()
+            pairs = [(MACHINELEASE, document) for document in found]
+            terminal.write(documents.render(output, pairs, single=False))
         elif not found:
             terminal.echo("No leases found.", err=True)
         else:

@@ -10,7 +10,6 @@ from grange.cli import options, session, terminal, testsession_view
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.printers import documents, table
-from grange.cli.results import Results
 
 _HEAD = ["NAME", "PHASE", "VERDICT", "POSITION", "REASON", "TIME", "AGE"]
 
@@ -42,10 +41,8 @@ def list_(
         if verdict is not None:
             found = [item for item in found if _verdict(item).lower() == verdict.lower()]
         if output:
-            results = Results(output)
-            for document in found:
-                results.add(TESTSESSION, document, "")
-            results.end()
+            pairs = [(TESTSESSION, document) for document in found]
+            terminal.write(documents.render(output, pairs, single=False))
         elif not found:
             terminal.echo("No test sessions found.", err=True)
         else:

@@ -1,0 +1,35 @@
+"""``-o json`` of the verbs that list is a List, however many objects there are."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.cli import canned_cluster
+from tests.unit.cli.canned_cluster import CannedCluster
+
+from grange.api.kinds import GANGJOB, MACHINELEASE, POD, TESTSESSION
+from grange.api.scheme import AnyKind
+from grange.base.log import Logger
+from grange.base.rng import Stream
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("job", "list"), GANGJOB),
+        (("lease", "list"), MACHINELEASE),
+        (("test", "list"), TESTSESSION),
+        (("get", "pods"), POD),
+    ],
+    ids=["job", "lease", "test", "get"],
+)
+def test_list_is_printed_as_list(
+    words: tuple[str, ...], kind: AnyKind, count: int, tmp_path: Path, rng: Stream, log: Logger
+) -> None:
+    items = [{"metadata": {"name": f"a{at}"}, "spec": {}} for at in range(count)]
+    cluster = CannedCluster({kind.path("default"): canned_cluster.listed(*items)})
+    result = cluster.run(tmp_path, rng, log, *words, "-o", "json")
+    assert result.exit_code == 0, result.output
+    found = canned_cluster.document(result)
+    assert found["kind"] == "List"
+    assert [item["kind"] for item in found["items"]] == [kind.kind] * count
