@@ -47,6 +47,12 @@ async def seen(opened: ApiSession, word: str) -> JobView:
     return job_view.view((await find(opened, word))[1])
 
 
+def no_role(job: JobView, role: str) -> click.UsageError:
+    """The error about a role that a job does not have."""
+    roles = ", ".join(item.name for item in job.roles)
+    return click.UsageError(f"{job.label} has no role {role}; its roles are {roles}")
+
+
 async def pods_of(opened: ApiSession, job: JobView) -> list[Document]:
     """The pods that the job controls, by role and index."""
     listed = await opened.listed(POD, job.namespace, selector=job_view.pod_selector(job))

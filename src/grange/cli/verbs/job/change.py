@@ -127,7 +127,7 @@ def requested_attempts(found: Document, role: str) -> dict[str, int] | None:
     asked = minimum_attempts.parse(notes.get(minimum_attempts.ANNOTATION, ""))
     chosen = [item for item in job.roles if not role or item.name.lower() == role.lower()]
     if not chosen:
-        raise _no_role(job, role)
+        raise job_lookup.no_role(job, role)
     wanted = {item.name.lower(): item.attempt + 1 for item in chosen}
     if all(asked.get(name, 0) >= attempt for name, attempt in wanted.items()):
         return None
@@ -168,7 +168,7 @@ def scaled(found: Document, wanted: dict[str, int]) -> Document:
     spelled = {item.name.lower(): item.name for item in job.roles}
     for role in wanted:
         if role.lower() not in spelled:
-            raise _no_role(job, role)
+            raise job_lookup.no_role(job, role)
     if not path:
         return {"spec": {"parallelism": next(iter(wanted.values()))}}
     roles = {spelled[role.lower()]: {"replicas": number} for role, number in wanted.items()}
@@ -180,11 +180,6 @@ def _size(text: str) -> tuple[str, int]:
     if not role or not (number.isascii() and number.isdecimal()):
         raise click.UsageError(f"{text}: not a size; write ROLE=N, for example worker=4")
     return role, int(number)
-
-
-def _no_role(job: job_view.JobView, role: str) -> click.UsageError:
-    roles = ", ".join(item.name for item in job.roles)
-    return click.UsageError(f"{job.label} has no role {role}; its roles are {roles}")
 
 
 def _unfinished(found: Document) -> job_view.JobView:

@@ -2,7 +2,7 @@
 
 import click
 
-from grange.cli import job_lookup, job_view, options, session
+from grange.cli import job_lookup, options, session
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.job_logs import JobLogs, LogSelection
@@ -44,7 +44,9 @@ def command(  # noqa: PLR0913  click hands every option over by name
     given = tuple(log_query(tail=tail, since=since, container=container).items())
 
     async def verb(opened: session.ApiSession) -> int:
-        job = job_view.view((await job_lookup.find(opened, name))[1])
+        job = await job_lookup.seen(opened, name)
+        if role and role.lower() not in {item.name.lower() for item in job.roles}:
+            raise job_lookup.no_role(job, role)
         logs = JobLogs(opened, job, LogSelection(role, index, given), is_json=bool(output))
         return (await logs.follow()).exit_code if follow else await logs.print_once()
 

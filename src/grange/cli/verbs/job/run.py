@@ -48,20 +48,21 @@ def command(
     wanted = manifests.read(files)
 
     async def verb(opened: session.ApiSession) -> int:
+        kinds = [await opened.kind_of(document) for document in wanted]
+        jobs = sum(map(job_view.is_job, kinds))
+        if not jobs:
+            raise click.UsageError("the manifests hold no job; nothing was created")
+        if follow and jobs > 1:
+            raise click.UsageError("--follow takes one job; use --wait for several")
         created = []
         results = Results(output)
-        for document in wanted:
-            kind = await opened.kind_of(document)
+        for kind, document in zip(kinds, wanted, strict=True):
             found = await _create(opened, kind, document, results)
             if job_view.is_job(kind):
                 created.append(found)
         results.end()
-        if not created:
-            raise click.UsageError("the manifests hold no job")
         views = [job_view.view(found) for found in created]
         if follow:
-            if len(views) > 1:
-                raise click.UsageError("--follow takes one job; use --wait for several")
             return await _follow(opened, views[0], limit_s)
         if wait:
             targets = [(job.kind, job.name, job.namespace) for job in views]
