@@ -92,7 +92,7 @@ def _because(found: Document) -> str:
 
 
 def _exists(document: Document) -> WaitState:
-    return WaitState(done=True, text="created")
+    return WaitState(done=True, text="exists")
 
 
 def _pod(document: Document) -> WaitState:

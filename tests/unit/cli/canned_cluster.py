@@ -87,7 +87,7 @@ class CannedCluster:
             run=asyncio.run,
             connect=connect,
         )
-        return CliRunner().invoke(PROGRAM, list(words), obj=env)
+        return CliRunner().invoke(PROGRAM, list(words), obj=env, catch_exceptions=False)
 
 
 def listed(*items: Document) -> Document:

@@ -115,4 +115,4 @@ async def test_ready_pods_without_endpoints_are_noticed(there: World) -> None:
 
 async def test_service_without_selector_is_explained_as_any_object(there: World) -> None:
     await add_service(there, selector={})
-    assert (await lines(there))[0] == "service/x: created"
+    assert (await lines(there))[0] == "service/x: exists"
