@@ -91,7 +91,10 @@ class ApiSession:
         if near:
             meant = ", ".join(dict.fromkeys(names[name] for name in near))
             return f"did you mean {meant}?"
-        return f"it has: {', '.join(sorted(info.plural for info in self._scheme))}"
+        kinds = ", ".join(sorted({info.plural for info in self._scheme}))
+        if word == "all":
+            return f"join kinds by commas, for example pods,services; it has: {kinds}"
+        return f"the name of an object comes after its kind, as in pod/{word}; it has: {kinds}"
 
     async def kind_of(self, document: Document) -> AnyKind:
         """The kind of a manifest.
@@ -115,10 +118,21 @@ class ApiSession:
         """What to use instead of a manifest that is not served, with the manifest of it."""
         advice, manifest = alternatives.advise_on_document(self._scheme, document)
         if not advice:
-            return f"it serves: {', '.join(sorted(info.kind for info in self._scheme))}"
+            return self._spelled_alike(str(document.get("kind", "")))
         if manifest is None:
             return advice
         return f"{advice}:\n\n{manifests.alternative_yaml(manifest)}"
+
+    def _spelled_alike(self, kind: str) -> str:
+        """The kinds that may be meant, with their versions; where none is spelled alike, all."""
+        versions: dict[str, list[str]] = {}
+        for info in self._scheme:
+            versions.setdefault(info.kind, []).append(info.api_version)
+        lower = {name.lower(): name for name in versions}
+        if near := difflib.get_close_matches(kind.lower(), lower):
+            meant = (f"{lower[name]} ({', '.join(versions[lower[name]])})" for name in near)
+            return f"did you mean {', '.join(meant)}?"
+        return f"it serves: {', '.join(sorted(versions))}"
 
     async def fetch(self, request: Request) -> Response:
         """A whole response; the server's warnings are printed on standard error, each once.

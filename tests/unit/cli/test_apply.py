@@ -93,6 +93,12 @@ async def test_kind_that_is_not_served_comes_with_a_manifest(
             await session(there).kind("deployments")
         with pytest.raises(NotFound, match=r"it serves: .*ConfigMap"):
             await session(there).kind_of({"apiVersion": "example.com/v1", "kind": "Widget"})
+        for version, kind, meant in (
+            ("v1", "Pdo", r"Pod \(v1\)"),
+            ("v1", "replicationcontroller", r"ReplicationController \(grange.dev/v1alpha1\)"),
+        ):
+            with pytest.raises(NotFound, match=f"; did you mean .*{meant}.*\\?$"):
+                await session(there).kind_of({"apiVersion": version, "kind": kind})
 
 
 async def test_manifest_shows_where_a_command_is_needed(

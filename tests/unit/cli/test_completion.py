@@ -150,6 +150,23 @@ def test_misspelled_kind_is_corrected(env: Environment) -> None:
         assert f'no resource type "{word}"; did you mean {meant}' in outcome.output
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["get", "all"], "join kinds by commas, for example pods,services"),
+        (["describe", "shop"], "the name of an object comes after its kind, as in pod/shop"),
+    ],
+)
+def test_unknown_kind_lists_each_kind_once(
+    env: Environment, words: Sequence[str], hint: str
+) -> None:
+    outcome = CliRunner().invoke(PROGRAM, words, obj=env)
+    assert outcome.exit_code == 1
+    reported, _, kinds = outcome.output.strip().partition("; it has: ")
+    assert reported.endswith(hint)
+    assert len(set(kinds.split(", "))) == len(kinds.split(", "))
+
+
 def test_version_reports_client_and_server(
     env: Environment, tmp_path: Path, rng: Stream, log: Logger
 ) -> None:
