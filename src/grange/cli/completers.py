@@ -21,6 +21,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 T = TypeVar("T")
 
 _LIMIT_S = 2.0
+_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _LIMIT = "500"  # a longer list does not help to choose
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
@@ -38,13 +39,19 @@ def objects(context: click.Context, parameter: click.Parameter, incomplete: str)
 
 
 def kinds(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The kinds that the cluster serves, in the plural; the built-in ones where it does not answer."""
+    """The kinds that the cluster serves; the built-in ones where it does not answer.
+
+    They are in the plural; short names come where no plural begins so.
+    """
+
 
     async def served(session: ApiSession) -> Iterable[AnyKind]:
         return await session.kinds()
 
     found = _ask(context, served)
-    return _beginning(incomplete, (info.plural for info in found or Scheme(BUILT_IN)))
+    known = list(found or Scheme(BUILT_IN))
+    short = (name for info in known for name in info.short_names)
+    return _beginning(incomplete, (info.plural for info in known)) or _beginning(incomplete, short)
 
 
 def of_kind(kind: AnyKind) -> Completer:
@@ -63,6 +70,21 @@ def pods(context: click.Context, parameter: click.Parameter, incomplete: str) ->
     if "/" in incomplete:
         return objects(context, parameter, incomplete)
     return _beginning(incomplete, _names(context, POD.plural))
+
+
+def containers(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of the containers of the pod, or of the pods of the object, that the words before name."""
+    # After an option that still lacks its value, click leaves arguments where they are.
+    what = context.params.get("what") or next(iter(context.args), "")
+    word, slash, name = str(what).rpartition("/")
+
+    async def served(session: ApiSession) -> list[str]:
+        found = await session.document(await session.kind(word) if slash else POD, name)
+        spec = found.get("spec") or {}
+        spec = (spec.get("template") or {}).get("spec") or spec
+        return [str(item["name"]) for field in _CONTAINERS for item in spec.get(field) or ()]
+
+    return _beginning(incomplete, _ask(context, served) or []) if name else []
 
 
 namespaces = of_kind(NAMESPACE)

@@ -93,6 +93,21 @@ def output(formats: tuple[str, ...], default: str = "") -> Callable[[C], C]:
     )
 
 
+def container(default: str) -> Callable[[C], C]:
+    """Give a verb whose argument is ``what`` the option ``container``.
+
+    Args:
+        default: which container it is without the option, for the help.
+    """
+    return click.option(
+        "-c",
+        "--container",
+        default="",
+        shell_complete=completers.containers,
+        help=f"Container; {default}.",
+    )
+
+
 def timeout(default: str) -> Callable[[C], C]:
     """Give a verb ``timeout``, a duration as text."""
     return click.option(
@@ -102,6 +117,14 @@ def timeout(default: str) -> Callable[[C], C]:
 
 SELECTOR = click.option(
     "-l", "--selector", default="", help="Label selector, for example app=web,tier!=db."
+)
+FILES = click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    type=click.Path(),
+    help="File, directory, or - (repeat).",
 )
 YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 WHAT = click.argument("what", nargs=-1, required=True, shell_complete=completers.objects)

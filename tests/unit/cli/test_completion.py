@@ -1,7 +1,7 @@
 """Completion of words: verbs, options, kinds, and names as the cluster has them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,15 @@ LISTS = {
     "/api/v1/namespaces": ["default", "test"],
     "/apis/grange.dev/v1alpha1/namespaces/default/replicationcontrollers": ["web"],
 }
+OBJECTS: Mapping[str, Document] = {
+    "/api/v1/namespaces/default/pods/web-1": {
+        "containers": [{"name": "main"}, {"name": "side"}],
+        "initContainers": [{"name": "first"}],
+    },
+    "/apis/grange.dev/v1alpha1/namespaces/default/replicationcontrollers/web": {
+        "template": {"spec": {"containers": [{"name": "program"}]}}
+    },
+}
 
 
 class Cluster:
@@ -56,6 +65,8 @@ class Cluster:
         elif request.path == "/apis/example.com/v1":
             widgets = {"name": "widgets", "kind": "Widget", "namespaced": True}
             body = {"groupVersion": "example.com/v1", "resources": [widgets]}
+        elif request.path in OBJECTS:
+            body = {"spec": OBJECTS[request.path]}
         elif names is None:
             return Response(404, b"{}")
         return Response(200, codec.encode(body))
@@ -118,10 +129,40 @@ def completed(env: Environment, line: str) -> list[str]:
         ("grange get pods -n ", ["default", "test"]),
         ("grange get pods --context ", ["demo", "other"]),
         ("grange get nothing ", []),
+        ("grange delete pod w", ["web-1", "web-2"]),
+        ("grange delete replicationc", ["replicationcontrollers"]),
+        ("grange scale gr", ["grc", "gru"]),
+        ("grange scale grc/", ["grc/web"]),
+        ("grange exec web-1 -c ", ["main", "side", "first"]),
+        ("grange logs pod/web-1 -c s", ["side"]),
+        ("grange attach grc/web -c ", ["program"]),
+        ("grange exec nothing -c ", []),
+        ("grange exec -c ", []),
     ],
 )
 def test_words_are_completed(env: Environment, line: str, words: Sequence[str]) -> None:
     assert completed(env, line) == words
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "grange apply -f ",
+        "grange delete -f m",
+        "grange job run -f m",
+        "grange rc create web -f ",
+        "grange rc update-template web -f ",
+        "grange rc rollout start web -f ",
+        "grange test run m",
+        "grange test convert --defaults ",
+        "grange get pods --kubeconfig ",
+    ],
+)
+def test_shell_completes_names_of_files(env: Environment, line: str) -> None:
+    *words, incomplete = line.split(" ")
+    found = ShellComplete(PROGRAM, {"obj": env}, "grange", "_GRANGE_COMPLETE")
+    items = found.get_completions(words[1:], incomplete)
+    assert [(item.value, item.type) for item in items] == [(incomplete, "file")]
 
 
 def test_silent_cluster_completes_built_in_kinds_only(

@@ -28,7 +28,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # so that kub
         "grange apply -f manifests/ --dry-run",
     ),
 )
-@click.option("-f", "--filename", "files", multiple=True, help="File, directory, or - (repeat).")
+@options.FILES
 @click.option("--wait", is_flag=True, help="Wait until everything is ready.")
 @options.timeout("60s")
 @click.option(

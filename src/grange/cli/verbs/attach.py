@@ -16,7 +16,7 @@ from grange.cli.remote_program import StreamUse, run_program
 
 @click.command(cls=Command, examples=("grange attach web-1", "grange attach -it shell-1 -c main"))
 @click.argument("what", metavar="POD", shell_complete=completers.pods)
-@click.option("-c", "--container", default="", help="Container; the first one by default.")
+@options.container("the first one by default")
 @click.option("-i", "--stdin", is_flag=True, help="Pass on standard input.")
 @click.option("-t", "--tty", is_flag=True, help="Use the container's terminal.")
 @options.connected

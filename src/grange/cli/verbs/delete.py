@@ -8,7 +8,7 @@ from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
-from grange.cli import manifests, options, session, terminal, waiting
+from grange.cli import completers, manifests, options, session, terminal, waiting
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
@@ -23,8 +23,15 @@ from grange.cli.results import Results
         "grange delete pods -l app=web",
     ),
 )
-@click.argument("what", nargs=-1)
-@click.option("-f", "--filename", "files", multiple=True, help="Objects of these manifests.")
+@click.argument("what", nargs=-1, shell_complete=completers.objects)
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    type=click.Path(),
+    help="Objects of these manifests.",
+)
 @options.SELECTOR
 @click.option("--all", "every", is_flag=True, help="All objects of the kind in the namespace.")
 @click.option(

@@ -24,7 +24,7 @@ from grange.cli.remote_program import StreamUse, run_program
 )
 @click.argument("what", metavar="POD", shell_complete=completers.pods)
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("-c", "--container", default="", help="Container; the first one by default.")
+@options.container("the first one by default")
 @click.option("-i", "--stdin", is_flag=True, help="Pass on standard input.")
 @click.option("-t", "--tty", is_flag=True, help="Give the command a terminal.")
 @options.connected

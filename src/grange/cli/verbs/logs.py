@@ -26,7 +26,7 @@ Form = Callable[[bytes], bytes]
     ),
 )
 @click.argument("what", required=False, default="", shell_complete=completers.pods)
-@click.option("-c", "--container", default="", help="Container; the only or first one by default.")
+@options.container("the only or first one by default")
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they are written.")
 @click.option(
     "-p", "--previous", is_flag=True, help="Print the log of the container's previous run."

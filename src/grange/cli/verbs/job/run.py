@@ -23,7 +23,7 @@ _NO_LIMIT_S = 10 * 365 * 86400.0
     cls=Command,
     examples=("grange job run -f train.yaml --follow", "grange job run -f train.yaml --wait"),
 )
-@click.option("-f", "--filename", "files", multiple=True, help="File, directory, or - (repeat).")
+@options.FILES
 @click.option("--wait", is_flag=True, help="Wait until all jobs have ended.")
 @click.option("--follow", is_flag=True, help="Print the logs of the job until it has ended.")
 @options.timeout("0")

@@ -25,6 +25,7 @@ from grange.cli.verbs.rc import objects
 @click.option(
     "-f",
     "--filename",
+    type=click.Path(),
     default="",
     help="File with a pod, a pod template or a controller; - is standard input.",
 )

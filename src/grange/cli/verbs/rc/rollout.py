@@ -42,7 +42,11 @@ def command() -> None:
 )
 @click.argument("name", type=objects.CONTROLLER)
 @click.option(
-    "-f", "--filename", default="", help="File with the new template; - is standard input."
+    "-f",
+    "--filename",
+    type=click.Path(),
+    default="",
+    help="File with the new template; - is standard input.",
 )
 @click.option("--restart", is_flag=True, help="Replace every pod, with the same template.")
 @click.option(

@@ -73,6 +73,7 @@ def set_strategy(
 @click.option(
     "-f",
     "--filename",
+    type=click.Path(),
     required=True,
     help="File with a pod, a pod template or a controller; - is standard input.",
 )

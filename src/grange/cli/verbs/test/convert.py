@@ -18,9 +18,13 @@ from grange.cli.loadtests.loadtest_fields import InvalidLoadTest
         "grange test convert loadtest.yaml --defaults defaults.yaml | grange test run -",
     ),
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE…")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE…")
 @click.option(
-    "--defaults", default="", metavar="FILE", help="The operator's defaults: images, pools."
+    "--defaults",
+    type=click.Path(),
+    default="",
+    metavar="FILE",
+    help="The operator's defaults: images, pools.",
 )
 @options.output(("yaml", "json"), default="yaml")
 def command(files: tuple[str, ...], defaults: str, output: str) -> None:

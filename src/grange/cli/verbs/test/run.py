@@ -29,7 +29,7 @@ from grange.cli.testruns.run_plan import PlanSettings
         "grange test run tests/ --concurrency small=3 --concurrency large=1 --junit reports",
     ),
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE…")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE…")
 @click.option(
     "--set",
     "values",
