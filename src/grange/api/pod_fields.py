@@ -55,6 +55,14 @@ class Feature(Enum):
         return "=".join(self.value)
 
 
+_NEEDS = "needs a node with"
+
+
+def needed_feature(warning: str) -> Feature | None:
+    """The feature without which a field has no effect, from the text of a warning about it."""
+    return next((item for item in Feature if f"{_NEEDS} {item.selector};" in warning), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """One entry.
@@ -79,7 +87,7 @@ class Field:
     @property
     def warning(self) -> str:
         """The text of the warning."""
-        return f"needs a node with {self.needs.selector}; {self.note}" if self.needs else self.note
+        return f"{_NEEDS} {self.needs.selector}; {self.note}" if self.needs else self.note
 
 
 def _honoured(*paths: str, note: str = "") -> Iterator[Field]:

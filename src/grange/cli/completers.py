@@ -10,7 +10,7 @@ from typing import TypeVar
 import click
 
 from grange.api import codec
-from grange.api.http import Request
+from grange.api.http import METADATA_LIST, Request
 from grange.api.kinds import BUILT_IN, NAMESPACE, POD
 from grange.api.scheme import AnyKind, Scheme
 from grange.base.errors import GrangeError
@@ -23,7 +23,6 @@ T = TypeVar("T")
 _LIMIT_S = 2.0
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _LIMIT = "500"  # a longer list does not help to choose
-_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 
 def objects(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -113,7 +112,7 @@ def _names(context: click.Context, word: str) -> list[str]:
     async def listed(session: ApiSession) -> list[str]:
         kind = await session.kind(word)
         path = kind.path(session.within(kind) if session.namespace else "")
-        request = Request("GET", path, query={"limit": _LIMIT}, headers={"accept": _METADATA})
+        request = Request("GET", path, query={"limit": _LIMIT}, headers={"accept": METADATA_LIST})
         items = codec.decode_document((await session.fetch(request)).body).get("items") or []
         return [str(item["metadata"]["name"]) for item in items]
 

@@ -1,7 +1,6 @@
 """A verb's connection: kubeconfig, transport, client, and the kinds that the server serves."""
 
 import difflib
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,13 +15,11 @@ from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo, Scheme
 from grange.api.status import BadRequest, NotFound, from_status
-from grange.cli import manifests, terminal
+from grange.cli import manifests
 from grange.cli.environment import Environment
+from grange.cli.server_warnings import ServerWarnings
 from grange.client.access import Access
 from grange.client.client import Client
-
-_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
-_ESCAPED = re.compile(r"\\(.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ class ApiSession:
         self.namespace = namespace
         self.env = env
         self._scheme = Scheme(BUILT_IN)
-        self._warned: set[str] = set()
+        self._warnings = ServerWarnings(self.fetch)
 
     async def kind(self, word: str) -> AnyKind:
         """The kind that a word names.
@@ -137,22 +134,16 @@ class ApiSession:
     async def fetch(self, request: Request) -> Response:
         """A whole response; the server's warnings are printed on standard error, each once.
 
+        One about a feature of nodes is left out where every node has the feature.
+
         Raises:
             ApiError: the answer was not a success.
         """
         response = await self.client.raw(request)
-        self._warn(response)
+        await self._warnings.show(response)
         if response.status >= 400:
             raise from_status(response.status, response.body)
         return response
-
-    def _warn(self, response: Response) -> None:
-        found = (text for name, text in response.headers.items() if name.lower() == "warning")
-        for text in _WARNING.findall(next(found, "")):
-            if text not in self._warned:
-                self._warned.add(text)
-                plain = _ESCAPED.sub(r"\1", text)
-                terminal.echo(f"Warning: {plain}", err=True)
 
     async def document(self, kind: AnyKind, name: str, namespace: str = "") -> Document:
         """A full object.

@@ -9,8 +9,9 @@ from tests.unit.controllers import builders
 
 from grange.api import codec
 from grange.api.http import ADMIN, Request, Response
-from grange.api.kinds import CONFIGMAP, REPLICATIONCONTROLLER
+from grange.api.kinds import CONFIGMAP, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
+from grange.api.pod_fields import LIMITS_LABEL
 from grange.api.status import NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -141,3 +142,34 @@ async def test_warnings_of_the_server_are_printed_once(
     printed = capsys.readouterr()
     assert printed.err == 'Warning: unknown field "spec.x"\nWarning: duplicate field\n'
     assert printed.out == ""
+
+
+LIMITED: Document = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"generateName": "p-"},
+    "spec": {
+        "containers": [{"name": "m", "command": ["x"], "resources": {"limits": {"cpu": "1"}}}]
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "warned"), [((), True), (("cgroup",), False), (("cgroup", "none"), True)]
+)
+async def test_feature_that_every_node_has_needs_no_warning(
+    values: tuple[str, ...],
+    warned: bool,
+    clock: Clock,
+    rng: Stream,
+    log: Logger,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        for at, value in enumerate(values):
+            await there.add_node(f"n{at}", labels={LIMITS_LABEL: value})
+        opened = session(there)
+        for _ in range(2):
+            await apply_one(opened, POD, copy.deepcopy(LIMITED))
+    printed = capsys.readouterr().err
+    assert printed.count("needs a node with grange.dev/limits=cgroup") == int(warned)

@@ -21,7 +21,6 @@ from grange.cli.farm_members import FarmMember
 from grange.cli.printers import documents, table
 from grange.cli.results import Results
 
-_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _SHARED: tuple[tuple[str, AnyKind, str], ...] = (
     ("replication", REPLICATIONCONTROLLER, ""),
     ("services", LEASE, farm_protocol.SERVICE_LABEL),
@@ -97,7 +96,7 @@ async def _count(opened: session.ApiSession, members: list[FarmMember]) -> Count
     unowned: Counter[str] = Counter()
     for name, kind, label in _SHARED:
         query = {"labelSelector": label} if label else {}
-        request = Request("GET", kind.path(), query=query, headers={"accept": _METADATA})
+        request = Request("GET", kind.path(), query=query, headers={"accept": http.METADATA_LIST})
         for item in decode_document((await opened.fetch(request)).body).get("items") or []:
             claim = (item["metadata"].get("annotations") or {}).get(
                 farm_protocol.OWNER_ANNOTATION, ""
