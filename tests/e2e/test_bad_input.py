@@ -30,7 +30,7 @@ CONFIGMAP = "{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: %s}"
     [
         (
             "{apiVersion: v1, kind: Pud, metadata: {name: x}}",
-            ["Pud", "v1", "ReplicationController"],
+            ["Pud", "did you mean Pod (v1)?"],
         ),
         ("{apiVersion: v1, metadata: {name: x}}", ["without kind"]),
         ("kind: [unclosed", ["standard input", "line 2"]),
