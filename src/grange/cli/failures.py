@@ -7,6 +7,7 @@ from grange.api import timestamps
 from grange.api.http import Request
 from grange.api.kinds import EVENT, POD
 from grange.api.meta import Document
+from grange.api.pod_fields import ISOLATED
 from grange.api.status import ApiError
 from grange.api.timestamps import TimestampError
 from grange.cli import failure_causes, readiness, watch_stream
@@ -23,6 +24,8 @@ _BAD = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnava
     "RolloutFailed",
     "AuditRefused",
 }
+# Conditions of these types state how an object is, and no problem of it.
+_STATED = frozenset({ISOLATED})
 _LINES = 20  # the last of these that is not empty is shown
 _LONGEST = 300
 
@@ -100,6 +103,8 @@ def unmet(document: Document) -> list[Document]:
     """The conditions that report a problem."""
     found = []
     for item in (document.get("status") or {}).get("conditions") or []:
+        if item.get("type") in _STATED:
+            continue
         wanted = "False" if item.get("type") in _BAD else "True"
         if item.get("status") != wanted:
             found.append(item)

@@ -11,6 +11,7 @@ from grange.api.explanation import Explanation, SchedulingState
 from grange.api.http import Request, Response
 from grange.api.kinds import EVENT, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
+from grange.api.pod_fields import ISOLATED
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -203,6 +204,14 @@ async def test_why_of_a_failed_pod_gives_its_cause(there: Any) -> None:
     await add_pod(there, "q", {"phase": "Failed", "containerStatuses": [message]})
     answer = await pods.ask(session(there), POD, "q")
     assert answer.lines[-1] == "Its programs: failed: c0: no disk"
+
+
+def test_missing_isolation_of_a_node_is_no_problem() -> None:
+    isolation = {"type": ISOLATED, "status": "False", "lastTransitionTime": EARLY}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": LATE}
+    node = {"status": {"conditions": [isolation, ready]}}
+    assert failures.unmet(node) == []
+    assert failures.last_well(node) == timestamps.parse(LATE)
 
 
 async def test_why_of_a_pod_killed_for_memory_is_not_its_log(there: Any) -> None:
