@@ -7,6 +7,7 @@ import re
 import select
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -77,17 +78,18 @@ def on_terminal(
 class Screen:
     """A verb on a terminal, while it runs: what it has shown so far."""
 
-    def __init__(self, plane: Plane, *verb: str) -> None:
+    def __init__(self, plane: Plane, *verb: str, within: tuple[str, ...] = ()) -> None:
         self.shown = ""
         self._end, theirs = pty.openpty()
         words = [*verb, "--kubeconfig", str(plane.kubeconfig)]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "grange", *words],
+                [*within, sys.executable, "-m", "grange", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=theirs,
                 stderr=theirs,
                 env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"},
+                start_new_session=bool(within),
             )
         finally:
             os.close(theirs)
@@ -98,6 +100,15 @@ class Screen:
         while text not in self.shown:
             assert self._read(), (text, self.shown)
             assert time.monotonic() < deadline, (text, self.shown)
+
+    def press(self, key: bytes) -> None:
+        """Send what a key sends."""
+        os.write(self._end, key)
+
+    @property
+    def echoes_control(self) -> bool:
+        """Whether the terminal shows Ctrl-C as ``^C``."""
+        return bool(termios.tcgetattr(self._end)[3] & termios.ECHOCTL)
 
     def rest(self) -> int:
         """Read to the end; the exit code."""
@@ -165,6 +176,28 @@ def test_board_is_redrawn_in_place_with_optional_colors(plane: Plane) -> None:
     assert "✔" in plain
     assert "\033[2K" in plain
     assert not COLOR.search(plain)
+
+
+# The terminal becomes that of a shell, which goes on after Ctrl-C and shows what is left of the settings.
+CONTROL = "import fcntl, os, sys, termios; fcntl.ioctl(1, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+SHELL = 'trap : INT; "$@"; echo "code $?"; stty -a <&1'
+
+
+def test_interrupt_does_not_shift_a_live_board(plane: Plane) -> None:
+    shell = (sys.executable, "-c", CONTROL, "sh", "-c", SHELL, "sh")
+    screen = Screen(plane, "wait", "pod/absent", "--for=condition=Ready", within=shell)
+    try:
+        assert screen.echoes_control
+        screen.until("pod/absent")
+        assert not screen.echoes_control
+        screen.press(b"\x03")
+        screen.rest()
+        board, ended, settings = screen.shown.partition("code 130")
+        assert ended
+        assert "^C" not in board
+        assert "echoctl" in settings.split(), "the terminal is as it was before"
+    finally:
+        screen.close()
 
 
 def test_text_of_pods_does_not_command_the_terminal(plane: Plane) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
-from grange.cli import readiness, terminal
+from grange.cli import live_display, readiness, terminal
 from grange.cli.environment import Environment
 
 _REFRESH_S = 0.1
@@ -88,11 +88,7 @@ async def _drawn(
 
     Long texts are wrapped. What does not fit on the screen is cut off until the end, when all is shown.
     """
-    from rich.console import Console
-    from rich.live import Live
-
-    console = Console(stderr=True, no_color=not color)
-    with Live(console=console, auto_refresh=False) as live:
+    with live_display.opened(color=color, err=True) as live:
 
         def draw() -> None:
             live.update(table(rows(), clock.monotonic()), refresh=True)

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from grange.cli import terminal
+from grange.cli import live_display, terminal
 from grange.cli.environment import Environment
 
 Draw = Callable[[list[str]], None]
@@ -26,11 +26,9 @@ async def opened(env: Environment) -> AsyncIterator[Draw]:
 
         yield write
         return
-    from rich.console import Console
-    from rich.live import Live
     from rich.text import Text
 
-    with Live(console=Console(no_color=not env.color), auto_refresh=False) as live:
+    with live_display.opened(color=env.color) as live:
 
         def draw(lines: list[str]) -> None:
             live.update(Text("\n".join(map(terminal.cell, lines))), refresh=True)

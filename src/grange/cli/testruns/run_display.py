@@ -11,7 +11,7 @@ from typing import Any
 from grange.api import timestamps
 from grange.api.kinds.testsession import TestSession
 from grange.base import controls
-from grange.cli import terminal, testsession_board, testsession_view
+from grange.cli import live_display, terminal, testsession_board, testsession_view
 from grange.cli.environment import Environment
 from grange.cli.printers import table
 from grange.cli.progress import redrawn
@@ -113,15 +113,11 @@ class LiveDisplay:
 
         Of many the summary has it.
         """
-        from rich.console import Console
-        from rich.live import Live
-
-        console = Console(stderr=True, no_color=not self._env.color)
         many = len(self._runs) > 1
-        with Live(console=console, auto_refresh=False, transient=many) as live:
+        with live_display.opened(color=self._env.color, err=True, transient=many) as live:
 
             def draw() -> None:
-                live.update(self._rendered(console.size.height), refresh=True)
+                live.update(self._rendered(live.console.size.height), refresh=True)
 
             async with redrawn(live, draw, self._env.clock, _REFRESH_S):
                 yield

@@ -1,0 +1,62 @@
+"""A display that stays in place on a terminal, and that Ctrl-C does not shift."""
+
+import contextlib
+import os
+import termios
+from collections.abc import Iterator
+from typing import IO, Any
+
+_LOCAL_FLAGS = 3  # index in the attributes of a terminal
+
+
+@contextlib.contextmanager
+def opened(*, color: bool, err: bool = False, transient: bool = False) -> Iterator[Any]:
+    """A live display of rich, which is imported only here; it is redrawn by ``update`` alone.
+
+    Args:
+        color: colors may be used.
+        err: on standard error.
+        transient: nothing of it stays at the end.
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(stderr=err, no_color=not color)
+    with (
+        _without_control_echo(console.file),
+        Live(console=console, auto_refresh=False, transient=transient) as live,
+    ):
+        yield live
+
+
+@contextlib.contextmanager
+def _without_control_echo(file: IO[str]) -> Iterator[None]:
+    """Ctrl-C is not shown as ``^C``: at the end of a full line that begins a line of its own.
+
+    A process in the background leaves the terminal alone: a change would stop it.
+    """
+    try:
+        descriptor = file.fileno()
+        echoed = _is_foreground(descriptor) and _set_control_echo(descriptor, on=False)
+    except (OSError, termios.error):  # not the terminal of this process
+        echoed = False
+    try:
+        yield
+    finally:
+        if echoed:
+            with contextlib.suppress(OSError, termios.error):  # the terminal is gone
+                if _is_foreground(descriptor):
+                    _set_control_echo(descriptor, on=True)
+
+
+def _is_foreground(descriptor: int) -> bool:
+    return os.tcgetpgrp(descriptor) == os.getpgrp()
+
+
+def _set_control_echo(descriptor: int, *, on: bool) -> bool:
+    """Whether control characters were shown before."""
+    attributes = termios.tcgetattr(descriptor)
+    flags = attributes[_LOCAL_FLAGS]
+    attributes[_LOCAL_FLAGS] = flags | termios.ECHOCTL if on else flags & ~termios.ECHOCTL
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, attributes)
+    return bool(flags & termios.ECHOCTL)
