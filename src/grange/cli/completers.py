@@ -43,7 +43,6 @@ def kinds(context: click.Context, _parameter: click.Parameter, incomplete: str) 
     They are in the plural; short names come where no plural begins so.
     """
 
-
     async def served(session: ApiSession) -> Iterable[AnyKind]:
         return await session.kinds()
 
