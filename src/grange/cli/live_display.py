@@ -35,6 +35,7 @@ def _without_control_echo(file: IO[str]) -> Iterator[None]:
 
     A process in the background leaves the terminal alone: a change would stop it.
     """
+    descriptor = -1
     try:
         descriptor = file.fileno()
         echoed = _is_foreground(descriptor) and _set_control_echo(descriptor, on=False)
