@@ -154,7 +154,7 @@ def _end(item: Document, ended: Document) -> FailureCause | None:
 def _out_of_memory(limit: object) -> str:
     if limit:
         return f"{OOM_KILLED}: over its memory limit of {limit}; raise resources.limits.memory"
-    return f"{OOM_KILLED}: memory ran out, and the container has no limit of its own"
+    return f"{OOM_KILLED}: memory ran out, and the container has no limit"
 
 
 def _signal_name(number: int) -> str:

@@ -31,7 +31,7 @@ def opened(*, color: bool, err: bool = False, transient: bool = False) -> Iterat
 
 @contextlib.contextmanager
 def _without_control_echo(file: IO[str]) -> Iterator[None]:
-    """Ctrl-C is not shown as ``^C``: at the end of a full line that begins a line of its own.
+    """Ctrl-C is not shown as ``^C``: behind a full line it would wrap to the next one.
 
     A process in the background leaves the terminal alone: a change would stop it.
     """

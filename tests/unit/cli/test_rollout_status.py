@@ -325,7 +325,7 @@ def test_cause_is_what_happened_last() -> None:
 def test_cause_of_a_kill_for_memory_gives_the_limit() -> None:
     killed = pod("a", crashed(1, exitCode=137, signal=9, reason="OOMKilled"))
     assert str(failure_causes.of_pod(killed)) == (
-        "main: OOMKilled: memory ran out, and the container has no limit of its own"
+        "main: OOMKilled: memory ran out, and the container has no limit"
     )
     limits = {"limits": {"memory": "50Mi"}}
     killed["spec"] = {"containers": [{"name": "main", "resources": limits}]}
