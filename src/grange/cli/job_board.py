@@ -70,9 +70,10 @@ def progress(job: JobView, now: datetime) -> str:
     percent = min(100.0, max(0.0, job.percent))
     full = round(_BAR * percent / 100)
     text = f"[{'#' * full}{'-' * (_BAR - full)}] {percent:g}% {job.report}".rstrip()
-    if job.is_finished or not job.started or not 0 < percent < 100:
+    begin = job.runs_since or job.started  # a restart begins at 0 %
+    if job.is_finished or not begin or not 0 < percent < 100:
         return text
-    elapsed_s = (now - timestamps.parse_or(job.started, now)).total_seconds()
+    elapsed_s = (now - timestamps.parse_or(begin, now)).total_seconds()
     left_s = max(0.0, elapsed_s) * (100 - percent) / percent
     return f"{text}, about {timestamps.age(left_s)} left"
 

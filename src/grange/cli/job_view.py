@@ -72,6 +72,7 @@ class JobView:
         percent: reported progress; None where no pod reports any.
         report: what the pod wrote with it.
         created, started, ended: RFC 3339; empty where it has not happened.
+        runs_since: when the attempt that runs began to run; empty where none runs.
     """
 
     kind: AnyKind
@@ -91,6 +92,7 @@ class JobView:
     created: str
     started: str
     ended: str
+    runs_since: str
 
     @property
     def label(self) -> str:
@@ -144,6 +146,7 @@ def view(document: Document) -> JobView:
         created=str(meta.get("creationTimestamp") or ""),
         started=str(status.get("startTime") or ""),
         ended=_ended(status),
+        runs_since=_runs_since(own),
     )
 
 
@@ -203,6 +206,13 @@ def _ended(status: Mapping[str, Any]) -> str:
         return str(status["completionTime"])
     for item in status.get("conditions") or ():  # a Job that failed has no completion time
         if item.get("type") == FAILED and item.get("status") == "True":
+            return str(item.get("lastTransitionTime") or "")
+    return ""
+
+
+def _runs_since(own: Mapping[str, Any]) -> str:
+    for item in own.get("conditions") or ():
+        if item.get("type") == RUNNING and item.get("status") == "True":
             return str(item.get("lastTransitionTime") or "")
     return ""
 

@@ -76,6 +76,12 @@ def test_progress_has_a_bar_and_an_estimate() -> None:
     assert "left" not in "\n".join(job_board.lines(job_view.view(ended), None, NOW))
 
 
+def test_estimate_counts_from_the_last_restart() -> None:
+    running = {**condition("Running"), "lastTransitionTime": "2030-01-01T00:01:50Z"}
+    reported = gang_job(progress={"percent": 25, "message": ""}, conditions=[running])
+    assert job_board.progress(job_view.view(reported), NOW).endswith("25%, about 30s left")
+
+
 def test_board_shows_the_quota_and_the_restarts_in_place() -> None:
     counts = {"worker": {"active": 3, "inPlaceRestarts": 2}}
     job = gang_job(queue="team", quotaUsed={"pods": 3, "cpu": "1500m"}, replicaStatuses=counts)

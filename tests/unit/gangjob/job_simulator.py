@@ -264,6 +264,11 @@ class JobSimulator:
         """Let the node have restarted the containers of a pod so often."""
         self._update(name, restart_counts=count)
 
+    def report(self, text: str, *names: str) -> None:
+        """Let these pods, or all, report their progress."""
+        for name in names or list(self.pods):
+            self._update(name, progress=text)
+
     def disrupt(self, *names: str) -> None:
         """Preempt pods: marked, deleted and stopped."""
         for name in names:

@@ -276,7 +276,10 @@ def _plan(
     active = draft.active_pods()
     gang = draft.inputs.gang
     shown, again_s = job_progress.progress(
-        writer.status.progress, draft.inputs.pods, draft.inputs.now
+        None if draft.restarts else writer.status.progress,  # what runs again starts over
+        draft.reporting_pods(),
+        draft.inputs.now,
+        ended=writer.phase.value if is_finished(writer.status) else "",
     )
     if again_s is not None:
         draft.requeue(again_s)

@@ -77,6 +77,15 @@ class PlanDraft:
             for name, members in self.members.roles.items()
         }
 
+    def reporting_pods(self) -> list[JobPod]:
+        """The pods of the current attempt that stay, also those that have ended."""
+        return [
+            pod
+            for members in self.members.roles.values()
+            for pod in members.current.values()
+            if not pod.deleting and pod.uid not in self.deletions
+        ]
+
     def delete(self, pod: JobPod, reason: str) -> None:
         """Delete the pod, unless it is being deleted."""
         if not pod.deleting:
