@@ -50,9 +50,11 @@ class SlowScheduler:
         nodes = (await self._world.client.list(NODE)).items
         pods = (await self._world.client.list(POD)).items
         own = [pod for pod in pods if self._selector.items() <= pod.spec.node_selector.items()]
+        known = {"", *(one.metadata.name for one in nodes)}
         for pod in own:
-            if pod.metadata.deletion_timestamp is not None:
-                await self.end(pod.metadata.name)  # as its agent does
+            # As its agent does, and pod garbage collection where a late binding found its node gone.
+            if pod.metadata.deletion_timestamp is not None or pod.spec.node_name not in known:
+                await self.end(pod.metadata.name)
         there = {pod.metadata.name for pod in own if is_active(pod)}
         self.placed = {name: node for name, node in self.placed.items() if name in there}
         room = {one.metadata.name: _cpu_of(one) for one in nodes if self._takes_pods(one)}

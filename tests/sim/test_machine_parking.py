@@ -10,7 +10,7 @@ from tests.sim.machine_trouble import SIDES, TroubledWorld, troubled_world
 from tests.sim.slow_scheduler import SlowScheduler
 from tests.sim.test_machines import SETTLED_S, everything_ends
 
-from grange.api.kinds import NODEPOOL
+from grange.api.kinds import NODEPOOL, POD
 from grange.api.machine_phases import MachinePhase
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
@@ -97,7 +97,8 @@ async def test_no_machine_with_a_pod_is_switched_off(seed: int, log: Logger) -> 
             now, running = world.cloud.now(), InstanceState.RUNNING
             on = {n for n, one in world.cloud.instances.items() if one.state_at(now) is running}
             placed = scheduler.placed
-            return {*users.pods} == {*placed} and {*placed.values()} <= live & on
+            there = {pod.metadata.name for pod in (await world.client.list(POD)).items}
+            return there == {*placed} and {*placed.values()} <= live & on
 
         await world.until(all_run, limit_s=SETTLED_S)
         await world.count(MachinePhase.STOPPED, STANDBY, limit_s=SETTLED_S)
