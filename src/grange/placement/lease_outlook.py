@@ -14,6 +14,7 @@ from grange.placement.lease_model import Blocked, MachineCounts, WaitingLease
 from grange.placement.lease_queue import LeaseQueue
 
 _HOLDERS = 3
+_REMEDY = "delete or move them (grange rc drain-node NAME NODE), or wait"
 _FreeAt = tuple[float, bool]  # when a machine is free, and whether it has to boot first
 _CLAIMING = Blocked("")
 _NO_ESTIMATE = frozenset(
@@ -128,7 +129,7 @@ def _used_by(counts: MachineCounts) -> str:
     if not counts.pods:
         return ""
     more = f" and {counts.busy - len(counts.pods)} more" if counts.busy > len(counts.pods) else ""
-    return f"; used by pods {', '.join(counts.pods)}{more}"
+    return f"; used by pods {', '.join(counts.pods)}{more}: {_REMEDY}"
 
 
 def _grows(counts: MachineCounts) -> str:

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import session
 
-from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE, NODEPOOL
-from grange.api.kinds.leasepolicy import POLICY_NAME
+from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE, NODEPOOL, POD
+from grange.api.kinds.leasepolicy import POLICY_NAME, LeasePolicySpec
 from grange.api.kinds.machine import DISRUPTED_TAINT_KEY
 from grange.api.kinds.machinelease import (
     DIRTY,
@@ -291,6 +291,33 @@ async def test_pools_count_machines_by_state(there: World) -> None:
     document = show.pools_document([workers], spec)
     assert document["paused"] is True
     assert document["pools"][0]["free"] == 1
+
+
+async def add_pod(there: World, name: str, node: str, *, owner: str = "") -> None:
+    meta: Document = {"name": name}
+    if owner:
+        reference = {"apiVersion": "apps/v1", "kind": owner, "name": "one", "uid": "u"}
+        meta["ownerReferences"] = [{**reference, "controller": True}]
+    spec = {"nodeName": node, "containers": [{"name": "main", "image": "x"}]}
+    await there.client.create(POD, {"metadata": meta, "spec": spec}, "default")
+
+
+async def test_machines_with_pods_of_others_are_not_free(there: World) -> None:
+    for name in ("n1", "n2", "n3"):
+        await there.add_node(name, labels={"pool": "workers"})
+    await add_pod(there, "shop", "n1")
+    await add_pod(there, "every", "n2", owner="DaemonSet")
+    await add_pod(there, "done", "n3")
+    over = {"status": {"phase": "Succeeded"}}
+    await there.client.patch(POD, "done", "default", patch=over, subresource="status")
+    nodes = (await there.client.list(NODE)).items
+    pods = await pool_counts.keepers(session(there), nodes)
+    assert pods == {"n1": "default/shop"}
+    [workers] = pool_counts.counts(nodes, (), pods)
+    assert (workers.nodes, workers.free, workers.busy) == (3, 2, 1)
+    assert pool_counts.busy_text(workers).startswith("1 busy with pods default/shop; delete")
+    document = show.pools_document([workers], LeasePolicySpec())
+    assert document["pools"][0]["pods"] == ["default/shop"]
 
 
 async def test_pools_that_node_pools_make_are_shown_without_machines(there: World) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import session
 
-from grange.api.kinds import MACHINE, MACHINELEASE, NODE, TESTSESSION
+from grange.api.kinds import MACHINE, MACHINELEASE, NODE, POD, TESTSESSION
 from grange.api.kinds.machinelease import HOLDER_ANNOTATION, MACHINE_LEASE, STATE_ANNOTATION
 from grange.api.meta import Document
 from grange.base.clock import Clock
@@ -74,6 +74,16 @@ async def test_waiting_session_names_pools_and_holders(there: World) -> None:
         "1. default: TestSession first (2 of workers)",
     ]
     assert (await why(there, MACHINELEASE, "qps-0"))[0].startswith("Lease ml/qps-0: queued")
+
+
+async def test_machine_with_a_pod_of_others_is_not_free(there: World) -> None:
+    await there.add_node("n0", labels={"pool": "workers"})
+    spec = {"nodeName": "n0", "containers": [{"name": "main", "image": "x"}]}
+    await there.client.create(POD, {"metadata": {"name": "shop"}, "spec": spec}, "default")
+    await lease(there, "qps-0", phase="Queued", position=1)
+    lines = await why(there, MACHINELEASE, "qps-0")
+    at = lines.index("pool workers: 2 wanted, 0 of 1 free")
+    assert lines[at + 1].startswith("1 busy with pods default/shop; ")
 
 
 async def test_granted_lease_explains_no_pools(there: World) -> None:

@@ -155,7 +155,8 @@ async def test_a_node_with_pods_of_others_is_not_granted(
         assert (status.reason, status.message) == (
             "PoolAvailability",
             "pool w has 0 of 2 machines free and 1 are requested; "
-            "held by MachineLease default/a (1); used by pods default/other",
+            "held by MachineLease default/a (1); used by pods default/other: "
+            "delete or move them (grange rc drain-node NAME NODE), or wait",
         )
         await there.remove_pod("other")
         await there.reaches("b", "Granted")

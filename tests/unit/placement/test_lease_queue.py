@@ -347,7 +347,9 @@ def test_pods_that_keep_machines_are_named() -> None:
     queue.set_pool("w", table.counts("w"))
     queue.put(request("a", 2))
     [found] = outlooks(queue, NOW)
-    assert found.message.endswith("; used by pods ns/p1, ns/p2, ns/p3 and 1 more")
+    assert found.message.endswith(
+        "; used by pods ns/p1, ns/p2, ns/p3 and 1 more: delete or move them (grange rc drain-node NAME NODE), or wait"
+    )
     table.put(PoolMachine("m2", "w", True, False, "", ""))
     table.put(PoolMachine("m3", "w", True, True, "other", "Leased", "ns/p3"))
     assert table.counts("w") == MachineCounts(2, 5, 5, 2, ("ns/p1", "ns/p4"))

@@ -6,12 +6,15 @@ there, whichever scheduler places them. A lease is released by deleting it: its 
 others when no pod of the holder is left on them and they are clean.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from grange.api import names, schema_builder
 from grange.api.kinds.machine import DEDICATED_TAINT
 from grange.api.kinds.node import Node
-from grange.api.meta import Condition, Document, Resource, View
+from grange.api.kinds.pod import Pod, is_finished
+from grange.api.meta import Condition, Document, Resource, View, controller_of
 from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
 from grange.api.status import Cause
@@ -49,6 +52,7 @@ AUTOMATIC = "Automatic"
 MANUAL = "Manual"
 
 COUNT_MAX = 10_000
+_MIRROR = "kubernetes.io/config.mirror"
 
 
 class PoolRequest(View, frozen=True):
@@ -299,3 +303,15 @@ def pool_of(node: Node) -> str:
     if any(taint.key == DEDICATED_TAINT for taint in node.spec.taints):
         return ""
     return node.metadata.labels.get(POOL_LABEL, "")
+
+
+def foreign_pods(pods: Iterable[Pod], lease: str) -> list[Pod]:
+    """Pods that have not ended and are neither of the lease nor of every node's equipment."""
+    return [
+        pod
+        for pod in pods
+        if not is_finished(pod)
+        and (not lease or pod.metadata.labels.get(MACHINE_LEASE) != lease)
+        and _MIRROR not in pod.metadata.annotations
+        and ((owner := controller_of(pod.metadata)) is None or owner.kind != "DaemonSet")
+    ]

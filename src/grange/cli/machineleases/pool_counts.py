@@ -1,8 +1,10 @@
 """The machines of each pool as the labels and marks of nodes have them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
+from grange.api.kinds import POD
 from grange.api.kinds.machine import DISRUPTED_TAINT_KEY
 from grange.api.kinds.machinelease import (
     DIRTY,
@@ -10,10 +12,26 @@ from grange.api.kinds.machinelease import (
     MACHINE_LEASE,
     POOL_LABEL,
     STATE_ANNOTATION,
+    foreign_pods,
     pool_of,
 )
 from grange.api.kinds.node import Node
 from grange.api.kinds.nodepool import PACKED, NodePool
+from grange.api.kinds.pod import Pod
+from grange.api.status import Forbidden
+from grange.cli.session import ApiSession
+
+FREE = "free"
+BUSY = "busy"
+UNUSABLE = "unusable"
+PODS_UNREAD = (
+    "pods of all namespaces cannot be read: machines that are busy with pods count as free"
+)
+REMEDY = "delete these pods, move them (grange rc drain-node NAME NODE), or wait"
+
+_LIVE_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+_SHOWN = 3
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -25,41 +43,97 @@ class PoolCounts:
         nodes: all of them.
         free: can be leased now.
         leased: someone has them.
+        busy: no lease has them, and pods without a lease run there, so that none can get them.
         dirty: released, and not clean yet.
         unusable: neither leased nor dirty, and cordoned, not ready or about to be taken away.
         holders: who has machines, with how many, in the order of the nodes.
+        pods: one for each busy machine, in the order of the nodes.
     """
 
     name: str
     nodes: int = 0
     free: int = 0
     leased: int = 0
+    busy: int = 0
     dirty: int = 0
     unusable: int = 0
     holders: dict[str, int] = field(default_factory=dict)
+    pods: list[str] = field(default_factory=list)
 
-    def add(self, node: Node) -> None:
-        """Count a node."""
+    def add(self, node: Node, pod: str = "") -> None:
+        """Count a node.
+
+        Args:
+            node: of the pool.
+            pod: one that keeps leases from it; empty for none.
+        """
         meta = node.metadata
         self.nodes += 1
-        if meta.annotations.get(STATE_ANNOTATION) == DIRTY:
-            self.dirty += 1
-        elif MACHINE_LEASE in meta.labels:
-            self.leased += 1
-            holder = meta.annotations.get(HOLDER_ANNOTATION) or meta.labels[MACHINE_LEASE]
-            self.holders[holder] = self.holders.get(holder, 0) + 1
-        elif _is_usable(node):
-            self.free += 1
-        else:
-            self.unusable += 1
+        match state(node, pod):
+            case "dirty":
+                self.dirty += 1
+            case "leased":
+                self.leased += 1
+                holder = meta.annotations.get(HOLDER_ANNOTATION) or meta.labels[MACHINE_LEASE]
+                self.holders[holder] = self.holders.get(holder, 0) + 1
+            case "busy":
+                self.busy += 1
+                self.pods.append(pod)
+            case "free":
+                self.free += 1
+            case _:
+                self.unusable += 1
 
 
-def counts(nodes: Iterable[Node], node_pools: Iterable[NodePool] = ()) -> list[PoolCounts]:
+def state(node: Node, pod: str) -> str:
+    """What the machine of a node is to leases: ``free``, ``leased``, ``busy``, ``dirty`` or ``unusable``.
+
+    Args:
+        node: of a pool.
+        pod: one that keeps leases from it; empty for none.
+    """
+    if node.metadata.annotations.get(STATE_ANNOTATION) == DIRTY:
+        return "dirty"
+    if MACHINE_LEASE in node.metadata.labels:
+        return "leased"
+    if not _is_usable(node):
+        return UNUSABLE
+    return BUSY if pod else FREE
+
+
+def pods_by_node(pods: Iterable[Pod]) -> dict[str, str]:
+    """One pod of each node that keeps leases from it, by the node's name."""
+    found: dict[str, str] = {}
+    for pod in foreign_pods(pods, ""):
+        if pod.spec.node_name:
+            found.setdefault(pod.spec.node_name, f"{pod.metadata.namespace}/{pod.metadata.name}")
+    return found
+
+
+async def keepers(opened: ApiSession, nodes: Collection[Node]) -> dict[str, str] | None:
+    """One pod of each node that keeps leases from it; None where the user may not see pods.
+
+    Nothing is read where no machine could be free.
+    """
+    if not any(pool_of(node) and state(node, "") == FREE for node in nodes):
+        return {}
+    try:
+        return pods_by_node((await opened.client.list(POD, fields=_LIVE_PODS)).items)
+    except Forbidden:
+        return None
+
+
+def counts(
+    nodes: Iterable[Node],
+    node_pools: Iterable[NodePool] = (),
+    pods: Mapping[str, str] = _NONE,
+) -> list[PoolCounts]:
     """The pools by name; nodes without a pool are left out.
 
     Args:
         nodes: of the cluster.
         node_pools: of the cluster; a pool that a packed one makes machines for may have none at times.
+        pods: one of each node that keeps leases from it, by the node's name.
     """
     found: dict[str, PoolCounts] = {}
     for pool in node_pools:
@@ -67,8 +141,14 @@ def counts(nodes: Iterable[Node], node_pools: Iterable[NodePool] = ()) -> list[P
             found[name] = PoolCounts(name)
     for node in sorted(nodes, key=lambda item: item.metadata.name):
         if name := pool_of(node):
-            found.setdefault(name, PoolCounts(name)).add(node)
+            found.setdefault(name, PoolCounts(name)).add(node, pods.get(node.metadata.name, ""))
     return [found[name] for name in sorted(found)]
+
+
+def busy_text(pool: PoolCounts) -> str:
+    """How many machines are busy, with which pods, and what to do about it."""
+    more = f" and {pool.busy - _SHOWN} more" if pool.busy > _SHOWN else ""
+    return f"{pool.busy} busy with pods {', '.join(pool.pods[:_SHOWN])}{more}; {REMEDY}"
 
 
 def _is_usable(node: Node) -> bool:

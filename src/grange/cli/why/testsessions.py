@@ -2,14 +2,11 @@
 
 from grange.api import explanation
 from grange.api.kinds import MACHINELEASE, NODE
-from grange.api.kinds.machine import DISRUPTED_TAINT_KEY
 from grange.api.kinds.machinelease import (
-    DIRTY,
     HOLDER_ANNOTATION,
     MACHINE_LEASE,
     POOL_LABEL,
     QUEUED,
-    STATE_ANNOTATION,
     MachineLease,
 )
 from grange.api.kinds.testsession import TestSession
@@ -17,6 +14,8 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, NotFound
 from grange.cli import failures, readiness, testsession_view
+from grange.cli.machineleases import pool_counts
+from grange.cli.machineleases.pool_counts import PoolCounts
 from grange.cli.printers import table
 from grange.cli.session import ApiSession
 from grange.cli.why import generic, machine_attempts, owned_pods
@@ -85,34 +84,27 @@ async def _lease(opened: ApiSession, session: TestSession) -> list[str]:
 
 
 async def _pool_lines(opened: ApiSession, pool: str, count: int) -> list[str]:
-    nodes = await opened.listed(NODE, "", selector=f"{POOL_LABEL}={pool}")
+    nodes = (await opened.client.list(NODE, labels=f"{POOL_LABEL}={pool}")).items
+    pods = await pool_counts.keepers(opened, nodes)
+    found = PoolCounts(pool)
     holders: dict[str, int] = {}
-    free, unusable, dirty = 0, 0, 0
     for node in nodes:
-        meta = node["metadata"]
-        notes = meta.get("annotations") or {}
-        if MACHINE_LEASE in (meta.get("labels") or {}):
-            if notes.get(STATE_ANNOTATION) == DIRTY:
-                dirty += 1
-            holder = str(notes.get(HOLDER_ANNOTATION) or "unknown")
+        meta = node.metadata
+        found.add(node, (pods or {}).get(meta.name, ""))
+        if MACHINE_LEASE in meta.labels:
+            holder = meta.annotations.get(HOLDER_ANNOTATION) or "unknown"
             holders[holder] = holders.get(holder, 0) + 1
-        elif _is_usable(node):
-            free += 1
-        else:
-            unusable += 1
-    lines = [f"  pool {pool}: {count} wanted, {free} of {len(nodes)} free"]
+    lines = [f"  pool {pool}: {count} wanted, {found.free} of {found.nodes} free"]
     lines += [f"    {number} held by {holder}" for holder, number in holders.items()]
-    if dirty:
-        lines.append(f"    {dirty} of these are released and not clean yet")
-    if unusable:
-        lines.append(f"    {unusable} cordoned, not ready or about to be taken away")
+    if found.dirty:
+        lines.append(f"    {found.dirty} of these are released and not clean yet")
+    if found.busy:
+        lines.append(f"    {pool_counts.busy_text(found)}")
+    if found.unusable:
+        lines.append(f"    {found.unusable} cordoned, not ready or about to be taken away")
+    if pods is None:
+        lines.append(f"    {pool_counts.PODS_UNREAD}")
     return lines
-
-
-def _is_usable(node: Document) -> bool:
-    spec = node.get("spec") or {}
-    goes = any(taint.get("key") == DISRUPTED_TAINT_KEY for taint in spec.get("taints") or [])
-    return readiness.is_ready(node) and not goes and not spec.get("unschedulable")
 
 
 async def _earlier(opened: ApiSession, lease: MachineLease) -> list[str]:

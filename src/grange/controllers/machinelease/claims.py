@@ -12,6 +12,7 @@ from grange.api.kinds.machinelease import (
     MACHINE_LEASE,
     MACHINES_REQUESTED,
     MachineLease,
+    foreign_pods,
 )
 from grange.api.kinds.node import Node
 from grange.api.meta import Document, preconditions
@@ -169,7 +170,7 @@ class LeaseClaims:
         One that was bound before the marks were written is known to it; later ones are kept away.
         """
         listed = await self._client.list(POD, fields=f"spec.nodeName={name}")
-        foreign = logic.foreign_pods(listed.items, lease.metadata.uid)
+        foreign = foreign_pods(listed.items, lease.metadata.uid)
         if foreign:
             await self.unmark(name, lease.metadata.uid)
         return not foreign

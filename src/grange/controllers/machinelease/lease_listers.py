@@ -5,7 +5,13 @@ from dataclasses import replace
 
 from grange.api.kinds import LEASEPOLICY, MACHINELEASE, NODE, NODEPOOL, POD
 from grange.api.kinds.leasepolicy import POLICY_NAME, LeasePolicySpec
-from grange.api.kinds.machinelease import MACHINE_LEASE, POOL_LABEL, RELEASE_FINALIZER, MachineLease
+from grange.api.kinds.machinelease import (
+    MACHINE_LEASE,
+    POOL_LABEL,
+    RELEASE_FINALIZER,
+    MachineLease,
+    foreign_pods,
+)
 from grange.api.kinds.node import Node
 from grange.api.kinds.nodepool import DEDICATED, NodePool
 from grange.api.kinds.pod import Pod
@@ -198,7 +204,7 @@ class LeaseListers:
             self.table.remove(name)
         else:
             pods = self._pods.store.by_index(_BY_NODE, name)
-            foreign = (pod.key for pod in logic.foreign_pods(pods, lease_of(node)))
+            foreign = (pod.key for pod in foreign_pods(pods, lease_of(node)))
             first = next((f"{key.namespace}/{key.name}" for key in foreign), "")
             self.table.put(machine_of(node, pod=first, avoided=name in self._avoided))
         after = self.table.get(name)

@@ -1,14 +1,13 @@
 """What follows from a lease, its machines and their pods: plain functions."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from grange.api import conditions, timestamps
 from grange.api.kinds.machinelease import (
     DIRTY,
     EXPIRED,
     GRANTED,
-    MACHINE_LEASE,
     MACHINES_REQUESTED,
     MANUAL,
     QUEUED,
@@ -16,14 +15,11 @@ from grange.api.kinds.machinelease import (
     LeasedMachine,
     MachineLease,
 )
-from grange.api.kinds.pod import Pod, is_finished
-from grange.api.meta import controller_of
 from grange.placement.lease_model import GrantedLease, WaitingLease
 from grange.placement.lease_outlook import LeaseOutlook
 from grange.placement.machine_table import PoolMachine
 
 MACHINES_READY = "True", "MachinesReady", "all machines are there"
-_MIRROR = "kubernetes.io/config.mirror"
 _NOTABLE_SHARE = 10  # a place that changed by less than a tenth of itself is not worth a write
 
 
@@ -91,18 +87,6 @@ def expires_at(lease: MachineLease) -> float | None:
     start = _seconds(lease.status.granted_time) if is_held(lease) else None
     known = [one for one in (renewed, start) if one is not None]
     return max(known) + lease.spec.ttl_seconds if known else None
-
-
-def foreign_pods(pods: Iterable[Pod], lease: str) -> list[Pod]:
-    """Pods that have not ended and are neither of the lease nor of every node's equipment."""
-    return [
-        pod
-        for pod in pods
-        if not is_finished(pod)
-        and (not lease or pod.metadata.labels.get(MACHINE_LEASE) != lease)
-        and _MIRROR not in pod.metadata.annotations
-        and ((owner := controller_of(pod.metadata)) is None or owner.kind != "DaemonSet")
-    ]
 
 
 def is_clean(machine: PoolMachine, lease: MachineLease) -> bool | None:

@@ -19,7 +19,7 @@ from grange.cli.machineleases.pool_counts import PoolCounts
 from grange.cli.printers import documents, table
 
 _HEAD = ["NAME", "MACHINES", "PHASE", "POSITION", "HOLDER", "NODES", "AGE", "REASON"]
-_POOLS_HEAD = ["POOL", "NODES", "FREE", "LEASED", "DIRTY", "UNUSABLE", "HOLDERS"]
+_POOLS_HEAD = ["POOL", "NODES", "FREE", "LEASED", "BUSY", "DIRTY", "UNUSABLE", "HOLDERS"]
 
 
 @click.command("list", cls=Command, examples=("grange lease list", "grange lease list -A"))
@@ -81,11 +81,12 @@ def row(lease: MachineLease, now: float) -> list[str]:
 @options.output(documents.REPORT)
 @options.connected
 def pools(env: Environment, target: session.ClusterTarget, output: str) -> None:
-    """Show the machines of each pool: free, leased and by whom, dirty, unusable."""
+    """Show the machines of each pool: free, leased and by whom, busy with pods, dirty, unusable."""
 
     async def verb(opened: session.ApiSession) -> int:
         nodes = (await opened.client.list(NODE)).items
-        found = pool_counts.counts(nodes, await _node_pools(opened))
+        pods = await pool_counts.keepers(opened, nodes)
+        found = pool_counts.counts(nodes, await _node_pools(opened), pods or {})
         policy = await _policy(opened)
         if output:
             terminal.write(documents.report(output, pools_document(found, policy)))
@@ -99,6 +100,11 @@ def pools(env: Environment, target: session.ClusterTarget, output: str) -> None:
             terminal.echo("\n".join(table.render([_POOLS_HEAD, *rows])))
             if policy.paused:
                 terminal.echo("Leases are paused; grange lease resume ends that.", err=True)
+            for pool in found:
+                if pool.busy:
+                    terminal.echo(f"pool {pool.name}: {pool_counts.busy_text(pool)}", err=True)
+        if pods is None:
+            terminal.echo(pool_counts.PODS_UNREAD, err=True)
         return 0
 
     session.run(env, target, verb)
@@ -121,7 +127,7 @@ async def _policy(opened: session.ApiSession) -> LeasePolicySpec:
 def _pool_row(pool: PoolCounts, policy: LeasePolicySpec) -> list[str]:
     holders = [f"{name} ({count})" for name, count in pool.holders.items()]
     draining = ["draining"] if pool.name in policy.draining_pools else []
-    numbers = (pool.nodes, pool.free, pool.leased, pool.dirty, pool.unusable)
+    numbers = (pool.nodes, pool.free, pool.leased, pool.busy, pool.dirty, pool.unusable)
     return [pool.name, *map(str, numbers), ", ".join([*draining, *holders])]
 
 
@@ -135,10 +141,12 @@ def pools_document(found: Sequence[PoolCounts], policy: LeasePolicySpec) -> Docu
                 "nodes": pool.nodes,
                 "free": pool.free,
                 "leased": pool.leased,
+                "busy": pool.busy,
                 "dirty": pool.dirty,
                 "unusable": pool.unusable,
                 "draining": pool.name in policy.draining_pools,
                 "holders": pool.holders,
+                "pods": pool.pods,
             }
             for pool in found
         ],
