@@ -42,7 +42,8 @@ def lines(
     width = max(map(len, shown)) + 2
     found = [f"{key + ':':<{width}}{value}" for key, value in shown.items()]
     if status.components:
-        rows = [component(item, now) for item in status.components]
+        over = timestamps.parse_or(status.completion_time, now)
+        rows = [component(item, over) for item in status.components]
         found += ["", *table.render([_HEAD, *rows])]
     if status.events:
         found += ["", *table.render([event(item) for item in status.events[-events:]])]
@@ -51,12 +52,17 @@ def lines(
     return found
 
 
-def component(item: SessionComponentStatus, now: datetime) -> list[str]:
-    """The row of a component: its health, where it runs, and for how long it has."""
+def component(item: SessionComponentStatus, until: datetime) -> list[str]:
+    """The row of a component: its health, where it runs, and for how long it has.
+
+    Args:
+        item: the component.
+        until: when one without an end of its own ends: with its session, else now.
+    """
     took = ""
     if item.started_time:
-        begin = timestamps.parse_or(item.started_time, now)
-        end = timestamps.parse_or(item.finished_time, now)
+        begin = timestamps.parse_or(item.started_time, until)
+        end = timestamps.parse_or(item.finished_time, until)
         took = timestamps.age(max(0.0, (end - begin).total_seconds()))
     message = component_message(item)
     return [item.name, item.health or "Unknown", item.node, item.address, took, message]

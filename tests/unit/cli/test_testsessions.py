@@ -139,6 +139,18 @@ def test_board_shows_components_events_and_output() -> None:
     assert found[-2:] == ["driver:", "100 %"]
 
 
+def test_component_time_ends_with_its_session() -> None:
+    begun = "2030-01-01T00:01:00Z"
+    ended = document(
+        phase="Succeeded",
+        verdict="Passed",
+        completionTime="2030-01-01T00:01:01Z",
+        components=[component("server", startedTime=begun)],
+    )
+    lines = testsession_board.lines(testsession_view.view(ended), NOW)
+    assert " ".join(lines[-1].split()) == "server Ready 1s"
+
+
 async def test_cancel_never_hits_a_later_session_of_the_name(there: World) -> None:
     await there.client.create(TESTSESSION, document(), "default")
     found = await testsession_lookup.find(session(there), "ts/qps")
