@@ -155,6 +155,31 @@ async def test_rejected_lease_is_reported_and_removed(
         await lease(there)
 
 
+async def test_rejection_is_reported_without_a_wait(
+    there: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = await created(there)
+    await set_status(there, REJECTED, reason="PoolCapacity", message="pool workers has 1 machine")
+    assert await acquire.leave(session(there), held, output="") == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "failed: ml/mine: rejected: pool workers has 1 machine" in printed.err
+    with pytest.raises(NotFound):
+        await lease(there)
+
+
+@pytest.mark.parametrize("phase", ["", QUEUED, GRANTED])
+async def test_lease_that_is_not_rejected_is_left_behind(
+    there: World, capsys: pytest.CaptureFixture[str], phase: str
+) -> None:
+    held = await created(there)
+    if phase:
+        await set_status(there, phase)
+    assert await acquire.leave(session(there), held, output="") == 0
+    assert capsys.readouterr().out == "mine\n"
+    assert (await lease(there)).metadata.deletion_timestamp is None
+
+
 async def test_interrupted_wait_leaves_the_queue(there: World) -> None:
     held = await created(there)
     async with Nursery("test") as nursery:

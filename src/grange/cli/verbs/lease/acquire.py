@@ -29,6 +29,7 @@ from grange.cli.results import Results
 Use = Callable[[MachineLease], Awaitable[int]]
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+_FIRST_LOOK_S, _LOOK_S = 2.0, 0.1
 _NO_LIMIT_S = 10 * 365 * 86400.0
 
 
@@ -59,7 +60,11 @@ _NO_LIMIT_S = 10 * 365 * 86400.0
     type=click.Choice([AUTOMATIC, MANUAL], case_sensitive=False),
     help="Manual: released machines are dirty until grange lease clean.",
 )
-@click.option("--wait/--no-wait", default=True, help="Until it is granted; the default.")
+@click.option(
+    "--wait/--no-wait",
+    default=True,
+    help="Until it is granted, the default; else only until the server has looked at it.",
+)
 @options.timeout("0")
 @click.option("--hold", is_flag=True, help="Renew until COMMAND or Ctrl-C ends it, then release.")
 @options.output(documents.OBJECT)
@@ -71,7 +76,8 @@ def command(
     """Lease whole machines, all that are asked for or none, and print the names of their nodes.
 
     It waits in the queue with test sessions; Ctrl-C and the timeout leave it, and a timeout of 0 is
-    no limit. With --hold the lease lasts as long as COMMAND, which finds the nodes in GRANGE_NODES;
+    no limit. With --no-wait it prints the lease's name; one that is rejected at once is removed, with
+    exit code 1, and one that is rejected later shows so in grange lease list. With --hold the lease lasts as long as COMMAND, which finds the nodes in GRANGE_NODES;
     the exit code is the command's.
     """
     hold = asked["hold"] or bool(asked["program"])
@@ -84,10 +90,7 @@ def command(
         found = await create(opened, request)
         lease = HeldLease(opened, lease_requests.view(found))
         if not wait:
-            results = Results(output)
-            results.add(MACHINELEASE, found, lease.name)
-            results.end()
-            return 0
+            return await leave(opened, lease, output=output)
         use = partial(_run, opened, asked["program"]) if hold else None
         code = INTERRUPTED  # by Ctrl-C or SIGTERM: a cancelled CI job releases its machines
         async with Nursery("lease") as nursery:
@@ -144,6 +147,33 @@ async def create(opened: session.ApiSession, request: LeaseOptions) -> Document:
         )
     )
     return {"kind": MACHINELEASE.kind, **decode_document(answer.body)}
+
+
+async def leave(opened: session.ApiSession, lease: HeldLease, *, output: str) -> int:
+    """Print the name of a lease without waiting for its machines, unless it is rejected at once.
+
+    Whether it can be granted at all is known shortly after its creation. Such a lease is removed.
+
+    Args:
+        opened: the connection.
+        lease: as it was created.
+        output: the value of ``-o``.
+    """
+    clock = opened.env.clock
+    deadline = clock.monotonic() + _FIRST_LOOK_S
+    found = await opened.document(MACHINELEASE, lease.name)
+    while not lease_requests.view(found).status.phase and clock.monotonic() < deadline:
+        await clock.sleep(_LOOK_S)
+        found = await opened.document(MACHINELEASE, lease.name)
+    state = lease_requests.granted(found)
+    if state.failed:
+        terminal.echo(f"failed: {lease.label}: {state.text}", err=True)
+        await lease.release()
+        return 1
+    results = Results(output)
+    results.add(MACHINELEASE, found, lease.name)
+    results.end()
+    return 0
 
 
 async def acquire(
