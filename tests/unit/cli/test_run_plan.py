@@ -93,6 +93,14 @@ def test_path_that_leads_nowhere_is_refused(key: str) -> None:
         parameters.applied(manifest(), {key: 1})
 
 
+def test_list_that_is_not_there_is_named() -> None:
+    with pytest.raises(click.UsageError) as caught:
+        parameters.applied(manifest(), {"spec.clents[0].count": 3})
+    assert caught.value.message.startswith(
+        "spec.clents[0].count: the manifest has no list spec.clents; the lists there: "
+    )
+
+
 def test_values_are_json_or_text() -> None:
     texts = ["3", "1.5", "true", '"3"', "[1]", "abc", "08", ""]
     assert [parameters.parse_value(text) for text in texts] == [

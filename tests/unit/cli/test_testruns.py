@@ -43,6 +43,7 @@ from grange.cli.testruns import (
     report_input,
     run_display,
     run_plan,
+    run_report,
     session_writes,
 )
 from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog
@@ -346,6 +347,15 @@ async def test_full_table_hides_those_that_passed(there: Player) -> None:
     assert [line.split()[0] for line in lines[1:-2]] == ["t0", "t1", "t6", "t7", "t8"]
     assert lines[-1] == "1 failed, 5 passed, 3 queued (4 not shown)"
     assert len(run_display.cells(runs, env)) == 12
+
+
+async def test_component_without_a_state_did_not_start(there: Player) -> None:
+    components = [{"name": "driver", "role": "driver"}]
+    late = {"phase": "Errored", "verdict": "Error", "components": components}
+    (item,) = shown(there, 1, t0=late)
+    item.is_over = True
+    lines = run_report.summary([item], there.connect().env, None)
+    assert "  driver: not started" in lines
 
 
 async def test_board_of_one_session_ends_with_the_drivers_log(there: Player) -> None:

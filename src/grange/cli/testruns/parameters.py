@@ -111,7 +111,10 @@ def _set(document: Document, key: str, value: Any) -> None:
     steps = _steps(key)
     holder: Any = document
     for at, step in enumerate(steps[:-1]):
-        holder = _child(holder, step, key, makes_list=isinstance(steps[at + 1], _Item))
+        after = steps[at + 1]
+        if isinstance(after, _Item) and after.index is not None:
+            _expect_list(holder, step, key)
+        holder = _child(holder, step, key, makes_list=isinstance(after, _Item))
     last = steps[-1]
     if isinstance(holder, dict) and isinstance(last, str):
         holder[last] = value
@@ -156,6 +159,17 @@ def _child(holder: Any, step: str | _Item, key: str, *, makes_list: bool) -> Any
             return _named(holder, step.name)
         return _at(holder, step.index, key)
     raise _no_way(key)
+
+
+def _expect_list(holder: Any, step: str | _Item, key: str) -> None:
+    """Refuse an index into a list that the manifest does not have, most often a name that is misspelt."""
+    if not isinstance(holder, dict) or not isinstance(step, str) or step in holder:
+        return
+    path = key[: key.index(f"{step}[") + len(step)]
+    lists = ", ".join(sorted(name for name, value in holder.items() if isinstance(value, list)))
+    raise click.UsageError(
+        f"{key}: the manifest has no list {path}; the lists there: {lists or 'none'}"
+    )
 
 
 def _at(items: list[Any], index: int, key: str) -> Any:
