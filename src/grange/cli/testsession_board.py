@@ -57,7 +57,7 @@ def component(item: SessionComponentStatus, until: datetime) -> list[str]:
 
     Args:
         item: the component.
-        until: when one without an end of its own ends: with its session, else now.
+        until: the end of one that has not ended: that of its session, else now.
     """
     took = ""
     if item.started_time:
