@@ -14,7 +14,7 @@ from grange.api.meta import Document
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli.why import machine_attempts, pods
+from grange.cli.why import machine_attempts, owned_pods, pods
 from grange.sim.api_fixture import Handler
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -197,6 +197,24 @@ async def test_why_names_the_failed_launch(clock: Clock, rng: Stream, log: Logge
         at = shown.index("Its machine:")
         assert shown[at + 1] == "  from pool p (provider simulated)"
         assert shown[at + 2].startswith(f"  machine {name} (small): Created (Joining) for ")
+
+
+async def test_why_of_a_controller_names_the_pool(clock: Clock, rng: Stream, log: Logger) -> None:
+    """Its pods wait alike, so the machines of one are those of all."""
+    owner = {"apiVersion": "v1", "kind": "ReplicationController", "name": "w", "uid": "u-w"}
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(limits={"machines": 0})
+        for name in ("w-1", "w-2"):
+            pod = await world.add_pod(name)
+            reference = {**owner, "controller": True}
+            patch = {"metadata": {"ownerReferences": [reference]}}
+            await world.client.patch(POD, pod.metadata.name, "default", patch=patch)
+        await world.settle(30.0)
+        meta = {"name": "w", "namespace": "default", "uid": "u-w"}
+        there = opened(world.client, clock=world.clock, rng=world.rng, log=world.log)
+        lines, _ = await owned_pods.explain(there, {"metadata": meta})
+    assert lines.count("Its machine:") == 1
+    assert any("limits.machines" in line for line in lines), lines
 
 
 def test_reasons_of_the_scheduler_give_way_to_the_pool() -> None:

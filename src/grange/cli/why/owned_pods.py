@@ -9,7 +9,7 @@ from grange.api.status import ApiError
 from grange.cli import failures, readiness
 from grange.cli.printers import explanation_text as printer
 from grange.cli.session import ApiSession
-from grange.cli.why import pods
+from grange.cli.why import machine_attempts, pods
 
 _ASKED = 20  # so many pods without a node are asked about; the others wait alike
 _READ = 10  # the output of so many pods is read
@@ -28,8 +28,13 @@ async def explain(opened: ApiSession, document: Document) -> tuple[list[str], An
     lines: list[str] = []
     waiting, others = await _unready(opened, document)
     answers = await _answers(opened, waiting[:_ASKED])
+    by_name = {_name(item): item for item in waiting}
     for found in _alike(answers):
-        lines += ["", *_group(found)]
+        name, first = found[0]
+        attempts = await machine_attempts.look(opened, by_name[name])
+        names = _some([each for each, _ in found])
+        shown = attempts.applied(first)
+        lines += ["", f"{names} {shown.summary}", *printer.obstacles(shown), *attempts.lines]
     if len(waiting) > _ASKED:
         lines += ["", f"{len(waiting) - _ASKED} more pods without a node were not asked about."]
     if others:
@@ -96,12 +101,6 @@ def some(pods: Sequence[Document]) -> str:
 def _some(names: list[str]) -> str:
     shown = ", ".join(f"pod/{name}" for name in names[:_NAMED])
     return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
-
-
-def _group(found: list[tuple[str, Explanation]]) -> list[str]:
-    first = found[0][1]
-    names = _some([name for name, _ in found])
-    return [f"{names} {first.summary}", *printer.obstacles(first)]
 
 
 def _name(item: Document) -> str:
