@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 from tests.support.controller_world import World, world
-from tests.unit.cli.sessions import session
+from tests.unit.cli.sessions import opened, session
 
 from grange.api.kinds import MACHINE, MACHINELEASE, NODE, POD, TESTSESSION
 from grange.api.kinds.machinelease import HOLDER_ANNOTATION, MACHINE_LEASE, STATE_ANNOTATION
 from grange.api.meta import Document
+from grange.api.status import Forbidden
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.cli.machineleases import pool_counts
 from grange.cli.why import TABLE
 
 
@@ -84,6 +86,16 @@ async def test_machine_with_a_pod_of_others_is_not_free(there: World) -> None:
     lines = await why(there, MACHINELEASE, "qps-0")
     at = lines.index("pool workers: 2 wanted, 0 of 1 free")
     assert lines[at + 1].startswith("1 busy with pods default/shop; ")
+
+
+async def test_pods_that_cannot_be_read_are_mentioned(there: World) -> None:
+    await there.add_node("n0", labels={"pool": "workers"})
+    await lease(there, "qps-0", phase="Queued", position=1)
+    there.gate = lambda request: Forbidden("no") if request.path.endswith("/pods") else None
+    limited = opened(there.new_client(), clock=there.clock, rng=there.rng, log=there.log)
+    lines = (await TABLE[MACHINELEASE.qualified](limited, MACHINELEASE, "qps-0")).lines
+    assert "  pool workers: 2 wanted, 1 of 1 free" in lines
+    assert f"    {pool_counts.PODS_UNREAD}" in lines
 
 
 async def test_granted_lease_explains_no_pools(there: World) -> None:
