@@ -9,6 +9,7 @@ from typing import Any, Protocol
 HERE = Path(__file__).resolve().parent
 LIMIT_S = 300.0
 PAUSE_S = 1.0  # each look starts a process
+SHOWN_EACH_S = 5.0
 
 
 class Stage(Protocol):
@@ -26,11 +27,14 @@ def listed(stage: Stage, *what: str) -> list[dict[str, Any]]:
     return items
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until it holds."""
-    deadline = time.monotonic() + LIMIT_S
+def until(stage: Stage, holds: Callable[[], bool], what: str) -> None:
+    """Wait until it holds; now and then it is shown what for."""
+    started = shown = time.monotonic()
     while not holds():
-        if time.monotonic() > deadline:
+        if time.monotonic() - shown > SHOWN_EACH_S:
+            shown = time.monotonic()
+            stage.show(f"waiting until {what} ({shown - started:.0f} s)")
+        if time.monotonic() - started > LIMIT_S:
             raise RuntimeError(f"not after {LIMIT_S:.0f} s: {what}")
         time.sleep(PAUSE_S)
 
@@ -60,7 +64,7 @@ def wait_until_ended(stage: Stage, *pods: str) -> None:
 
 def shown_while_there(stage: Stage, pool: str, count: int) -> list[str]:
     """The machines of a pool, once there are so many."""
-    until(lambda: len(live(stage, pool)) == count, f"{count} machines of pool {pool}")
+    until(stage, lambda: len(live(stage, pool)) == count, f"pool {pool} has {count} machines")
     machines = live(stage, pool)
     stage.grange("machines", "list", "--pool", pool)
     return machines
@@ -71,23 +75,25 @@ def run(stage: Stage) -> None:
     with stage.step("give a pod a machine to itself"):
         stage.grange("apply", "-f", str(HERE / "dedicated.yaml"))
         machines = shown_while_there(stage, "alone", 1)
-        until(lambda: nodes_of(stage, "alone") == machines, "the pod is on its machine")
+        until(stage, lambda: nodes_of(stage, "alone") == machines, "the pod is on its machine")
         stage.grange("get", "pods", "-o", "wide")
     with stage.step("see the machine go when the pod has ended"):
         wait_until_ended(stage, "alone")
-        until(lambda: not live(stage, "alone"), "the machine of the pod ends")
+        until(stage, lambda: not live(stage, "alone"), "the machine of the pod has ended")
         stage.grange("machines", "timeline", "--pool", "alone")
     with stage.step("see a pool grow for a gang that fits on no node"):
         stage.grange("apply", "-f", str(HERE / "shared.yaml"))
         machines = shown_while_there(stage, "shared", 2)
         pair = ("pair-0", "pair-1")
         until(
-            lambda: sorted(nodes_of(stage, *pair)) == sorted(machines), "each member has a machine"
+            stage,
+            lambda: sorted(nodes_of(stage, *pair)) == sorted(machines),
+            "each member has a machine",
         )
         stage.grange("get", "pods", "-o", "wide")
     with stage.step("see the pool shrink when the gang has ended"):
         wait_until_ended(stage, *pair)
-        until(lambda: not live(stage, "shared"), "the machines of the gang end")
+        until(stage, lambda: not live(stage, "shared"), "the machines of the gang have ended")
         stage.grange("machines", "cost")
         stage.grange("delete", "nodepool", "alone", "shared", quiet=True)
         stage.grange("delete", "podgroup", "pair", quiet=True)

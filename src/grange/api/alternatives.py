@@ -113,7 +113,7 @@ _TABLE = (
         "Ingress",
         "ingresses",
         None,
-        "reach the pods at their own addresses, status.podIP",
+        "reach pods by a Service, of type NodePort from outside",
     ),
     Alternative("", "PersistentVolumeClaim", "persistentvolumeclaims", None, _VOLUMES),
     Alternative("", "PersistentVolume", "persistentvolumes", None, _VOLUMES),
