@@ -69,7 +69,9 @@ def component(item: SessionComponentStatus, until: datetime) -> list[str]:
 
 
 def component_message(item: SessionComponentStatus) -> str:
-    """Its message, with its exit code unless it is in there."""
+    """Its message, with its exit code unless it is in there; of one without a pod, that it has none."""
+    if not item.health:
+        return item.message or "not created"
     code = f"exit code {item.exit_code}" if item.exit_code else ""
     return item.message if code in item.message else f"{code}: {item.message}".strip(": ")
 

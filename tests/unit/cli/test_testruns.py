@@ -349,13 +349,13 @@ async def test_full_table_hides_those_that_passed(there: Player) -> None:
     assert len(run_display.cells(runs, env)) == 12
 
 
-async def test_component_without_a_state_did_not_start(there: Player) -> None:
+async def test_component_without_a_pod_was_not_created(there: Player) -> None:
     components = [{"name": "driver", "role": "driver"}]
     late = {"phase": "Errored", "verdict": "Error", "components": components}
     (item,) = shown(there, 1, t0=late)
     item.is_over = True
     lines = run_report.summary([item], there.connect().env, None)
-    assert "  driver: not started" in lines
+    assert "  driver: not created" in lines
 
 
 async def test_board_of_one_session_ends_with_the_drivers_log(there: Player) -> None:

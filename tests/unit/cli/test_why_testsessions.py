@@ -139,3 +139,11 @@ async def test_ended_session_shows_what_failed(there: World) -> None:
         "Components:",
         "driver n1 Failed exit code 3",
     ]
+
+
+async def test_component_without_a_pod_was_not_created(there: World) -> None:
+    components = [{"name": "server", "node": "n1", "health": "NotReady"}, {"name": "driver"}]
+    late: Document = {"phase": "Errored", "verdict": "Error", "reason": "ProvisionTimeout"}
+    await add_session(there, "qps", components=components, **late)
+    lines = await why(there, TESTSESSION, "qps")
+    assert lines[-2:] == ["server n1 NotReady", "driver <none> Unknown not created"]

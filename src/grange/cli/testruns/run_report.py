@@ -52,7 +52,7 @@ def _outcome(run: SessionRun, env: Environment, directory: Path | None) -> list[
         found.append(f"  {text}{compared}")
     for item in testsession_view.failing(session) if run.exit_code else ():
         where = f" on {item.node}" if item.node else ""
-        text = testsession_board.component_message(item) or (item.health or "not started").lower()
+        text = testsession_board.component_message(item) or item.health.lower()
         found.append(f"  {item.name}{where}: {text}")
         found += [f"  | {line}" for line in run.tail(item.name)]
     if directory is not None:

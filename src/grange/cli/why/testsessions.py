@@ -13,7 +13,7 @@ from grange.api.kinds.testsession import TestSession
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, NotFound
-from grange.cli import failures, readiness, testsession_view
+from grange.cli import failures, readiness, testsession_board, testsession_view
 from grange.cli.machineleases import pool_counts
 from grange.cli.machineleases.pool_counts import PoolCounts
 from grange.cli.printers import table
@@ -48,7 +48,15 @@ async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
 def component_lines(session: TestSession) -> list[str]:
     """The components that explain a bad end, or that are not ready yet."""
     found = testsession_view.failing(session)
-    rows = [[item.name, item.node or "<none>", item.health, item.message] for item in found]
+    rows = [
+        [
+            item.name,
+            item.node or "<none>",
+            item.health or "Unknown",
+            testsession_board.component_message(item),
+        ]
+        for item in found
+    ]
     return ["", "Components:", *("  " + line for line in table.render(rows))] if rows else []
 
 
