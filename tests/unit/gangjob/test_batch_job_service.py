@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 from tests.support.job_world import JobWorld, job_world, template
 
+from grange.api import minimum_attempts
 from grange.api.kinds import JOB
 from grange.api.kinds.batchjob import BatchJobStatus
 from grange.api.status import NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.cli.verbs.job import change
 from grange.controllers.gangjob.adapters.batchjob import BATCHJOB_ADAPTER, INDEX
 from grange.controllers.gangjob.controller import JobService
 
@@ -82,6 +84,27 @@ async def test_indexed_job_completes_each_index_once(world: JobWorld) -> None:
     assert ended.start_time
     assert ended.completion_time
     assert await conditions(world) == {"SuccessCriteriaMet", "Complete"}
+
+
+async def test_requested_restart_replaces_the_pods(world: JobWorld) -> None:
+    """Commands name the only role of a Job ``worker``."""
+    await add(world, completionMode="Indexed", completions=2, parallelism=2)
+    await runs(world, "work-0", "work-1")
+    before = {pod.metadata.uid for pod in (await world.pods()).values()}
+    found = await world.client.get_document(JOB, "work", "default")
+    attempts = minimum_attempts.written(change.requested_attempts(found, "") or {})
+    notes = {"annotations": {minimum_attempts.ANNOTATION: attempts}}
+    await world.client.patch(JOB, "work", "default", patch={"metadata": notes})
+
+    async def replaced() -> bool:
+        pods = (await world.pods()).values()
+        return len(pods) == 2 and not before & {pod.metadata.uid for pod in pods}
+
+    await world.until(replaced)
+    await runs(world, "work-0", "work-1")
+    kept = (await status(world)).gang_job
+    assert kept is not None
+    assert (kept.restarts, kept.uncharged_restarts) == (0, 1)
 
 
 async def test_suspended_job_goes_on_where_it_was(world: JobWorld) -> None:

@@ -565,3 +565,12 @@ def test_counted_pods_are_bounded() -> None:
     world.settle()
     assert world.status.counted_pods == ()
     assert world.status.restarts == MOST_COUNTED + 100
+
+
+def test_single_restart_reads_once() -> None:
+    world = JobSimulator(batch_job(1, backoff_limit=1)).started()
+    for _ in range(2):
+        world.fail(*world.pods)
+        world.started()
+    assert world.phase == "Failed"
+    assert "its pods were restarted once; the backoff limit is 1" in world.message("Failed")

@@ -67,7 +67,8 @@ def restart_requested(draft: PlanDraft) -> set[str]:
         members.counts.attempt = max(members.counts.attempt, attempt)
         members.counts.clear_indexes()
         draft.counts.uncharged_restarts += 1
-        draft.restarts.append(f"role {members.counts.role.name} is restarted by a user")
+        role = members.counts.role.name
+        draft.restarts.append(f"{f'role {role}' if role else 'the job'} is restarted by a user")
         restarted.add(name)
     return restarted
 
@@ -102,7 +103,7 @@ def check_in_place(draft: PlanDraft) -> JobEnd | None:
         return JobEnd(
             succeeded=False,
             reason=JobReason.BACKOFF_LIMIT,
-            message=f"its pods were restarted {total} times; the backoff limit is {limit}",
+            message=f"its pods were restarted {_times(total)}; the backoff limit is {limit}",
         )
     roles = draft.counts.roles
     by_rule = sum(number for name, number in live.items() if roles[name].by_rule)
@@ -113,7 +114,7 @@ def check_in_place(draft: PlanDraft) -> JobEnd | None:
     return JobEnd(
         succeeded=False,
         reason=JobReason.MAX_RESTARTS,
-        message=f"its failure policy restarted it {total} times, and the most is {most}",
+        message=f"its failure policy restarted it {_times(total)}, and the most is {most}",
     )
 
 
@@ -297,7 +298,7 @@ def _exceeded(draft: PlanDraft, decision: FailureDecision) -> JobEnd | None:
     counts, model = draft.counts, draft.model
     most = model.max_restarts
     if decision.by_policy and most is not None and counts.restarts_towards_max >= most:
-        text = f"{_explain(decision)}; it was restarted {counts.restarts_towards_max} times"
+        text = f"{_explain(decision)}; it was restarted {_times(counts.restarts_towards_max)}"
         return JobEnd(
             succeeded=False,
             reason=JobReason.MAX_RESTARTS,
@@ -305,13 +306,17 @@ def _exceeded(draft: PlanDraft, decision: FailureDecision) -> JobEnd | None:
         )
     limit = model.backoff_limit
     if limit is not None and counts.restarts >= limit:
-        text = f"{_explain(decision)}; its pods were restarted {counts.restarts} times"
+        text = f"{_explain(decision)}; its pods were restarted {_times(counts.restarts)}"
         return JobEnd(
             succeeded=False,
             reason=JobReason.BACKOFF_LIMIT,
             message=f"{text}; the backoff limit is {limit}",
         )
     return None
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def _charge(draft: PlanDraft, item: FailureDecision) -> None:

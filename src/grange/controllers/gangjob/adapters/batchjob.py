@@ -40,6 +40,7 @@ from grange.controllers.gangjob.model import (
 )
 
 ROLE = ""
+_SHOWN_ROLE = "worker"  # how users name it where a role has to be named
 INDEX = "batch.kubernetes.io/job-completion-index"
 MANAGERS = ("kubernetes.io/job-controller",)
 _ACTIONS = {
@@ -79,9 +80,11 @@ class BatchJobAdapter:
             InvalidJob: the spec breaks a rule that the server did not check.
         """
         check_spec(JOB, job)
-        spec = job.spec
+        spec, fields = job.spec, common_fields(JOB.kind, job.metadata)
+        asked = fields["minimum_attempts"].get(_SHOWN_ROLE, 0)
+        fields["minimum_attempts"] = {ROLE: asked} if asked else {}
         return JobModel(
-            **common_fields(JOB.kind, job.metadata),
+            **fields,
             roles=(_role(spec),),
             framework="",
             ttl_s=spec.ttl_seconds_after_finished,
