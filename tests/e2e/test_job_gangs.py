@@ -1,14 +1,18 @@
 """Gangs of jobs on a real control plane: a queue holds jobs back, and elastic roles change their size."""
 
 import json
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.planes import Plane, eventually
+from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually
 
 pytestmark = pytest.mark.e2e
+
+QUEUED = "gj/train is queued: OverQuota: "
 
 
 @pytest.fixture
@@ -126,3 +130,24 @@ def test_job_waits_for_its_queue_without_pods(plane: Plane, tmp_path: Path) -> N
     (tmp_path / "end-two").touch()
     eventually(lambda: phase(plane, "two") == "Succeeded", "it ends")
     eventually(lambda: "quotaUsed" not in plane.get("gj", "two")["status"], "it uses none")
+
+
+def test_followed_job_shows_why_it_waits(plane: Plane, tmp_path: Path) -> None:
+    add_queue(plane, tmp_path, 1)
+    add_job(plane, tmp_path, "train", 2)
+    words = ("job", "logs", "train", "-f", "--kubeconfig", str(plane.kubeconfig))
+    shown = tmp_path / "shown"
+    with (
+        shown.open("wb") as errors,
+        subprocess.Popen([*GRANGE, *words], stdout=errors, stderr=errors) as process,
+    ):
+        try:
+            eventually(
+                lambda: process.poll() is not None or QUEUED in shown.read_text(), "it is shown"
+            )
+            process.send_signal(signal.SIGINT)
+            assert process.wait(LIMIT_S) == 130
+        finally:
+            process.kill()
+    assert "gj/train goes on; to delete it: grange delete gj/train\n" in shown.read_text()
+    assert phase(plane, "train") == "Queued"

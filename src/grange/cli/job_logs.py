@@ -13,6 +13,7 @@ from grange.api.status import ApiError, Expired, ServiceUnavailable
 from grange.base import controls
 from grange.base.tasks import Nursery
 from grange.cli import job_lookup, job_view, log_stream, terminal, watched_object
+from grange.cli.job_notices import JobNotices
 from grange.cli.job_view import JobView
 from grange.cli.session import ApiSession
 from grange.cli.watched_object import WatchedObject
@@ -78,8 +79,11 @@ class JobLogs:
         return 1 if self._lost else 0
 
     async def follow(self) -> JobView:
-        """Print until the job has ended or is deleted; the job as it was seen last."""
-        job = self._job
+        """Print until the job has ended or is deleted; the job as it was seen last.
+
+        Why it waits, and that it waits no more, is printed on standard error.
+        """
+        job, notices = self._job, JobNotices()
         subject = WatchedObject(self._opened, job.kind, job.name, job.namespace, pods=False)
         readers = Nursery("logs")
         async with Nursery("job") as nursery:
@@ -96,6 +100,8 @@ class JobLogs:
                     job = job_view.view(subject.document)
                     if job.uid != self._job.uid or job.is_finished:
                         break
+                    if line := notices.line(job):
+                        terminal.echo(terminal.cell(line), err=True)
                 pods.cancel()
                 for pod in await job_lookup.pods_of(self._opened, self._job):
                     self._start(readers, pod)

@@ -7,7 +7,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError
 from grange.base.tasks import Nursery
-from grange.cli import failures, readiness, terminal
+from grange.cli import failures, job_view, readiness, terminal
 from grange.cli.progress import Progress
 from grange.cli.rollout_status import rollout_status
 from grange.cli.session import ApiSession
@@ -117,13 +117,14 @@ async def _wait(
             )
         if waiting:
             label, text = waiting[0].label, ""
+            target = targets[labels.index(label)]
+            step = f"why {label}" if job_view.is_job(target[0]) else ""
             if pods:
-                found = await _unready_pod(session, *targets[labels.index(label)])
-                label, text = found or (label, "")
+                label, text = await _unready_pod(session, *target) or (label, "")
             if text not in waiting[0].state.text:
                 terminal.echo(f"  {label}: {text}", err=True)
             if next_step:
-                terminal.echo(f"next: grange describe {label}", err=True)
+                terminal.echo(f"next: grange {step or f'describe {label}'}", err=True)
         return 1
     failed = [row for row in progress.rows.values() if row.state.failed]
     for row in failed:

@@ -10,7 +10,7 @@ from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import opened
 
 from grange.api.http import Request
-from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.kinds import GANGJOB, REPLICATIONCONTROLLER
 from grange.api.status import ApiError, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -82,6 +82,21 @@ async def test_silent_server_is_reported_with_the_last_state(
 def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The lines since the last call, without their times."""
     return [" ".join(line.split()[1:]) for line in capsys.readouterr().err.splitlines()]
+
+
+async def test_timeout_of_a_job_leads_to_why(
+    clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The job knows what all its pods wait for; one of them does not."""
+    async with world(clock, rng, log, hands=False) as there:
+        session = opened(there.client, clock=clock, rng=rng, log=log)
+        template = {"spec": {"containers": [{"name": "main", "command": ["work"]}]}}
+        roles = {"worker": {"replicas": 1, "template": template}}
+        job = {"metadata": {"name": "train"}, "spec": {"replicaSpecs": roles}}
+        await there.client.create(GANGJOB, job, "default")
+        target = [(GANGJOB, "train", "default")]
+        assert await waiting.wait_ready(session, target, timeout_s=5.0) == 1
+        assert capsys.readouterr().err.splitlines()[-1] == "next: grange why gj/train"
 
 
 async def test_another_object_under_the_name_is_not_waited_for(

@@ -2,7 +2,7 @@
 
 import click
 
-from grange.cli import job_lookup, options, session
+from grange.cli import job_lookup, job_notices, options, session
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.job_logs import JobLogs, LogSelection
@@ -48,6 +48,9 @@ def command(  # noqa: PLR0913  click hands every option over by name
         if role and role.lower() not in {item.name.lower() for item in job.roles}:
             raise job_lookup.no_role(job, role)
         logs = JobLogs(opened, job, LogSelection(role, index, given), is_json=bool(output))
-        return (await logs.follow()).exit_code if follow else await logs.print_once()
+        if not follow:
+            return await logs.print_once()
+        with job_notices.left_running(job, opened.namespace):
+            return (await logs.follow()).exit_code
 
     session.run(env, target, verb)

@@ -8,7 +8,7 @@ from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import AlreadyExists
-from grange.cli import job_view, manifests, options, session, terminal, waiting
+from grange.cli import job_notices, job_view, manifests, options, session, terminal, waiting
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
@@ -104,8 +104,9 @@ async def _create(
 
 async def _follow(opened: session.ApiSession, job: job_view.JobView, limit_s: float) -> int:
     try:
-        async with opened.env.clock.timeout(limit_s):
-            ended = await JobLogs(opened, job, LogSelection()).follow()
+        with job_notices.left_running(job, opened.namespace):
+            async with opened.env.clock.timeout(limit_s):
+                ended = await JobLogs(opened, job, LogSelection()).follow()
     except TimeoutError:
         terminal.echo(f"timed out after {limit_s:g}s: {job.label} goes on", err=True)
         return 1
