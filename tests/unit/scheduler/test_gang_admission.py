@@ -62,6 +62,19 @@ def test_quota_is_charged_before_there_are_pods(made: Bench) -> None:
     assert used(made, "g", "h") == [{"cpu": "6"}, {}]
 
 
+def test_gang_beyond_its_queue_shows_that_it_never_fits(made: Bench) -> None:
+    gated(made, "large", 12)
+    made.run(1.0)
+    assert (gang(made, "large").reason, gang(made, "large").message) == (
+        "OverQuota",
+        "over quota of queue x: cpu 12 of 10, borrowing none; "
+        "it can never fit: ask for less, or raise spec.capacity of queue x",
+    )
+    made.quota("x", cpu="12")
+    made.run(1.0)
+    assert admitted(made, "large") == ["large"]
+
+
 def test_pods_take_the_place_of_the_held_quota(made: Bench) -> None:
     gated(made, "g", 6)
     made.run()

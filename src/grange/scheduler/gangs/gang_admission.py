@@ -285,7 +285,7 @@ class GangAdmission:
         if reason:
             found.refused[shape] = reason, why
             self._refuse(gang, wanted, reason, now)
-            self._note(gang, reason, why, place)
+            self._note(item, reason, why, place)
             return
         item.reclaims = reclaims
         if reclaims:
@@ -310,9 +310,12 @@ class GangAdmission:
         lacking = listed(short, left, item.wanted)
         return f"gang wants more than nodes have free: {lacking}" if short else ""
 
-    def _note(self, gang: Gang, reason: str, why: str, place: int) -> None:
+    def _note(self, item: GatedGang, reason: str, why: str, place: int) -> None:
+        gang = item.gang
         number = str(place) if place <= _POSITIONS_MAX else f"over {_POSITIONS_MAX}"
-        message = f"{why}; position {number} in queue {gang.queue}" if gang.queue else why
+        where = f"position {number} in queue {gang.queue}" if gang.queue else ""
+        rest = self.quotas.remedy(gang.queue, item.wanted) or where
+        message = f"{why}; {rest}" if rest else why
         if (gang.reason, gang.message) != (reason, message):
             gang.reason, gang.message = reason, message
             self.changed(gang)

@@ -255,6 +255,12 @@ class Quotas:
                 return True
         return False
 
+    def remedy(self, queue: str, wanted: Amounts) -> str:
+        """What to do where the queue could not admit so much even if nothing were in use; else empty."""
+        if queue not in self._grants or not self.impossible(queue, wanted):
+            return ""
+        return f"it can never fit: ask for less, or raise spec.capacity of queue {queue}"
+
     def entitled(self, queue: str, wanted: Amounts) -> bool:
         """Whether so much more would still be within the queue's own capacity."""
         grant = self._grants.get(queue)
