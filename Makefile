@@ -18,7 +18,7 @@ UNIT       := tests/unit tests/contract tests/sim tests/arch
 CHECK_ONCE := $(if $(wildcard .mypy_cache),,TYPES=--cache-dir=/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-durations check fix unit e2e bench sim update docs lock clean setup kubectl cri
+.PHONY: help run test test-durations check fix unit e2e bench sim update docs lock clean setup kubectl cri sshd
 
 help:  ## show this help
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ run: $(STAMP)  ## a control plane, a replicated service, proof that it works; th
 # What waits for downloads runs beside what computes. Then the end-to-end tests, which mostly wait for
 # processes, take what they need of the machine, and the others the rest.
 test:  ## everything CI runs
-	@$(MAKE) --no-print-directory -j4 check docs kubectl cri $(JOBS)/.installed $(CHECK_ONCE)
+	@$(MAKE) --no-print-directory -j4 check docs kubectl cri sshd $(JOBS)/.installed $(CHECK_ONCE)
 	@$(MAKE) --no-print-directory e2e >.cache/e2e.log 2>&1 & e2e=$$!; \
 	nice -n 5 $(MAKE) --no-print-directory unit; unit=$$?; \
 	echo "end-to-end tests:"; wait $$e2e; e2e=$$?; \
@@ -60,6 +60,9 @@ unit: $(STAMP) cri  ## unit, contract, simulation and structure tests (virtual t
 cri:
 	@sh scripts/setup_cri.sh
 
+sshd:
+	@sh scripts/setup_sshd.sh
+
 kubectl: $(STAMP)
 	@$(BIN)/python scripts/get_kubectl.py >/dev/null
 
@@ -68,7 +71,7 @@ $(JOBS)/.installed: requirements-jobs.lock scripts/setup_jobs.sh scripts/setup.s
 	@touch $@
 
 # More workers than a small machine has processors: these tests wait for processes.
-e2e: kubectl cri $(JOBS)/.installed  ## real processes, sockets, disk, kubectl
+e2e: kubectl cri sshd $(JOBS)/.installed  ## real processes, sockets, disk, kubectl
 	@$(BIN)/python -m pytest -q -n 4 $(STEAL) $(REPEATABLE) tests/e2e
 
 sim: $(STAMP)  ## simulated worlds under faults, a thousand seeds; properties with fresh examples

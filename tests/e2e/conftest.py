@@ -5,16 +5,19 @@ from collections.abc import Iterator
 import pytest
 from tests.e2e.planes import Plane
 from tests.e2e.warm_cli import WarmCli
-from tests.support import containerd
+from tests.support import containerd, openssh_hosts
 
-# scripts/setup_cri.sh reports what is missing.
+# scripts/setup_cri.sh and setup_sshd.sh report what is missing.
 _OF_IMAGES = [
     "test_image_leaks.py",
     "test_image_pulls.py",
     "test_images.py",
     "test_session_images.py",
 ]
-collect_ignore = [] if containerd.is_possible() else _OF_IMAGES
+collect_ignore = [
+    *([] if containerd.is_possible() else _OF_IMAGES),
+    *([] if openssh_hosts.program() else ["test_openssh.py"]),
+]
 
 
 # They wait for minutes: the others use that time, if these are started first.
