@@ -23,8 +23,8 @@ SCRIPT = "sleep 600 & (setsid sleep 600 &) ; exec sleep 600"  # with a child and
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Containerd]:
-    with containerd.running(tmp_path / "containerd") as made:
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
+    with containerd.running(tmp_path_factory.mktemp("containerd")) as made:
         yield made
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually
 
+from grange.app.daemon import default_interrupt
+
 pytestmark = pytest.mark.e2e
 
 QUEUED = "gj/train is queued: OverQuota: "
@@ -139,6 +141,7 @@ def test_followed_job_shows_why_it_waits(plane: Plane, tmp_path: Path) -> None:
     shown = tmp_path / "shown"
     with (
         shown.open("wb") as errors,
+        default_interrupt(),  # tests in the background ignore SIGINT, which is inherited
         subprocess.Popen([*GRANGE, *words], stdout=errors, stderr=errors) as process,
     ):
         try:

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.planes import LIMIT_S, Plane, pod
 
+from grange.app.daemon import default_interrupt
+
 pytestmark = pytest.mark.e2e
 
 COLOR = re.compile(r"\033\[(?:\d+;)*3[1-7]m")  # red to white
@@ -83,14 +85,15 @@ class Screen:
         self._end, theirs = pty.openpty()
         words = [*verb, "--kubeconfig", str(plane.kubeconfig)]
         try:
-            self._process = subprocess.Popen(
-                [*within, sys.executable, "-m", "grange", *words],
-                stdin=subprocess.DEVNULL,
-                stdout=theirs,
-                stderr=theirs,
-                env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"},
-                start_new_session=bool(within),
-            )
+            with default_interrupt():  # tests in the background ignore SIGINT, which is inherited
+                self._process = subprocess.Popen(
+                    [*within, sys.executable, "-m", "grange", *words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=theirs,
+                    stderr=theirs,
+                    env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"},
+                    start_new_session=bool(within),
+                )
         finally:
             os.close(theirs)
 
