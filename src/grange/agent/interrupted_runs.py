@@ -41,9 +41,15 @@ async def stop_all(
         offload: runs what blocks.
         log: where it is reported that nothing could be noted; containers are ended in any case.
     """
-    running = _running(runtime)
+    path, running = directory / FILE, set(_running(runtime))
+    known = {run.id for record in runtime.pods() for run in record.runs}
+
+    def note() -> None:
+        # Those of an earlier stop count until their pods are gone: no agent may have reported them since.
+        _write(path, running | (known & set(_read(path))))
+
     try:
-        await offload.run(lambda: _write(directory / FILE, running))
+        await offload.run(note)
     except OSError as error:
         log.error("cannot note which containers are interrupted", error=str(error))
     await runtime.stop_all(grace_s)

@@ -110,6 +110,19 @@ async def test_run_that_goes_on_is_not_interrupted(tmp_path: Path, log: Logger) 
         assert found == {run("b").id}
 
 
+async def test_second_stop_keeps_what_the_first_interrupted(tmp_path: Path, log: Logger) -> None:
+    """No agent may have reported it between the two."""
+    node = Node([run("a")])
+    await interrupted_runs.stop_all(node, tmp_path, 1.0, offload=Inline(), log=log)
+    node.runs = (*node.runs, run("b"))
+    await interrupted_runs.stop_all(node, tmp_path, 1.0, offload=Inline(), log=log)
+    found = await interrupted_runs.take_over(node, tmp_path, Inline())
+    assert found == {run("a").id, run("b").id}
+    node.runs = ()
+    await interrupted_runs.stop_all(node, tmp_path, 1.0, offload=Inline(), log=log)
+    assert await interrupted_runs.take_over(node, tmp_path, Inline()) == frozenset()
+
+
 async def test_stop_goes_on_without_a_note(tmp_path: Path, log: Logger) -> None:
     node = Node([run("a")])
     missing = tmp_path / "gone"
