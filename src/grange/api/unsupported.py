@@ -9,6 +9,7 @@ from grange.api.meta import Document, View
 from grange.api.pod_fields import FIELDS, Feature, Field, Support
 from grange.api.runtime_classes import CRI_CLASS, allow_images
 from grange.base.bounded import BoundedDict
+from grange.base.first_few import first_few
 
 CONDITION = "grange.dev/UnsupportedFields"
 """Type of the pod condition that lists them."""
@@ -87,7 +88,7 @@ def on_node(spec: View, features: Collection[Feature]) -> str:
         for below, field in _visit(codec.decode_any(codec.encode_any(spec)), _TREE)
         if field.needs is not None and field.needs not in features
     ]
-    return f"{_ON_NODE}{_listed(found, _LISTED)}" if found else ""
+    return f"{_ON_NODE}{first_few(found, _LISTED)}" if found else ""
 
 
 def message_on_node(message: str, here: str) -> str:
@@ -126,12 +127,9 @@ def warnings(found: list[tuple[str, Field]]) -> tuple[str, ...]:
     paths: dict[str, list[str]] = {}
     for path, field in found:
         paths.setdefault(field.warning, []).append(path)
-    return tuple(f"{_listed(concerned, _PATHS_SHOWN)}: {note}" for note, concerned in paths.items())
-
-
-def _listed(paths: list[str], most: int) -> str:
-    shown = ", ".join(paths[:most])
-    return shown if len(paths) <= most else f"{shown} and {len(paths) - most} more"
+    return tuple(
+        f"{first_few(concerned, _PATHS_SHOWN)}: {note}" for note, concerned in paths.items()
+    )
 
 
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
@@ -174,7 +172,7 @@ def command_warnings(spec: Document, path: str) -> tuple[str, ...]:
     if not paths or Feature.IMAGES in _given(spec):
         return ()
     why = _NEEDS_IMAGES if _uses_images(spec) else _NEEDS_COMMAND
-    return (f"{_listed(paths, _PATHS_SHOWN)}: {why}",)
+    return (f"{first_few(paths, _PATHS_SHOWN)}: {why}",)
 
 
 class FieldReport(NamedTuple):
@@ -219,7 +217,7 @@ class Reviewer:
         self.looks += 1
         found = find(spec, "spec")
         nowhere = [path for path, field in found if field.needs is None]
-        message = f"no effect: {_listed(nowhere, _LISTED)}" if nowhere else ""
+        message = f"no effect: {first_few(nowhere, _LISTED)}" if nowhere else ""
         made = FieldReport((*command_warnings(spec, "spec"), *warnings(found)), message)
         if len(body) <= _REMEMBERED_BYTES:
             self._known[body] = made

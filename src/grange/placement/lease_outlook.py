@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
 
+from grange.base.first_few import first_few
 from grange.placement import lease_model as model
 from grange.placement.lease_model import Blocked, MachineCounts, WaitingLease
 from grange.placement.lease_queue import LeaseQueue
@@ -120,8 +121,7 @@ def _held_by(queue: LeaseQueue, pool: str) -> str:
     held = [f"{grant.holder or grant.uid} ({count})" for grant, count in queue.holders(pool)]
     if not held:
         return ""
-    more = f" and {len(held) - _HOLDERS} more" if len(held) > _HOLDERS else ""
-    return f"; held by {', '.join(held[:_HOLDERS])}{more}"
+    return f"; held by {first_few(held, _HOLDERS)}"
 
 
 def _used_by(counts: MachineCounts) -> str:

@@ -19,6 +19,7 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.nodepool import PACKED, NodePool
 from grange.api.kinds.pod import Pod
 from grange.api.status import Forbidden
+from grange.base.first_few import first_few
 from grange.cli.session import ApiSession
 
 FREE = "free"
@@ -147,8 +148,7 @@ def counts(
 
 def busy_text(pool: PoolCounts) -> str:
     """How many machines are busy, with which pods, and what to do about it."""
-    more = f" and {pool.busy - _SHOWN} more" if pool.busy > _SHOWN else ""
-    return f"{pool.busy} busy with pods {', '.join(pool.pods[:_SHOWN])}{more}; {REMEDY}"
+    return f"{pool.busy} busy with pods {first_few(pool.pods, _SHOWN)}; {REMEDY}"
 
 
 def _is_usable(node: Node) -> bool:

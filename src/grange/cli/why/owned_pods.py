@@ -6,6 +6,7 @@ from grange.api.explanation import Explanation, SchedulingState
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.status import ApiError
+from grange.base.first_few import first_few
 from grange.cli import failures, readiness
 from grange.cli.printers import explanation_text as printer
 from grange.cli.session import ApiSession
@@ -99,8 +100,7 @@ def some(pods: Sequence[Document]) -> str:
 
 
 def _some(names: list[str]) -> str:
-    shown = ", ".join(f"pod/{name}" for name in names[:_NAMED])
-    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
+    return first_few([f"pod/{name}" for name in names], _NAMED)
 
 
 def _name(item: Document) -> str:

@@ -8,6 +8,7 @@ from grange.api.kinds.pod import FINISHED
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.validation.services import EXTERNAL_NAME
+from grange.base.first_few import first_few
 from grange.cli import failures, readiness
 from grange.cli.session import ApiSession
 from grange.cli.why import generic, owned_pods
@@ -61,9 +62,7 @@ def no_pod_lines(
     labels = [item["metadata"].get("labels") or {} for item in others]
     found = sorted({(key, str(item[key])) for item in labels for key in item})
     near = [pair for pair in found if pair[0] in selector] or found
-    shown = ", ".join(f"{key}={value}" for key, value in near[:_LABELS_SHOWN])
-    if len(near) > _LABELS_SHOWN:
-        shown += f" and {len(near) - _LABELS_SHOWN} more"
+    shown = first_few([f"{key}={value}" for key, value in near], _LABELS_SHOWN)
     return [f"Labels of pods in namespace {namespace}: {shown or 'none'}"]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace as with_changes
 
+from grange.base.first_few import first_few
 from grange.controllers.gangjob import failure_policy
 from grange.controllers.gangjob.failure_policy import OF_JOB, FailureDecision, describe
 from grange.controllers.gangjob.job_members import INDEX_FINISHED, RoleMembers
@@ -132,10 +133,9 @@ def report_in_place(draft: PlanDraft, restarts: Mapping[str, int]) -> None:
         if not members.counts.by_rule or number <= (known.in_place_restarts if known else 0):
             continue
         pods = [pod for pod in members.having(PodOutcome.LIVE) if pod.restart_counts]
-        listed = ", ".join(f"{pod.name} ({pod.restart_counts})" for pod in pods[:_NAMED])
-        more = f" and {len(pods) - _NAMED} more" if len(pods) > _NAMED else ""
+        listed = first_few([f"{pod.name} ({pod.restart_counts})" for pod in pods], _NAMED)
         role = members.counts.role.name
-        message = f"containers of role {role} were restarted in place: {listed}{more}"
+        message = f"containers of role {role} were restarted in place: {listed}"
         draft.notices.append(JobEvent("Warning", JobReason.RESTARTED_IN_PLACE, message))
 
 

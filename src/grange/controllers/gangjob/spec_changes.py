@@ -3,6 +3,7 @@
 The digests in the status are those of the spec that the last pass acted on.
 """
 
+from grange.base.first_few import first_few
 from grange.controllers.gangjob.job_reasons import JobReason
 from grange.controllers.gangjob.plan_draft import JobEnd, PlanDraft
 from grange.controllers.gangjob.pod_counting import end_attempt
@@ -29,8 +30,7 @@ def fail_running(draft: PlanDraft, changed: list[str]) -> JobEnd | None:
     statuses = draft.inputs.status.replica_statuses.values()
     if not changed or not any(item.active for item in statuses):
         return None
-    more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-    message = f"{', '.join(changed[:_NAMED])}{more}: may not change while the job runs; create another job"
+    message = f"{first_few(changed, _NAMED)}: may not change while the job runs; create another job"
     return JobEnd(succeeded=False, reason=JobReason.INVALID, message=message)
 
 

@@ -11,6 +11,7 @@ from grange.api.kinds import POD, pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.base.errors import GrangeError
+from grange.base.first_few import first_few
 from grange.client.client import Client
 from grange.controllers.replication import deletion_budgets
 from grange.controllers.replication.inputs import Inputs, sort_by_owner
@@ -88,11 +89,10 @@ def not_adopted(wanted: Iterable[Pod], adopted: Iterable[Pod], failure: Exceptio
     left = [pod.metadata.name for pod in wanted if pod.metadata.uid not in ours]
     if is_quiet(failure) or not left:
         return failure
-    names = ", ".join(left[:_NAMED])
-    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+    names = first_few(left, _NAMED)
     pods_, them, their = ("pod", "it", "its") if len(left) == 1 else ("pods", "them", "their")
     error = NotAdopted(
-        f"{pods_} {names}{more} could not be adopted ({failure}), so no other pod is created: "
+        f"{pods_} {names} could not be adopted ({failure}), so no other pod is created: "
         f"delete {them}, or remove {their} label {pod_identity.RC_NAME_LABEL}"
     )
     error.__cause__ = failure

@@ -11,6 +11,7 @@ from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import NodePool
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
+from grange.base.first_few import first_few
 from grange.machines.catalogue import InstanceType
 from grange.machines.controller.pool_pass import PassResult
 from grange.machines.scaling.machine_facts import type_of
@@ -74,10 +75,9 @@ def remaining(machines: Sequence[Machine], error: str) -> str:
         machines: that have not ended.
         error: why the provider cannot be used; empty if it can.
     """
-    shown = ", ".join(map(_remaining_machine, machines[:_SHOWN]))
-    more = f" and {len(machines) - _SHOWN} more" if len(machines) > _SHOWN else ""
+    shown = first_few([*map(_remaining_machine, machines)], _SHOWN)
     count = f"{len(machines)} {'machine ends' if len(machines) == 1 else 'machines end'}"
-    return f"{count}: {shown}{more}" + (f"; the provider fails: {error}" if error else "")
+    return f"{count}: {shown}" + (f"; the provider fails: {error}" if error else "")
 
 
 def _remaining_machine(machine: Machine) -> str:

@@ -27,6 +27,7 @@ from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.pod_requests import Resources, pod_request
 from grange.api.quantity import QuantityError
 from grange.api.selectors import SelectorError
+from grange.base.first_few import first_few
 from grange.machines.scaling.instance_selector import CANDIDATES_MAX
 from grange.machines.scaling.machine_specs import machine_name, machine_spec
 from grange.machines.scaling.packing_bins import PackingBins, PlannedMachine
@@ -399,14 +400,13 @@ def _order(
         name = machine_name(pool.pool, known, "standby", seed)
         return MachineStart(name, spec, (), "", "standby")
     names = [pod.name for pod in machine.pods]
-    shown = ", ".join(names[:_NAMED_MAX])
-    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    shown = first_few(names, _NAMED_MAX)
     return MachineStart(
         machine_name(pool.pool, known, *(pod.uid for pod in machine.pods), seed),
         spec,
         tuple(names),
         "",
-        f"{'pods' if len(names) > 1 else 'pod'} {shown}{more} wait{'' if len(names) > 1 else 's'}",
+        f"{'pods' if len(names) > 1 else 'pod'} {shown} wait{'' if len(names) > 1 else 's'}",
         annotations={PLANNED_PODS_ANNOTATION: ",".join(pod.uid for pod in machine.pods)},
     )
 
