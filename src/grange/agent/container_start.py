@@ -1,7 +1,8 @@
 """Creating a container: fetch what it refers to, prepare the pod, build its environment, start it."""
 
 import pwd
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from ipaddress import IPv4Address
 
@@ -53,6 +54,17 @@ def _primary_group(uid: int) -> int:
         return uid
 
 
+@contextmanager
+def _not_creatable() -> Iterator[None]:
+    """Failures of the runtime and of the API are reasons why a container cannot be created now."""
+    try:
+        yield
+    except RuntimeFailedError as error:
+        raise NotCreatableError(str(error), CREATE_ERROR) from error
+    except ApiError as error:
+        raise NotCreatableError(f"the API cannot be asked: {error}", CREATE_ERROR) from error
+
+
 class ContainerStarter:
     """Creates the containers of pods of one node.
 
@@ -96,7 +108,7 @@ class ContainerStarter:
             NotCreatableError: something is missing, or the runtime or the API cannot do it now.
         """
         image: ImageInfo | None = None
-        try:
+        with _not_creatable():
             image_program.check_runtime_class(pod, has_images=self._puller is not None)
             if self._puller is not None and self._is_from_images(pod):
                 image = await self._puller.ensure(pod, container.spec)
@@ -123,10 +135,6 @@ class ContainerStarter:
                 raise NotWantedError(f"pod {pod.key}: deleted before {container.name} was started")
             target = lifecycle.next_id(pod.metadata.uid, container)
             run = await self._runtime.start(target, program, mounts)
-        except RuntimeFailedError as error:
-            raise NotCreatableError(str(error), CREATE_ERROR) from error
-        except ApiError as error:
-            raise NotCreatableError(f"the API cannot be asked: {error}", CREATE_ERROR) from error
         return sandbox, run
 
     async def renew(self, pod: Pod) -> None:
@@ -135,13 +143,9 @@ class ContainerStarter:
         Raises:
             NotCreatableError: something is missing, or the runtime or the API cannot do it now.
         """
-        try:
+        with _not_creatable():
             found = await self._fetcher.fetch(pod, None)
             await self._prepare(pod, found, from_images=self._is_from_images(pod))
-        except RuntimeFailedError as error:
-            raise NotCreatableError(str(error), CREATE_ERROR) from error
-        except ApiError as error:
-            raise NotCreatableError(f"the API cannot be asked: {error}", CREATE_ERROR) from error
 
     async def _env_files(
         self, pod: Pod, container: Container
