@@ -66,21 +66,28 @@ class EngineStatistics:
 
 
 class _Normalised:
-    """One normalised score of a class: raw by row, and the maximum over feasible rows."""
+    """One normalised score of a class: raw by row, and the maximum over feasible rows.
 
-    __slots__ = ("most", "plugin", "raw", "reverse", "weight")
+    Attributes:
+        value: the raw scores, for single elements.
+        by_node: whether they change with the node object only.
+    """
+
+    __slots__ = ("by_node", "most", "plugin", "raw", "reverse", "value", "weight")
 
     def __init__(self, plugin: Score, weight: int, raw: Integers) -> None:
         self.plugin = plugin
         self.weight = weight
         self.reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
+        self.by_node = plugin.scope is Scope.NODE
         self.raw = raw
+        self.value = raw.data
         self.most = 0
 
-    def one(self, row: int) -> int:
+    def scaled(self, raw: int) -> int:
         if self.most == 0:
             return 100 * self.weight if self.reverse else 0
-        scaled = 100 * int(self.raw[row]) // self.most
+        scaled = 100 * raw // self.most
         return self.weight * (100 - scaled if self.reverse else scaled)
 
 
@@ -268,9 +275,8 @@ class EquivalenceClass:
             worth += self._extra[rows]
         self._worth[rows] = worth
         for score in self._normalised:
-            by_node = score.plugin.scope is Scope.NODE
-            if nodes_changed or not by_node:
-                again = renewed if by_node else rows
+            if nodes_changed or not score.by_node:
+                again = renewed if score.by_node else rows
                 score.raw[again] = score.plugin.score_rows(pod, table, again)
 
     def _scores(self, scores: list[tuple[Score, int]], table: NodeTable, rows: Rows) -> Integers:
@@ -315,9 +321,6 @@ class EquivalenceClass:
 
     def _judge(self, info: NodeInfo) -> int:
         """What the node's load is worth; -1 where the pod does not fit."""
-        known = self._judged.get(info.load)
-        if known is not None:
-            return known
         self._statistics.judged += 1
         pod, state, worth = self.pod, self._state, -1
         if _passes(self._by_load, state, pod, info):
@@ -328,54 +331,52 @@ class EquivalenceClass:
     def _patch_few(self, snapshot: NodeInfoSnapshot, rows: dict[int, bool]) -> None:
         """One row after another, with the scalar forms."""
         self._statistics.patched += len(rows)
-        moved = False
-        for row, node_changed in rows.items():
-            moved |= self._patch_row(row, snapshot.by_row[row], node_changed=node_changed)
         if rows:
             self.diagnosis = None
-        if moved:
+        # Through memoryviews, as single elements of an array take three times as long.
+        allowed, feasible, worth = self._allowed.data, self._feasible.data, self._worth.data
+        barred = None if self._barred is None else self._barred.data
+        extra = None if self._extra is None else self._extra.data
+        keys, tie, by_row = self._keys.data, snapshot.tie, snapshot.by_row
+        judged, moved = self._judged, self._moved
+        normalised, maxima_moved = self._normalised, False
+        for row, node_changed in rows.items():
+            info = by_row[row]
+            if node_changed:
+                self._renew(row, info)
+            total = -1
+            if allowed[row] and (barred is None or not barred[row]):
+                known = judged.get(info.load)
+                total = self._judge(info) if known is None else known
+            was_feasible, fits = feasible[row], total >= 0
+            feasible[row] = fits
+            if fits:
+                if extra is not None:
+                    total += extra[row]
+                worth[row] = total
+            for score in normalised:
+                before = raw = score.value[row]
+                if node_changed or not score.by_node:
+                    raw = score.value[row] = score.plugin.score(self._state, self.pod, info)
+                then, now = before if was_feasible else 0, raw if fits else 0
+                maxima_moved |= now != then and (now > score.most or then == score.most)
+                total += score.scaled(raw)
+            key = (total << TIE_BITS) + tie[row] if fits else -1
+            before, keys[row] = keys[row], key
+            moved(row, before, key)
+        if maxima_moved:
             self._statistics.rescaled += 1
             self._find_maxima()
             self._rekey(snapshot)
-            return
-        keys = self._keys
-        for row in rows:
-            key = -1
-            if self._feasible[row]:
-                total = int(self._worth[row])
-                for score in self._normalised:
-                    total += score.one(row)
-                key = (total << TIE_BITS) + snapshot.tie[row]
-            before, keys[row] = int(keys[row]), key
-            self._moved(row, before, key)
 
-    def _patch_row(self, row: int, info: NodeInfo, *, node_changed: bool) -> bool:
-        """Bring verdict and scores up to date; True if a maximum may have moved."""
+    def _renew(self, row: int, info: NodeInfo) -> None:
+        """Bring what depends on the node object alone up to date."""
         pod, state = self.pod, self._state
-        was_feasible = bool(self._feasible[row])
-        if node_changed:
-            self._allowed[row] = _passes(self._by_node, state, pod, info)
-            if self._extra is not None:
-                self._extra[row] = sum(
-                    weight * plugin.score(state, pod, info) for plugin, weight in self._fixed
-                )
-        worth = self._judge(info) if self._allowed[row] else -1
-        if self._barred is not None and self._barred[row]:
-            worth = -1
-        self._feasible[row] = feasible = worth >= 0
-        if feasible:
-            extra = 0 if self._extra is None else int(self._extra[row])
-            self._worth[row] = worth + extra
-        moved = False
-        for score in self._normalised:
-            before = raw = int(score.raw[row])
-            if node_changed or score.plugin.scope is not Scope.NODE:
-                raw = score.plugin.score(state, pod, info)
-                score.raw[row] = raw
-            now = raw if feasible else 0
-            then = before if was_feasible else 0
-            moved |= now != then and (now > score.most or then == score.most)
-        return moved
+        self._allowed[row] = _passes(self._by_node, state, pod, info)
+        if self._extra is not None:
+            self._extra[row] = sum(
+                weight * plugin.score(state, pod, info) for plugin, weight in self._fixed
+            )
 
     def _patch_many(self, snapshot: NodeInfoSnapshot, changed: dict[int, bool]) -> None:
         """All of them at once, with the vectorised forms."""
