@@ -80,13 +80,17 @@ class MachineWorld(ApiFixture):
 
     async def restart(self) -> None:
         """Kill the controller at once and run another one."""
+        await self.stop_controller()
+        self.controller = self.new_controller()
+        self.begin()
+
+    async def stop_controller(self) -> None:
+        """Kill the controller at once."""
         for task in (self.task, self._caches):
             if task is not None:
                 task.cancel()
                 while not task.done():
                     await self.clock.sleep(0.0)
-        self.controller = self.new_controller()
-        self.begin()
 
     # --- nodes -------------------------------------------------------------------------------------
 

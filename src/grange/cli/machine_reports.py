@@ -24,6 +24,8 @@ def plan_lines(reports: Sequence[Document]) -> list[str]:
             for one in report["decisions"]
         ]
         lines += _pool(report, _PLAN_HEAD, rows, "nothing is to be done")
+        if omitted := report.get("omitted", 0):
+            lines.append(f"  and {omitted} more")
     return lines
 
 

@@ -13,7 +13,7 @@ from tests.unit.cli import sessions
 from tests.unit.cli.sessions import session
 
 from grange.api.http import Request, Response
-from grange.api.kinds import MACHINE, POD
+from grange.api.kinds import MACHINE, NODEPOOL, POD
 from grange.api.kinds.machine import Machine
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
@@ -289,27 +289,51 @@ def test_plan_is_shown_with_its_reasons() -> None:
     assert lines[3] == "pool p: nothing is to be done"
 
 
-async def test_reports_of_another_cluster_name_the_remedy(
+async def kubernetes(request: Request, server: Handler) -> Response:
+    """An API server that has NodePools and Machines as custom resources, and no reports."""
+    if request.path.endswith(("/plan", "/audit")):
+        missing = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "no"}
+        return Response(404, body=json.dumps(missing).encode())
+    return await server(request)
+
+
+async def test_reports_are_answered_on_another_cluster(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """Its API server has NodePools and Machines as custom resources, and no reports."""
     async with machine_world(clock, rng, log) as world:
         await world.add_pool()
+        await world.add_pod("huge", cpu="4000")
+        await world.settle(5.0)
+        world.intercept = kubernetes
+        there = sessions.opened(world.new_client(), clock=clock, rng=rng, log=log)
+        for pool in ("", "p"):
+            (plan,) = await reports.reports(there, "plan", pool)
+            assert [one["action"] for one in plan["decisions"]] == ["skip"]
+            (audit,) = await reports.reports(there, "audit", pool)
+            assert machine_reports.agrees(audit)
+            assert (audit["metadata"]["name"], audit["machines"]) == ("p", 0)
+        with pytest.raises(NotFound, match=r'nodepools.* "q" not found'):
+            await reports.reports(there, "plan", "q")
 
-        async def kubernetes(request: Request, server: Handler) -> Response:
-            if request.path.endswith(("/plan", "/audit")):
-                missing = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "no"}
-                return Response(404, body=json.dumps(missing).encode())
-            return await server(request)
 
+async def test_reports_without_a_controller_name_the_remedy(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.stop_controller()
         world.intercept = kubernetes
         there = sessions.opened(world.new_client(), clock=clock, rng=rng, log=log)
         for what in ("plan", "audit"):
-            for pool in ("", "p"):
-                with pytest.raises(click.ClickException, match=f"machines {what}: .*nodepool p"):
-                    await reports.reports(there, what, pool)
-        with pytest.raises(NotFound, match=r'nodepools.* "q" not found'):
-            await reports.reports(there, "plan", "q")
+            with pytest.raises(click.ClickException, match=f"machines {what}: .*for pool p"):
+                await reports.reports(there, what, "")
+        assert not (await world.client.get(NODEPOOL, "p")).metadata.annotations
+
+
+def test_plan_counts_decisions_that_are_not_shown() -> None:
+    start = {"action": "start", "machine": "m", "instanceType": "small", "pod": "", "reason": ""}
+    lines = machine_reports.plan_lines([pool_report(decisions=[start], omitted=3)])
+    assert lines[-1] == "  and 3 more"
 
 
 def test_audit_agrees_only_without_a_difference() -> None:

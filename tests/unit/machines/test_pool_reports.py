@@ -1,9 +1,12 @@
 """Reports about pools: what would be done, and whether records and provider agree."""
 
+import json
+
 import msgspec
 from tests.support.machine_world import MachineWorld, machine_world
 
-from grange.api.kinds import NODE
+from grange.api.http import Request, Response
+from grange.api.kinds import NODE, NODEPOOL
 from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import PACKED
 from grange.api.machine_phases import MachinePhase
@@ -13,6 +16,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.machines.controller.pool_reports import differences
 from grange.machines.providers.provider import Instance, InstanceState
+from grange.sim.api_fixture import Handler
 
 P = MachinePhase
 
@@ -115,6 +119,72 @@ async def test_lost_instance_is_a_difference(clock: Clock, rng: Stream, log: Log
         assert [(one["machine"], one["problem"]) for one in found["differences"]] == [
             (machine.metadata.name, "NoInstance")
         ]
+
+
+async def request(world: MachineWorld, what: str, pool: str = "p") -> str:
+    """A report as a client of any API server requests it; the id of the request."""
+    request_id = f"r-{what}"
+    annotations = {f"reports.grange.dev/{request_id}": what}
+    await world.client.patch(NODEPOOL, pool, patch={"metadata": {"annotations": annotations}})
+    return request_id
+
+
+async def test_requested_reports_are_in_the_status_for_a_minute(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.add_pod("huge", cpu="4000")
+        await world.settle(5.0)
+        ids = [await request(world, what) for what in ("plan", "audit", "else")]
+        await world.settle(1.0)
+        pool = await world.client.get(NODEPOOL, "p")
+        plan, audit, unknown = [json.loads(pool.status.reports[one]) for one in ids]
+        assert [one["action"] for one in plan["decisions"]] == ["skip"]
+        assert (audit["refusal"], audit["differences"]) == ("", [])
+        assert unknown["refusal"].startswith("there is no report 'else'")
+        assert not pool.metadata.annotations
+        await world.settle(65.0)
+        pool = await world.client.get(NODEPOOL, "p")
+        assert not pool.status.reports
+
+
+async def test_report_is_answered_and_removed_after_a_restart(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.settle(1.0)
+        await world.stop_controller()
+        request_id = await request(world, "plan")
+        await world.restart()
+        await world.settle(1.0)
+        assert request_id in (await world.client.get(NODEPOOL, "p")).status.reports
+        await world.restart()
+        await world.settle(65.0)
+        assert not (await world.client.get(NODEPOOL, "p")).status.reports
+
+
+async def test_requested_report_survives_refused_writes(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.settle(1.0)
+        refused = 0
+
+        async def intercept(sent: Request, server: Handler) -> Response:
+            nonlocal refused
+            if sent.method == "PATCH" and sent.path.endswith("/status") and refused < 3:
+                refused += 1
+                return Response(503)
+            return await server(sent)
+
+        request_id = await request(world, "audit")
+        world.intercept = intercept
+        await world.settle(10.0)
+        assert refused == 3
+        assert request_id in (await world.client.get(NODEPOOL, "p")).status.reports
 
 
 def test_records_and_instances_are_compared_both_ways() -> None:

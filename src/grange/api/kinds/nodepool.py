@@ -202,6 +202,7 @@ class NodePoolStatus(View, frozen=True):
         boot_image: that new machines get.
         max_machines: how many machines the limits allow, those of the type that counts least; None: no limit.
         conditions: ``Ready``, ``Launching``, ``WithinLimits``, and ``Terminating`` once it is deleted.
+        reports: that were requested less than a minute ago, as JSON by the id of the request.
     """
 
     observed_generation: int = 0
@@ -211,6 +212,7 @@ class NodePoolStatus(View, frozen=True):
     boot_image: str = ""
     max_machines: int | None = None
     conditions: tuple[Condition, ...] = ()
+    reports: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class NodePool(Resource, frozen=True):

@@ -217,6 +217,7 @@ DEFINITIONS: dict[str, Document] = {
             "bootImage": text("That new machines get."),
             "maxMachines": whole("How many machines the limits allow; none: no limit."),
             "conditions": schema_builder.conditions(),
+            "reports": _strings("Requested reports as JSON, by the id of their request."),
         },
     ),
 }

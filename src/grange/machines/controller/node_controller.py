@@ -32,6 +32,7 @@ from grange.machines.controller.pool_reports import PoolReports
 from grange.machines.controller.provider_secrets import secret_reader
 from grange.machines.controller.provider_table import CreateProvider, ProviderTable
 from grange.machines.controller.provider_watch import WatchHooks
+from grange.machines.controller.report_requests import ReportRequests
 from grange.machines.controller.status_updater import StatusUpdater
 from grange.machines.providers import ProviderTools, create_provider
 from grange.reconcile.controller import Controller, Result
@@ -113,6 +114,7 @@ class NodeController:
         )
         self._packed, self._dedicated = packed, dedicated
         self._reports: PoolReports | None = None
+        self._report_requests: ReportRequests | None = None
         self.machines = Controller(
             NAME,
             self._reconcile,
@@ -152,6 +154,7 @@ class NodeController:
         self._reports = PoolReports(
             self._context, self._dedicated, self._packed, providers, lambda: disruption.kept
         )
+        requests = self._report_requests = ReportRequests(self._context, self._reports)
         heartbeats = MachineHeartbeats(self._context, self._terminate, self._wake_machine)
         try:
             async with Nursery(NAME) as nursery:
@@ -164,11 +167,12 @@ class NodeController:
                     supervise("heartbeats", heartbeats.beat, clock=self._clock, log=self._log)
                 )
                 nursery.start(heartbeats.reap(), name=f"{NAME} reaper")
+                nursery.start(supervise("reports", requests.run, clock=self._clock, log=self._log))
                 nursery.start(
                     supervise("disruption", disruption.run, clock=self._clock, log=self._log)
                 )
         finally:
-            self._reports = None
+            self._reports = self._report_requests = None
             self._context.metrics.stop()
             await providers.close()
 
@@ -238,6 +242,8 @@ class NodeController:
 
     def _wake_pool(self, name: str) -> None:
         self._passes.wake(name)
+        if self._report_requests is not None:
+            self._report_requests.wake()
 
     def _wake_packed(self) -> None:
         self._passes.wake_packed()

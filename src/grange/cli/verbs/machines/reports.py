@@ -7,16 +7,20 @@ import click
 from grange.api.http import Request
 from grange.api.kinds import NODEPOOL
 from grange.api.meta import Document
-from grange.api.status import MethodNotAllowed, NotFound
+from grange.api.pool_report_requests import REPORT_PREFIX
+from grange.api.status import MethodNotAllowed, NotFound, ServiceUnavailable
 from grange.cli import machine_reports, options, session, terminal
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.printers import documents
 
-_UNSERVED = (
-    "machines {what}: the API server of this cluster does not answer it: only `grange up` does, which has the "
-    "node controller in its process; with `grange controllers` see why machines are missing by `grange machines "
-    "pools` and `kubectl describe nodepool {pool}`, and compare `grange machines list -o wide` with the provider's list"
+_ANSWER_S = 30.0
+"""How long a node controller of another process has: an audit of a slow provider takes some seconds."""
+
+_POLL_S = 0.2
+_UNANSWERED = (
+    "machines {what}: no node controller answers for pool {pool} within {seconds:.0f} s: see that `grange controllers` "
+    "runs with `machines`, and that the CRDs are of this version (grange install | kubectl apply -f -)"
 )
 _NONE = "No node pools; grange apply -f FILE creates one from a manifest."
 
@@ -73,7 +77,7 @@ async def reports(opened: session.ApiSession, what: str, pool: str) -> list[Docu
 
     Raises:
         NotFound: there is no such pool.
-        click.ClickException: the API server of the cluster answers no reports.
+        click.ClickException: no node controller answers.
     """
     names = (
         [pool] if pool else [item["metadata"]["name"] for item in await opened.listed(NODEPOOL, "")]
@@ -82,10 +86,31 @@ async def reports(opened: session.ApiSession, what: str, pool: str) -> list[Docu
 
 
 async def _report(opened: session.ApiSession, what: str, pool: str) -> Document:
+    """The report of the server's own process, else of the node controller that runs elsewhere."""
     try:
         response = await opened.fetch(Request("GET", NODEPOOL.path("", pool, what)))
-    except (NotFound, MethodNotAllowed):
+    except (NotFound, MethodNotAllowed, ServiceUnavailable):
         await opened.document(NODEPOOL, pool)  # raises where the pool is what was not found
-        raise click.ClickException(_UNSERVED.format(what=what, pool=pool)) from None
+        return await _requested(opened, what, pool)
     found: Document = json.loads(response.body)
     return found
+
+
+async def _requested(opened: session.ApiSession, what: str, pool: str) -> Document:
+    """A report that is requested by an annotation of the pool and answered in its status."""
+    request_id, clock = opened.env.rng.suffix(10), opened.env.clock
+    annotation = f"{REPORT_PREFIX}{request_id}"
+
+    async def annotate(value: str | None) -> None:
+        patch = {"metadata": {"annotations": {annotation: value}}}
+        await opened.client.patch(NODEPOOL, pool, patch=patch)
+
+    await annotate(what)
+    until = clock.monotonic() + _ANSWER_S
+    while clock.monotonic() < until:
+        text = (await opened.client.get(NODEPOOL, pool)).status.reports.get(request_id)
+        if text is not None:
+            return {"metadata": {"name": pool}, **json.loads(text)}
+        await clock.sleep(_POLL_S)
+    await annotate(None)
+    raise click.ClickException(_UNANSWERED.format(what=what, pool=pool, seconds=_ANSWER_S))

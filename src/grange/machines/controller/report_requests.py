@@ -1,0 +1,141 @@
+"""Answers to reports that clients of any API server request by an annotation of a NodePool."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from grange.api import timestamps
+from grange.api.kinds import NODEPOOL
+from grange.api.kinds.nodepool import NodePool
+from grange.api.meta import Document, preconditions
+from grange.api.pool_report_requests import AUDIT, PLAN, REPORT_PREFIX
+from grange.api.status import ApiError, NotFound
+from grange.base.tasks import Nursery
+from grange.machines.controller.controller_context import NodeControllerContext
+from grange.machines.controller.pool_reports import PoolReports
+
+_KEPT = timedelta(minutes=1)
+_RETRY_S = 1.0
+_MOST_AT_ONCE = 16  # each audit lists all instances of a provider
+_DECISIONS = 2_000  # of a report in a status: objects of Kubernetes have 1.5 MB at most
+
+
+class _Stamp(msgspec.Struct):
+    time: str = ""
+
+
+class ReportRequests:
+    """Writes requested reports into the status of pools, and removes them after a minute.
+
+    Args:
+        context: tools.
+        reports: makes them.
+    """
+
+    def __init__(self, context: NodeControllerContext, reports: PoolReports) -> None:
+        self._client, self._listers = context.client, context.listers
+        self._clock, self._log = context.clock, context.log
+        self._reports = reports
+        self._answering: set[tuple[str, str]] = set()
+        self._changed = asyncio.Event()
+
+    def wake(self) -> None:
+        """A pool may have a request."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        async with Nursery("reports") as nursery:
+            while True:
+                self._changed.clear()
+                for pool in self._listers.pools():
+                    for request_id, what in _requests(pool):
+                        request = pool.metadata.name, request_id
+                        if request in self._answering or len(self._answering) >= _MOST_AT_ONCE:
+                            continue
+                        self._answering.add(request)
+                        nursery.start(self._answer(pool.metadata.name, request_id, what))
+                due_s = await self._remove_old()
+                try:
+                    async with self._clock.timeout(due_s):
+                        await self._changed.wait()
+                except TimeoutError:
+                    pass  # a report is old enough to go
+
+    async def _answer(self, pool: str, request_id: str, what: str) -> None:
+        try:
+            report = await self._report(pool, what)
+            status: Document = {"reports": {request_id: json.dumps(_shortened(report))}}
+            await self._write(pool, {"status": status}, "status")
+            done = {f"{REPORT_PREFIX}{request_id}": None}
+            await self._write(pool, {"metadata": {"annotations": done}})
+        except NotFound:
+            pass  # the pool went meanwhile, and its requests with it
+        except ApiError as error:
+            self._log.warning("report not written", pool=pool, what=what, error=error)
+            await self._clock.sleep(_RETRY_S)
+        finally:
+            self._answering.discard((pool, request_id))
+            self._changed.set()
+
+    async def _report(self, pool: str, what: str) -> Document:
+        if what == PLAN:
+            return self._reports.plan(pool)
+        if what == AUDIT:
+            return await self._reports.audit(pool)
+        stamp = timestamps.rfc3339(self._clock.now())
+        return {"time": stamp, "refusal": f"there is no report {what!r}; request {PLAN} or {AUDIT}"}
+
+    async def _write(self, pool: str, patch: Document, subresource: str = "") -> None:
+        written = await self._client.patch(NODEPOOL, pool, patch=patch, subresource=subresource)
+        self._listers.wrote_pool(written)
+
+    async def _remove_old(self) -> float | None:
+        """Remove reports that are a minute old; seconds until the next one is old, None without one."""
+        now, left = self._clock.now(), []
+        for pool in self._listers.pools():
+            ages = {
+                key: now - _time_of(text, now - _KEPT) for key, text in pool.status.reports.items()
+            }
+            old = [key for key, age in ages.items() if age >= _KEPT]
+            left += [(_KEPT - age).total_seconds() for age in ages.values() if age < _KEPT]
+            if not old:
+                continue
+            patch: Document = {
+                "metadata": preconditions(pool.metadata),
+                "status": {"reports": dict.fromkeys(old)},
+            }
+            try:
+                await self._write(pool.metadata.name, patch, "status")
+            except ApiError:
+                left.append(_RETRY_S)  # it has changed, or went: another look decides
+        return min(left, default=None)
+
+
+def _requests(pool: NodePool) -> Iterator[tuple[str, str]]:
+    """Ids of open requests, each with what is requested."""
+    for key, what in sorted(pool.metadata.annotations.items()):
+        if key.startswith(REPORT_PREFIX):
+            yield key.removeprefix(REPORT_PREFIX), what
+
+
+def _shortened(report: Document) -> Document:
+    """A report that fits into a status: decisions beyond a bound are only counted."""
+    decisions = report.get("decisions", [])
+    omitted = len(decisions) - _DECISIONS
+    return (
+        report
+        if omitted <= 0
+        else {**report, "decisions": decisions[:_DECISIONS], "omitted": omitted}
+    )
+
+
+def _time_of(text: str, default: datetime) -> datetime:
+    """When a report was made; the default where it is none (edited by a user)."""
+    try:
+        return timestamps.parse_or(msgspec.json.decode(text, type=_Stamp).time, default)
+    except msgspec.MsgspecError:
+        return default
