@@ -73,6 +73,8 @@ def write(path):
         file.write("x")
 print(json.dumps({
     "secret": can(lambda: read(facts["secret"])),
+    "secret by the first process": can(lambda: read("/proc/1/root" + facts["secret"])),
+    "directory of the first process": can(lambda: os.readlink("/proc/1/cwd")),
     "other pod": can(lambda: read(facts["other"])),
     "hidden file": can(lambda: read(facts["hidden"])),
     "file in /tmp": can(lambda: read(facts["tmp"])),
@@ -148,6 +150,8 @@ async def test_program_sees_what_is_its_own(isolated: ProcessRuntime, tmp_path: 
     # An empty file is what is left of a hidden one, unless its directory is not there either.
     assert found.pop("hidden file") in ("", "FileNotFoundError")
     assert found.pop("file in /tmp") in ("", "FileNotFoundError")
+    assert found.pop("secret by the first process") in ("FileNotFoundError", "PermissionError")
+    assert found.pop("directory of the first process") in ("/", "PermissionError")
     assert found == {
         "secret": "FileNotFoundError",
         "other pod": "FileNotFoundError",
@@ -271,15 +275,27 @@ async def test_name_is_looked_up_where_the_program_sees_it(
     assert run.message == f'program "missing" not found in PATH={search}'
 
 
+def shim_of(runtime: ProcessRuntime, target: ContainerID) -> int:
+    stat = Path(f"/proc/{run_of(runtime, target).pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+async def test_first_process_takes_little_memory(isolated: ProcessRuntime) -> None:
+    """It is paid for each container; a forked interpreter has five times as much."""
+    target = await start(isolated, "sleep", "600")
+    shim = shim_of(isolated, target)
+    children = {int(pid) for pid in Path(f"/proc/{shim}/task/{shim}/children").read_text().split()}  # noqa: ASYNC240  /proc
+    [first] = children - {run_of(isolated, target).pid}
+    own = Path(f"/proc/{first}/smaps_rollup").read_text().partition("Private_Dirty:")[2].split()  # noqa: ASYNC240  /proc
+    assert int(own[0]) < 500, own[:2]
+
+
 async def test_nothing_is_left_when_the_supervisor_is_killed(
     isolated: ProcessRuntime, clock: Clock
 ) -> None:
     seconds = f"{50_000 + os.getpid() % 10_000}.25"
     target = await start(isolated, "sh", "-c", f"setsid sleep {seconds} & exec sleep {seconds}")
-    program = run_of(isolated, target).pid
-    first = int(Path(f"/proc/{program}/stat").read_text().rpartition(")")[2].split()[1])  # noqa: ASYNC240  /proc
-    shim = int(Path(f"/proc/{first}/stat").read_text().rpartition(")")[2].split()[1])  # noqa: ASYNC240  /proc
-    os.kill(shim, signal.SIGKILL)
+    os.kill(shim_of(isolated, target), signal.SIGKILL)
     run = await end_of(isolated, target, clock)
     assert run.reason == "ContainerStatusUnknown"
     eventually(lambda: not processes_with(f"sleep {seconds}"), "all of the container ends", LIMIT_S)

@@ -3,13 +3,13 @@
 import os
 from pathlib import Path
 
-from grange.agent.runtimes.process import programs
+from grange.agent.runtimes.process import child_processes
 from grange.agent.runtimes.process.environments import environment_of
 
 
 def marked(data_dir: Path, container: str = "") -> list[int]:
     """Processes that were started for containers below this directory; zombies do not count."""
-    wanted = f"{programs.MARK}={data_dir}/pods/".encode()
+    wanted = f"{child_processes.MARK}={data_dir}/pods/".encode()
     part = f"/containers/{container}/".encode() if container else b""
     found = []
     for name in os.listdir("/proc"):

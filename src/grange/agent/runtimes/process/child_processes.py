@@ -4,16 +4,10 @@ import os
 import signal
 import time
 
+MARK = "GRANGE_RUN"
+"""The variable by which processes of a run are found when their shim is gone."""
+
 _CHUNK = 65536
-
-
-def children_of(pid: int) -> list[int]:
-    """Direct children of a process, as the ``/proc`` of this one numbers them."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as source:
-            return [int(child) for child in source.read().split()]
-    except FileNotFoundError:
-        return _searched(pid)  # a kernel without this file
 
 
 class Children:

@@ -4,10 +4,9 @@ Run in the shim, so it imports nothing but the standard library.
 
 Theory of operation. The shim moves to a new PID namespace (``separate``), and to a new user namespace
 first unless it is root; the user namespace maps its user to itself, so files keep their owners and
-the program gains nothing. Its next child is the first process there. It builds the view (``enter``),
-starts the program as a second process and reaps what that leaves behind (``reap``): a program that
-were the first process itself would ignore SIGTERM unless it handles it (pid_namespaces(7)). When the
-first process ends, the kernel ends all others of its namespace.
+the program gains nothing. Its next child is the first process there (``first_process``) and makes the
+other namespaces. The child after that joins them (``join_first``), builds the view (``enter``) and
+becomes the program.
 
 The view is a tmpfs with the machine's top-level directories bound into it, so every program and
 library is where it is on the machine. Over that come: a ``/proc`` of the namespace, a ``/tmp`` and a
@@ -31,15 +30,15 @@ _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = 0x10000000, 0x20000000, 0x4000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
 _MNT_DETACH = 2
-_PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 _MOUNT_SETATTR, _MOUNT_ATTR_RDONLY, _AT_RECURSIVE = 442, 1, 0x8000
 _BASE, _OLD = "/tmp", "/.grange-old-root"  # noqa: S108  a place to mount on, not a file
 _SHM = "/dev/shm"  # noqa: S108  likewise
 _LEFT_OUT = ("tty0", *(f"tty{n}" for n in range(1, 10)), "ttyS", "vcs", "loop", "ram", "nbd")
 _ROOT_OPTIONS = "mode=0755,size=1m"
-_STATUS = struct.Struct("=i")
 _LOCKED = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+
+_INNER = {_CLONE_NEWIPC: "ipc", _CLONE_NEWUTS: "uts", _CLONE_NEWNS: "mnt"}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mount.argtypes = (
@@ -89,7 +88,7 @@ def _write(path: str, text: str) -> None:
 
 
 def enter(view: Mapping[str, object]) -> None:
-    """Build the view and change to it; called by the first process of its PID namespace.
+    """Build the view and change to it; called in the mount namespace of the first process.
 
     Args:
         view: ``hostname``; ``pod``: directory that stays at its path; ``tmp``: directory to be
@@ -101,8 +100,6 @@ def enter(view: Mapping[str, object]) -> None:
     Raises:
         OSError: a part of it is refused.
     """
-    _libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
-    check(_libc.unshare(_CLONE_NEWNS | _CLONE_NEWIPC | _CLONE_NEWUTS))
     name = str(view["hostname"]).encode()[:64]
     check(_libc.sethostname(name, len(name)))
     mount("none", "/", None, _MS_REC | _MS_PRIVATE)
@@ -264,36 +261,6 @@ def _set_attributes(path: str, add: int, clear: int, *, recursive: bool) -> None
     check(_libc.syscall(_MOUNT_SETATTR, -1, path.encode(), flags, attributes, len(attributes)))
 
 
-def reap(program: int, report: int) -> None:
-    """Be the first process: reap until the program has ended, report how, and end with all others.
-
-    Never returns.
-
-    Args:
-        program: process id.
-        report: descriptor to which its wait status is written; all others are closed.
-    """
-    os.closerange(0, report)
-    os.closerange(report + 1, 1 << 20)
-    try:
-        while True:
-            pid, status = os.wait()
-            if pid == program:
-                os.write(report, _STATUS.pack(status))
-                break
-    finally:
-        os._exit(0)
-
-
-def reported(report: int) -> int | None:
-    """The wait status that the first process reported; None where it was killed before."""
-    try:
-        data = os.read(report, _STATUS.size)
-    except OSError:
-        return None
-    return int(_STATUS.unpack(data)[0]) if len(data) == _STATUS.size else None
-
-
 def join_network(path: str) -> None:
     """Move to the network namespace that is mounted on a file, with all later children.
 
@@ -319,26 +286,32 @@ def join(pid: int) -> Callable[[], None]:
     Raises:
         OSError: the program has ended, or may not be joined.
     """
-    kinds = [_CLONE_NEWPID, _CLONE_NEWIPC, _CLONE_NEWUTS, _CLONE_NEWNS]
+    outer = {_CLONE_NEWPID: "pid"}
     if os.stat(f"/proc/{pid}/ns/user").st_ino != os.stat("/proc/self/ns/user").st_ino:
-        kinds.insert(0, _CLONE_NEWUSER)
-    names = {
-        _CLONE_NEWUSER: "user",
-        _CLONE_NEWPID: "pid",
-        _CLONE_NEWIPC: "ipc",
-        _CLONE_NEWUTS: "uts",
-        _CLONE_NEWNS: "mnt",
-    }
-    files = {
-        kind: os.open(f"/proc/{pid}/ns/{names[kind]}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds
-    }
-    for kind in kinds:
-        if kind in (_CLONE_NEWUSER, _CLONE_NEWPID):
-            check(_libc.setns(files[kind], kind))
+        outer = {_CLONE_NEWUSER: "user", **outer}
+    inner = _namespaces(pid, _INNER)
+    _move(_namespaces(pid, outer))
+    return lambda: _move(inner)
 
-    def see() -> None:
-        for kind in kinds:
-            if kind not in (_CLONE_NEWUSER, _CLONE_NEWPID):
-                check(_libc.setns(files[kind], kind))
 
-    return see
+def join_first(pid: int) -> None:
+    """Move to the mount, IPC and UTS namespaces of the first process.
+
+    Raises:
+        OSError: it has ended.
+    """
+    _move(_namespaces(pid, _INNER))
+
+
+def _namespaces(pid: int, kinds: Mapping[int, str]) -> dict[int, int]:
+    """Descriptors of namespaces of a process, by their kind."""
+    return {
+        kind: os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        for kind, name in kinds.items()
+    }
+
+
+def _move(namespaces: Mapping[int, int]) -> None:
+    for kind, namespace in namespaces.items():
+        check(_libc.setns(namespace, kind))
+        os.close(namespace)

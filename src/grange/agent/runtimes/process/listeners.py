@@ -4,8 +4,8 @@ from pathlib import Path
 
 from grange.agent import listening_sockets
 from grange.agent.container_runtime import ListeningSocket
+from grange.agent.runtimes.process.child_processes import MARK
 from grange.agent.runtimes.process.environments import environment_of
-from grange.agent.runtimes.process.programs import MARK
 
 
 def find(pods: Path) -> list[ListeningSocket]:

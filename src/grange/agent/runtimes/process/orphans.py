@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 from grange.agent.container_runtime import ContainerID
 from grange.agent.runtimes.process import shim, shim_connection
 from grange.agent.runtimes.process.cgroups import ControlGroups
+from grange.agent.runtimes.process.child_processes import MARK
 from grange.agent.runtimes.process.environments import environment_of
 from grange.agent.runtimes.process.files import Layout
-from grange.agent.runtimes.process.programs import MARK
 from grange.base.clock import Clock
 from grange.base.log import Logger
 

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from grange.agent.container_runtime import Confinement, Program
-
-MARK = "GRANGE_RUN"
-"""The variable by which processes of a run are found when their shim is gone."""
+from grange.agent.runtimes.process.child_processes import MARK
 
 
 def locate(program: Program, cwd: Path, *, own_view: bool = False) -> Path | str:

@@ -10,15 +10,17 @@ import select
 import signal
 import socket
 from collections.abc import Callable
+from functools import partial
 
 from grange.agent.runtimes.process import (
     bind_filter,
     confinement,
     control_group,
+    first_process,
     isolation,
     program_streams,
 )
-from grange.agent.runtimes.process.child_processes import Children, children_of
+from grange.agent.runtimes.process.child_processes import MARK, Children
 from grange.agent.runtimes.process.program_streams import Ends, Streams
 
 _PR_SET_PDEATHSIG = 1
@@ -32,25 +34,21 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def _spawn(
     spec: dict[str, object],
     streams: Streams,
-    reports: tuple[int, int],
+    filters: int,
     see: Callable[[], None] | None,
 ) -> tuple[int, str, int]:
     """Fork and execute; answers (pid, "", 0), or (0, stage, errno) when that failed.
 
-    The pid is that of the child. With a ``view`` that is the first process of its namespaces, and the
-    program is a child of it.
-
     Args:
         spec: the program.
         streams: of the program.
-        reports: where the first process reports how the program ended; and the socket to which the
-            program sends the descriptor of its filter, if it gets one.
-        see: called in the child to join the namespaces of another program.
+        filters: the socket to which the program sends the descriptor of its filter, if it gets one.
+        see: called in the child to join the namespaces of another process.
     """
     failed_r, failed_w = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        _become_program(spec, streams, reports, failed_w, see)
+        _become_program(spec, streams, filters, failed_w, see)
     os.close(failed_w)
     failure = os.read(failed_r, 256).decode()
     os.close(failed_r)
@@ -64,12 +62,11 @@ def _spawn(
 def _become_program(
     spec: dict[str, object],
     streams: Streams,
-    reports: tuple[int, int],
+    filters: int,
     failed: int,
     see: Callable[[], None] | None,
 ) -> None:
     """In the child: execute the program, or write to ``failed`` why not. Never returns."""
-    report, filters = reports
     stage = "prepare"
     try:
         stage = "limit"
@@ -78,13 +75,10 @@ def _become_program(
         os.setsid()
         signal.set_wakeup_fd(-1)
         stage = "isolate"
+        if see is not None:
+            see()
         if view := spec.get("view"):
             isolation.enter(view)  # type: ignore[arg-type]  # our own file
-            if program := os.fork():
-                isolation.reap(program, report)
-            os.setsid()
-        elif see is not None:
-            see()
         stage = "prepare"
         for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -120,6 +114,12 @@ def groups_of(spec: dict[str, object]) -> list[str]:
     """The control groups of a program."""
     found: list[str] = spec.get("groups") or []  # type: ignore[assignment]  # our own
     return found
+
+
+def _mark_of(spec: dict[str, object]) -> dict[str, str]:
+    """The part of the program's environment by which the processes of a run are found."""
+    environment = dict(spec["env"])  # type: ignore[call-overload]  # our own
+    return {name: environment[name] for name in (MARK,) if name in environment}
 
 
 def _located(path: str, search: str) -> str:
@@ -164,9 +164,8 @@ class SupervisedProgram:
         signal.signal(signal.SIGTERM, lambda number, frame: self.signal(signal.SIGTERM))
         self.children = Children()
         self.pid = 0
-        self._first = 0  # the process whose end is the end of the run
-        self._is_isolated = False
-        self._report = -1
+        self._first = 0  # process of its namespaces
+        self._alive = -1  # which ends when this is closed
         self._filter = -1
         self._address = ""
         self.status: int | None = None
@@ -181,32 +180,36 @@ class SupervisedProgram:
             spec: the program.
             streams: of the program, whose other ends a server has; None opens them.
         """
-        see = None
+        see: Callable[[], None] | None = None
         try:
             if spec.get("netns"):
                 isolation.join_network(str(spec["netns"]))
             if spec.get("view"):
                 isolation.separate()
+                self._first, self._alive = first_process.start(groups_of(spec), _mark_of(spec))
+                see = partial(isolation.join_first, self._first)
             elif spec.get("join"):
                 see = isolation.join(int(str(spec["join"])))
         except OSError as error:
             return "isolate", error.errno or 0
+        stage, number = self._begin(spec, streams, see)
+        if stage and self._first:  # it would hold the control groups
+            os.kill(self._first, signal.SIGKILL)
+            os.waitpid(self._first, 0)
+        return stage, number
+
+    def _begin(
+        self, spec: dict[str, object], streams: Streams | None, see: Callable[[], None] | None
+    ) -> tuple[str, int]:
         try:
             if streams is None:
                 streams, self.ends = _opened(spec)
-            self._report, report_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             filters, filters_w = socket.socketpair()
-            reports = (report_w, filters_w.fileno())
-            self._first, stage, number = _spawn(spec, streams, reports, see)
+            self.pid, stage, number = _spawn(spec, streams, filters_w.fileno(), see)
         except OSError as error:  # no descriptor, no process
             return "prepare", error.errno or 0
         filters_w.close()
         self._take_filter(filters, str(spec.get("address") or ""))
-        self.pid = self._first
-        self._is_isolated = bool(spec.get("view"))
-        if self._is_isolated and self._first:
-            self.pid = next(iter(children_of(self._first)), self._first)
-        os.close(report_w)
         streams.close()
         for fd in self.ends.outputs:
             self.poll.register(fd, select.POLLIN)
@@ -260,11 +263,8 @@ class SupervisedProgram:
             pass
         try:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] == self._first:
+                if ended[0] == self.pid:
                     self.status = ended[1]
-                    if self._is_isolated:
-                        found = isolation.reported(self._report)
-                        self.status = signal.SIGKILL if found is None else found
         except ChildProcessError:
             return
 
