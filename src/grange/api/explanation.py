@@ -47,13 +47,27 @@ class Change(View, frozen=True):
 
     Attributes:
         text: a clause that completes "fits on these nodes …".
-        nodes: how many nodes would do then.
+        nodes: how many nodes would do then; 0 where it is about a whole gang.
         examples: some of them.
     """
 
     text: str
     nodes: int
     examples: tuple[str, ...] = ()
+
+
+class GangRoom(View, frozen=True):
+    """For how many pods of a gang there is room.
+
+    Attributes:
+        pods: how many need a node.
+        room: how many of them would get one.
+        when_empty: the same if no other pods were on the nodes.
+    """
+
+    pods: int
+    room: int
+    when_empty: int
 
 
 class Choice(View, frozen=True):
@@ -115,6 +129,8 @@ class Explanation(View, frozen=True):
         nodes: how many nodes there are.
         feasible: how many of them would do now.
         reasons: why the others would not, the most frequent first.
+        gang: of a pod that waits for nodes with its gang; then reasons and changes are about all
+            of its pods: why nodes take no more of them, and what would let all fit.
         nearest: nodes with the least in the way.
         changes: what would help, the cheapest first.
         choice: how its node compares, or the one that it would be given now.
@@ -131,6 +147,7 @@ class Explanation(View, frozen=True):
     nodes: int = 0
     feasible: int = 0
     reasons: tuple[ReasonCount, ...] = ()
+    gang: GangRoom | None = None
     nearest: tuple[NearNode, ...] = ()
     changes: tuple[Change, ...] = ()
     choice: Choice | None = None

@@ -29,6 +29,7 @@ from grange.scheduler.errors import CacheCorrupted, NotAtWork
 from grange.scheduler.event_handlers import InformerEventHandlers
 from grange.scheduler.explain.attempt_history import AttemptHistory
 from grange.scheduler.explain.explainer import PodExplainer
+from grange.scheduler.explain.gang_explanation import GangExplanation, explain_gang
 from grange.scheduler.framework import PostFilterResult, Profile, Profiles
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.gangs.podgroup_status import StatusWriter
@@ -153,6 +154,7 @@ class Scheduler:
             clock=clock,
             nominator=self.cycle.nominator,
             waits_for=self._waits_for,
+            explain_gang=self._explain_gang,
         )
         self._registered = self._running = False
         self._decided = 0  # of the running slice, not counted yet
@@ -246,6 +248,12 @@ class Scheduler:
         attempts = self._history.of(pod.metadata.uid)
         messages = [item.diagnosis.message for item in attempts if item.diagnosis]
         return self.gangs.waits_for(pod, messages[-1] if messages else "")
+
+    def _explain_gang(self, pod: Pod) -> GangExplanation | None:
+        demand = self.gangs.demand(pod)
+        if demand is None:
+            return None
+        return explain_gang(self._profile, self.cycle.snapshot, demand)
 
     def _profile_for(self, scheduler_name: str) -> Profile | None:
         ours = scheduler_name in self._config.scheduler_names

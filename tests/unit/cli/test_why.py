@@ -11,6 +11,7 @@ from grange.api.explanation import (
     Change,
     Choice,
     Explanation,
+    GangRoom,
     NearNode,
     ReasonCount,
     SchedulingState,
@@ -148,6 +149,27 @@ def test_a_hint_comes_early() -> None:
     assert explanation_text.render("pod/x", found, now=NOW) == [
         "pod/x is held back by its gates: a",
         "What to do: do this.",
+    ]
+
+
+def test_gang_is_explained_as_a_whole() -> None:
+    found = Explanation(
+        state=SchedulingState.UNSCHEDULABLE,
+        summary="waits for its gang default/g (…)",
+        nodes=2,
+        feasible=1,
+        reasons=(ReasonCount(reason="Insufficient cpu", nodes=2),),
+        gang=GangRoom(pods=6, room=4, when_empty=8),
+        changes=(Change(text="if cpu ≤ 1 in each pod", nodes=0),),
+    )
+    assert explanation_text.render("pod/x", found, now=NOW) == [
+        "pod/x waits for its gang default/g (…)",
+        "",
+        "4 of 6 pods fit; why 2 nodes would not take one more:",
+        "  2  Insufficient cpu",
+        "",
+        "All of its pods would fit",
+        "  • if cpu ≤ 1 in each pod",
     ]
 
 

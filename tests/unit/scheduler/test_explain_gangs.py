@@ -2,15 +2,18 @@
 
 from typing import Any
 
+from tests.support.gang_cluster import Bench, names
 from tests.support.scheduler_world import World, world
 from tests.unit.scheduler.test_explain import Scene, shown
 
+from grange.api.explanation import GangRoom
 from grange.api.kinds import PODGROUP, QUEUE
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.scheduler.explain.gang_explanation import GangExplanation, explain_gang
 from grange.scheduler.service import Scheduler
 from grange.sim import builders
 
@@ -40,7 +43,7 @@ async def test_a_gang_that_does_not_fit(clock: Clock, rng: Stream, log: Logger) 
             answer = scheduler.explain(await made.pod(name))
             assert answer is not None
             assert answer.summary.startswith("waits for its gang default/g (")
-            assert "gang wants 3, room for 2" in answer.summary
+            assert "gang wants 3 (cpu 1 each), room for 2" in answer.summary
             assert answer.choice is None
         await made.add_nodes("b", capacity=SMALL)
         await made.settle(15.0)
@@ -72,3 +75,101 @@ async def test_a_gang_whose_end_would_do(clock: Clock) -> None:
         scene.put(f"p{number}", "a", labels={GROUP_LABEL: "g"}, requests={"cpu": "1"})
     answer = scene.waits(builders.pod("new", requests={"cpu": "2"}))
     assert shown(answer) == ["1: when gang default/g ends"]
+
+
+# --- what would let all of a gang fit --------------------------------------------------------------
+
+
+def explained(bench: Bench, name: str) -> GangExplanation:
+    demand = bench.gangs.demand(bench.infos[name].pod)
+    assert demand is not None
+    return explain_gang(bench.profile, bench.cycle.snapshot, demand)
+
+
+def texts(bench: Bench, name: str) -> list[str]:
+    return [item.text for item in explained(bench, name).changes]
+
+
+def test_changes_of_a_gang_let_all_its_pods_fit() -> None:
+    """Each pod by itself would fit with cpu 2; all six only with 1, since a node must take three."""
+    bench = Bench()
+    bench.nodes("a", "b", capacity={"cpu": "3", "memory": "8Gi", "pods": "10"})
+    bench.group("g", 6)
+    bench.pods(*names("p", 6), gang="g", requests={"cpu": "2"})
+    assert bench.run() == {}
+    found = explained(bench, "p0")
+    assert found.room == GangRoom(pods=6, room=2, when_empty=2)
+    assert [(item.reason, item.nodes) for item in found.reasons] == [("Insufficient cpu", 2)]
+    assert [item.text for item in found.changes] == [
+        "if cpu ≤ 1 in each pod",
+        "if 2 of its 6 pods are enough (minMember, or minAvailable of a job)",
+        "when 4 more nodes like a are added",
+    ]
+    bench.gone(*names("p", 6))
+    bench.pods(*names("q", 6), gang="g", requests={"cpu": "1"})
+    assert len(bench.run(15.0)) == 6
+
+
+def test_a_gang_fits_when_another_gang_ends() -> None:
+    bench = Bench()
+    bench.nodes("a", "b", capacity=SMALL)
+    bench.group("first", 2)
+    bench.pods("f0", "f1", gang="first", requests={"cpu": "1500m"})
+    bench.run()
+    bench.group("g", 2)
+    bench.pods("p0", "p1", gang="g", requests={"cpu": "2"})
+    bench.run()
+    assert explained(bench, "p0").room == GangRoom(pods=2, room=0, when_empty=2)
+    assert "when gang default/first ends" in texts(bench, "p0")
+    bench.gone("f0", "f1")
+    assert {"p0", "p1"} <= set(bench.run(15.0))
+
+
+def test_a_toleration_helps_only_if_all_of_a_gang_fit_then() -> None:
+    bench = Bench()
+    taint = {"key": "gpu", "effect": "NoSchedule"}
+    bench.nodes("a", capacity=SMALL)
+    bench.nodes("tainted", capacity=SMALL, taints=[taint])
+    for gang, count in (("g", 4), ("h", 5)):
+        bench.group(gang, count)
+        bench.pods(*names(gang, count), gang=gang, requests={"cpu": "1"})
+    bench.run()
+    assert "if it tolerates taint gpu:NoSchedule" in texts(bench, "g0")
+    assert "if it tolerates taint gpu:NoSchedule" not in texts(bench, "h0")
+
+
+def test_nothing_is_stated_of_gangs_with_rules_between_pods() -> None:
+    """What lets each pod fit alone may not let all fit together."""
+    bench = Bench()
+    bench.nodes("a", capacity=SMALL)
+    bench.group("g", 3)
+    bench.pods("p0", gang="g", requests={"cpu": "1"})
+    bench.pods("p1", "p2", gang="g", requests={"cpu": "1500m"})
+    bench.run()
+    assert explained(bench, "p0") == GangExplanation()
+
+
+def test_a_gang_in_one_domain_is_judged_by_domain() -> None:
+    """With cpu 1 each, all six fit on both racks together, and three in each of them."""
+    bench = Bench()
+    for rack in ("r0", "r1"):
+        bench.nodes(f"{rack}-node", labels={"rack": rack}, capacity={"cpu": "3", "pods": "10"})
+    bench.group("g", 6, topology={"key": "rack"})
+    bench.pods(*names("p", 6), gang="g", requests={"cpu": "1"})
+    bench.run()
+    assert explained(bench, "p0").room == GangRoom(pods=6, room=3, when_empty=3)
+    assert "if cpu ≤ 0.5 in each pod" in texts(bench, "p0")
+    assert "can never fit on these nodes: 3 when empty" in bench.why["p0"]
+
+
+def test_a_gang_that_its_queue_never_admits_shows_it() -> None:
+    bench = Bench()
+    bench.nodes("a", capacity=SMALL)
+    bench.quota("q", cpu="1")
+    bench.group("g", 2, queue="q")
+    bench.pods("p0", "p1", gang="g", requests={"cpu": "1"})
+    bench.run()
+    assert bench.why["p0"] == (
+        "over quota of queue q: cpu 2 of 1, borrowing none;"
+        " it can never fit: ask for less, or raise spec.capacity of queue q"
+    )

@@ -67,7 +67,7 @@ def test_a_gang_leaves_room_for_whoever_was_promised_it() -> None:
     bench.group("g", 2)
     bench.pods("p0", "p1", gang="g", requests={"cpu": "1"})
     assert bench.run(1.0) == {}
-    assert "gang wants 2, room for 1" in bench.why["p0"]
+    assert "gang wants 2 (cpu 1 each), room for 1, 2 Insufficient cpu" in bench.why["p0"]
     bench.cycle.nominator.remove(bench.infos["high"].uid)
     bench.queue.activate([bench.infos["p0"].uid], bench.now)
     assert sorted(bench.run(12.0)) == ["p0", "p1"]

@@ -143,7 +143,10 @@ async def test_the_status_of_a_group_tells_its_whole_life(
         await made.settle()
         found = await group(made, "g")
         assert (found.status.phase, found.status.pending) == ("Scheduling", 2)
-        why = "0/1 nodes are available: gang wants 2, room for 1."
+        why = (
+            "0/1 nodes are available: gang wants 2 (cpu 1 each), room for 1"
+            " (can never fit on these nodes: 1 when empty), 1 Insufficient cpu."
+        )
         assert scheduled(found) == ("False", "NoRoom", why)
         assert [await made.message(name) for name in ("p0", "p1")] == [why, why]
         await made.add_nodes("b", capacity=SMALL)
@@ -263,7 +266,8 @@ async def test_gang_left_half_bound_is_completed_by_the_successor(
         await made.settle()
         placed = await made.pods()
         assert (placed["p1"], placed["p0"], placed["p2"]) == ("b", "", "")
-        assert await made.message("p0") == "0/3 nodes are available: gang wants 2, room for 1."
+        wants = "0/3 nodes are available: gang wants 2 (cpu 1 each), room for 1"
+        assert await made.message("p0") == f"{wants}, 3 Insufficient cpu."
         await made.delete("x")
         await made.settle(12.0)
         assert all((await made.pods()).values())

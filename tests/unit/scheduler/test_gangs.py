@@ -53,7 +53,10 @@ def test_119_a_gang_that_does_not_fit_holds_nothing() -> None:
     bench.pods(*names("p", 3), gang="g", requests=CPU)
     assert bench.run() == {}
     assert bench.cache.assumed_count == 0
-    assert bench.why["p0"] == "0/2 nodes are available: gang wants 3, room for 2."
+    assert bench.why["p0"] == (
+        "0/2 nodes are available: gang wants 3 (cpu 1 each), room for 2"
+        " (can never fit on these nodes: 2 when empty), 2 Insufficient cpu."
+    )
     assert {bench.why[name] for name in names("p", 3)} == {bench.why["p0"]}
     bench.pods("x", "y", requests=CPU)
     assert set(bench.run()) == {"x", "y"}

@@ -116,7 +116,7 @@ async def test_gang_whose_node_goes_while_held_is_decided_anew(
         await made.client.delete(NODE, "b")
         await made.settle()
         assert (scheduler.cache.assumed_count, len(scheduler.cycle.waiting_pods)) == (0, 0)
-        assert "gang wants 2, room for 1" in await made.message("p0")
+        assert "gang wants 2 (cpu 1 each), room for 1" in await made.message("p0")
         gate.name = ""
         await made.add_nodes("c", capacity=SMALL)
         await made.settle(15.0)

@@ -135,7 +135,9 @@ async def test_nominations_of_a_gang_are_cleared_in_the_cluster_too(
         for name in members:
             reported = condition(await made.pod(name), "PodScheduled")
             assert reported is not None
-            assert reported.message == "0/1 nodes are available: gang wants 4, room for 2."
+            assert reported.message.startswith(
+                "0/1 nodes are available: gang wants 4 (cpu 1 each), room for 2"
+            )
 
 
 async def test_pods_that_never_preempt_wait(clock: Clock, rng: Stream, log: Logger) -> None:

@@ -29,12 +29,12 @@ def obstacles(found: Explanation) -> list[str]:
     """Counts, near nodes and what would help; nothing where nothing is in the way."""
     lines: list[str] = []
     if found.reasons:
-        lines += ["", f"{found.feasible} of {_nodes(found.nodes)} would do:"]
+        lines += ["", _heading(found)]
         rows = [[str(item.nodes), item.reason] for item in found.reasons]
         wide = max(len(row[0]) for row in rows)
         lines += [f"  {count.rjust(wide)}  {reason}" for count, reason in rows]
     if found.changes:
-        lines += ["", "It would fit"]
+        lines += ["", "It would fit" if found.gang is None else "All of its pods would fit"]
         lines += [f"  • {_change(item)}" for item in found.changes]
     if found.nearest:
         lines += ["", "Nearest nodes:" if found.state is not SchedulingState.PLACED else "By now:"]
@@ -45,6 +45,13 @@ def obstacles(found: Explanation) -> list[str]:
         ]
         lines += ["  " + line for line in table.render(rows)]
     return lines
+
+
+def _heading(found: Explanation) -> str:
+    if found.gang is None:
+        return f"{found.feasible} of {_nodes(found.nodes)} would do:"
+    fit = f"{found.gang.room} of {found.gang.pods} pods fit"
+    return f"{fit}; why {_nodes(found.nodes)} would not take one more:"
 
 
 def _times(found: Explanation, now: datetime) -> list[str]:
@@ -62,6 +69,8 @@ def _times(found: Explanation, now: datetime) -> list[str]:
 
 
 def _change(item: Change) -> str:
+    if not item.nodes:
+        return item.text
     names = ", ".join(item.examples) + (", …" if item.nodes > len(item.examples) else "")
     if item.nodes == 1:
         # What ends on a node names it already.

@@ -35,7 +35,9 @@ async def explain(opened: ApiSession, document: Document) -> tuple[list[str], An
         attempts = await machine_attempts.look(opened, by_name[name])
         names = _some([each for each, _ in found])
         shown = attempts.applied(first)
-        lines += ["", f"{names} {shown.summary}", *printer.obstacles(shown), *attempts.lines]
+        hint = [f"What to do: {shown.hint}."] if shown.hint else []
+        lines += ["", f"{names} {shown.summary}", *hint]
+        lines += [*printer.obstacles(shown), *attempts.lines]
     if len(waiting) > _ASKED:
         lines += ["", f"{len(waiting) - _ASKED} more pods without a node were not asked about."]
     if others:

@@ -28,6 +28,7 @@ from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.explain import changes
 from grange.scheduler.explain.attempt_history import AttemptHistory, AttemptRecord
 from grange.scheduler.explain.evaluation import Evaluation, apply_nominations
+from grange.scheduler.explain.gang_explanation import GangExplanation
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.podinfo import PodInfo
@@ -37,6 +38,9 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NEAREST = 5
 _REASONS = 16
+_TOO_LARGE = (
+    "request less, run fewer pods, or add nodes: these would not hold the gang even if empty"
+)
 _STATES: Mapping[SubQueue, SchedulingState] = {
     SubQueue.ACTIVE: SchedulingState.ACTIVE,
     SubQueue.IN_FLIGHT: SchedulingState.ACTIVE,
@@ -59,6 +63,7 @@ class PodExplainer:
     Args:
         profiles: the plugins, by ``schedulerName``.
         waits_for: a text about what a pod waits for apart from plugins; empty for nothing.
+        explain_gang: why the whole gang of a pod finds no nodes; None where it waits for none.
     """
 
     def __init__(  # noqa: PLR0913  all that it reads
@@ -72,6 +77,7 @@ class PodExplainer:
         clock: Clock,
         nominator: Nominator,
         waits_for: Callable[[Pod], str] = lambda pod: "",
+        explain_gang: Callable[[Pod], GangExplanation | None] = lambda pod: None,
     ) -> None:
         self._profiles = profiles
         self._cache = cache
@@ -81,6 +87,7 @@ class PodExplainer:
         self._clock = clock
         self._nominator = nominator
         self._waits_for = waits_for
+        self._explain_gang = explain_gang
 
     def explain(self, pod: Pod) -> Explanation | None:
         """Why the pod is where it is.
@@ -216,6 +223,14 @@ class PodExplainer:
         if isinstance(stopped, Diagnosis):
             return self._explain_pre_filter(answer, profile, stopped)
         answer = self._explain_nodes(answer, profile, state, queued.info)
+        gang = self._explain_gang(queued.info.pod)
+        if gang is not None:
+            # A change that lets this pod fit does not let all pods of its gang fit.
+            answer = replace(answer, gang=gang.room, changes=gang.changes)
+            if gang.room is not None:
+                answer = replace(answer, reasons=gang.reasons)
+                if gang.room.when_empty < gang.room.pods:
+                    answer = replace(answer, hint=_TOO_LARGE)
         if together and answer.feasible:
             # A node would accept it alone, but its gang is scheduled together.
             return replace(answer, choice=None)

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grange.api.pod_requests import Resources, is_scalar
+from grange.api.pod_requests import PODS, Resources, is_scalar
 from grange.placement.columns import Integers, NodeTable
 from grange.placement.node_usage import asked_amounts
 from grange.scheduler.framework import Profiles
 from grange.scheduler.podinfo import PodInfo
 
 _ANY_NUMBER = 2**31  # of pods on a node
+_NOTHING: Mapping[str, Integers] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +44,31 @@ def shapes(profiles: Profiles, pods: Sequence[PodInfo]) -> list[Shape]:
     return [Shape(first[number], count) for number, count in counts.items()]
 
 
-def copies(table: NodeTable, need: Resources, *, empty: bool = False) -> Integers:
+def copies(
+    table: NodeTable,
+    need: Resources,
+    *,
+    empty: bool = False,
+    freed: Mapping[str, Integers] = _NOTHING,
+) -> Integers:
     """How many such pods fit on each row, by amounts alone.
 
     Args:
         table: the nodes.
         need: what one pod asks for.
         empty: as if no pods were there.
+        freed: by resource, how much more each row has left.
     """
     rows = table.all
     fitting: Integers = table.pods_total[rows] - (0 if empty else table.pods_used[rows])
+    if PODS in freed:
+        fitting = fitting + freed[PODS]
     for name, amount in asked_amounts(need):
         total, used = table.amounts(name, rows)
         if is_scalar(name) and not total.any():
             continue  # no node offers it: missing, or not counted at all, which the filters decide
-        fitting = np.minimum(fitting, (total if empty else total - used) // amount)
+        left = total if empty else total - used + freed.get(name, 0)
+        fitting = np.minimum(fitting, left // amount)
     return np.maximum(fitting, 0)
 
 

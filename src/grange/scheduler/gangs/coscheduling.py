@@ -34,6 +34,12 @@ from grange.scheduler.gangs.queue_policies import QueuePolicy
 from grange.scheduler.gangs.quorum import Quorum
 from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank, amounts, total
 from grange.scheduler.gangs.reservation import Reservation, choose
+from grange.scheduler.gangs.shortage import (
+    GangDemand,
+    count_reasons,
+    describe_requests,
+    room_when_empty,
+)
 from grange.scheduler.gangs.topology_options import preemption_options, topology_options
 from grange.scheduler.gangs.transaction import GangAttempt, Transaction, wanted
 from grange.scheduler.gangs.wait_line import WaitLine
@@ -195,6 +201,16 @@ class Coscheduling:
             return f"its queue ({last_message})" if last_message else "its queue"
         return ""
 
+    def demand(self, pod: Pod) -> GangDemand | None:
+        """What the gang of a pod needs; None where it does not wait for nodes."""
+        gang = self.groups.containing(pod)
+        if gang is None or gang.started or gang.reason != NO_ROOM:
+            return None
+        needed = tuple(queued.info for queued in self._candidates(gang)[: gang.num_missing])
+        nominator = self._cycle.nominator
+        kept = any(nominator.nominations_for(info) is not None for info in needed)
+        return GangDemand(needed, gang.required_topology, has_nominations=kept)
+
     def _held_back(self, gang: Gang) -> bool:
         """Whether the quorum may yet be rejected as a whole, so that no member may join it."""
         permits = self._cycle.waiting_pods
@@ -221,7 +237,10 @@ class Coscheduling:
                 filters = frozenset(name for name, _ in self._profiles.of(queued.info).filters)
                 summary = f"gang wants {len(pods)} that it lost, room for {room}"
                 whole = Diagnosis(
-                    self._cycle.snapshot.num_nodes, plugins=filters, pre_filter=summary
+                    self._cycle.snapshot.num_nodes,
+                    counts=count_reasons(self._profiles, table, pods),
+                    plugins=filters,
+                    pre_filter=summary,
                 )
                 self._queue.mark_unschedulable(queued, filters, now)
                 return Unschedulable(queued, whole)
@@ -337,8 +356,15 @@ class Coscheduling:
             if transaction.failed:
                 return self._no_room(attempt, best, transaction.diagnosis, now)
         if not options.domains:
-            best = options.room
+            best, diagnosis = options.room, self._count_reasons(attempt, pods)
         return self._no_room(attempt, best, diagnosis, now, options.shortage)
+
+    def _count_reasons(self, attempt: GangAttempt, pods: Sequence[PodInfo]) -> Diagnosis:
+        """Why there is no room for all pods, where nothing had to be tried to know that."""
+        snapshot = self._cycle.snapshot
+        filters = frozenset(name for name, _ in self._profiles.of(attempt.leader.info).filters)
+        counts = count_reasons(self._profiles, snapshot.table, pods)
+        return Diagnosis(snapshot.num_nodes, counts, filters)
 
     def _roll_back(self, transaction: Transaction) -> None:
         self.rollbacks += 1
@@ -384,7 +410,8 @@ class Coscheduling:
         self._changed(gang.queue)
         borrowers = self._preemption.borrowers(gang.queue, attempt.wanted)
         found = self._preempt(attempt, borrowers) if borrowers else {}
-        diagnosis = self._diagnosis(refusal, _OVER)
+        remedy = self.quotas.remedy(gang.queue, attempt.wanted)
+        diagnosis = self._diagnosis(f"{refusal}; {remedy}" if remedy else refusal, _OVER)
         return self._park_all(attempt, OVER_QUOTA, diagnosis, now, found)
 
     def _no_room(
@@ -399,18 +426,29 @@ class Coscheduling:
         if diagnosis is not None and diagnosis.error:
             return self._park_all(attempt, ERROR, diagnosis, now)
         self.wait_line.wait_for_nodes(attempt.gang, now)
-        summary = f"gang wants {attempt.need}, room for {best}"
-        if shortage:
-            summary += f" {shortage}" if shortage.startswith("in ") else f"; {shortage}"
-        filters = frozenset(name for name, _ in self._profiles.of(attempt.leader.info).filters)
+        diagnosis = diagnosis or self._count_reasons(attempt, attempt.pods)
         whole = Diagnosis(
             self._cycle.snapshot.num_nodes,
-            counts=() if diagnosis is None else diagnosis.counts,
-            plugins=filters if diagnosis is None else diagnosis.plugins,
-            pre_filter=summary,
+            counts=diagnosis.counts,
+            plugins=diagnosis.plugins,
+            pre_filter=self._describe_room(attempt, best, diagnosis, shortage),
         )
         found = self._preempt(attempt)
         return self._park_all(attempt, NO_ROOM, whole, now, found)
+
+    def _describe_room(
+        self, attempt: GangAttempt, best: int, diagnosis: Diagnosis, shortage: str
+    ) -> str:
+        """How many pods the gang wants, for how many there is room, and whether that can change."""
+        gang, need, table = attempt.gang, attempt.need, self._cycle.snapshot.table
+        requests = describe_requests(self._profiles, attempt.pods[:need], diagnosis.counts)
+        summary = f"gang wants {need} {requests}".strip() + f", room for {best}"
+        if shortage:
+            summary += f" {shortage}" if shortage.startswith("in ") else f"; {shortage}"
+        empty = room_when_empty(self._profiles, table, attempt.pods, gang.required_topology)
+        if empty < need:
+            summary += f" (can never fit on these nodes: {empty} when empty)"
+        return summary
 
     def _preempt(
         self, attempt: GangAttempt, going: Sequence[PodInfo] = ()

@@ -33,7 +33,7 @@ def format_amount(name: str, amount: int) -> str:
     return str(amount)
 
 
-def _asking(info: PodInfo, limits: Mapping[str, int]) -> PodInfo:
+def with_requests(info: PodInfo, limits: Mapping[str, int]) -> PodInfo:
     """The pod with these requests."""
     need = info.request.resources
     resources = msgspec.structs.replace(
@@ -132,5 +132,5 @@ class ResourcesExplanation:
         for name, need in self._need.items():
             fits &= self._free[name][rows] >= limits.get(name, need)
         parts = [f"{name} ≤ {format_amount(name, limit)}" for name, limit in limits.items()]
-        change = partial(_asking, limits=limits)
+        change = partial(with_requests, limits=limits)
         return Remedy(" and ".join(parts), rows[fits], float(cut.min()), change=change)
