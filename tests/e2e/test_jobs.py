@@ -184,3 +184,27 @@ def test_stop_of_the_control_plane_is_no_failure(plane: Plane, tmp_path: Path, p
     eventually(lambda: phase(plane, "kept") == "Succeeded", "it ends")
     status = plane.get("gj", "kept")["status"]
     assert [role.get("restarts", 0) for role in status["replicaStatuses"].values()] == [0]
+
+
+def restart_counts(plane: Plane) -> list[int]:
+    found = plane.get("pods")["items"]
+    statuses = [item["status"].get("containerStatuses", [{}])[0] for item in found]
+    return [status.get("restartCount", -1) if status.get("ready") else -1 for status in statuses]
+
+
+def test_stops_are_not_charged_to_pods_that_go_on(plane: Plane, tmp_path: Path) -> None:
+    """Pods that are always restarted stay themselves; twice, so that a number is carried on."""
+    path = manifest(
+        tmp_path, "kept", "exec sleep 1000", runPolicy={"backoffLimit": 1}, policy="Always"
+    )
+    plane.grange("job", "run", "-f", path)
+    eventually(lambda: restart_counts(plane) == [0, 0], "it runs")
+    first = pods(plane)
+    for stops in (1, 2):
+        assert plane.stop() == 0
+        plane.start()
+        eventually(lambda: restart_counts(plane) == [stops, stops], "it runs again")  # noqa: B023  called at once
+    eventually(lambda: phase(plane, "kept") == "Running", "its status is of now")
+    assert pods(plane) == first
+    (role,) = plane.get("gj", "kept")["status"]["replicaStatuses"].values()
+    assert (role.get("restarts", 0), role.get("inPlaceRestarts", 0)) == (0, 0)

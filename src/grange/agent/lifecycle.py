@@ -73,6 +73,7 @@ class ManagedContainer:
         probes: what its probes found, by kind.
         applied: the resources with which it runs, or was started last.
         is_resizing: it is stopped to be started again with other resources.
+        interrupted: attempts that stops of the node ended and no status has counted yet.
     """
 
     spec: Container
@@ -97,6 +98,7 @@ class ManagedContainer:
     probes: dict[str, Record] = field(default_factory=dict)
     applied: ResourceRequirements | None = None
     is_resizing: bool = False
+    interrupted: frozenset[int] = frozenset()
 
     @property
     def name(self) -> str:
@@ -185,6 +187,12 @@ class ManagedContainer:
         self.phase = statemachine.advance(
             transitions.CONTAINER, self.phase, ContainerEvent.ABANDONED
         )
+
+    @property
+    def interrupted_restarts(self) -> int:
+        """How many of its restarts followed a stop of the node, without those that a status counts."""
+        newest = self.attempt if self.latest is None else self.latest.id.attempt
+        return sum(attempt < newest for attempt in self.interrupted)
 
     def on_ended(
         self, run: Run, now: datetime, timing: Timing, *, pod_ends: bool, cause: str = ""
@@ -505,6 +513,7 @@ def adopt(
     timing: Timing,
     *,
     replaced: bool = False,
+    counted: int = 0,
 ) -> None:
     """Let a fresh state take over what a runtime (or the last status) knows of the container.
 
@@ -517,12 +526,15 @@ def adopt(
         now: wall time.
         timing: of the back-off.
         replaced: its pod ends, and is replaced, if its node interrupted it.
+        counted: its restarts that the status of the pod counts.
     """
     known = sorted(runs, key=lambda run: run.id.attempt)
     if not known:
         return
     for run in known:
         container.previous, container.latest = container.latest, run
+    attempts = (run.id.attempt for run in known if run.interrupted)
+    container.interrupted = frozenset(item for item in attempts if item >= counted)
     newest = known[-1]
     container.attempt = newest.id.attempt
     if newest.running:

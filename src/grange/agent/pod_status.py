@@ -12,7 +12,7 @@ from grange.agent.container_runtime import EXIT_KILLED, STATUS_UNKNOWN, Containe
 from grange.agent.lifecycle import ManagedContainer, PodTermination, Role
 from grange.agent.resource_allocation import RESIZABLE
 from grange.agent.transitions import ContainerPhase, PodPhase, PodPhaseEvent
-from grange.api import conditions, quantity, timestamps, unsupported
+from grange.api import conditions, interrupted_restarts, quantity, timestamps, unsupported
 from grange.api.kinds.pod import DISRUPTION_TARGET, Container, ContainerStatus, Pod
 from grange.api.meta import Condition, Document
 from grange.api.pod_requests import RESIZE_IN_PROGRESS, RESIZE_PENDING
@@ -25,6 +25,7 @@ OWN_CONDITIONS = _OF_RESIZE | {
     "ContainersReady",
     "Ready",
     unsupported.CONDITION,
+    interrupted_restarts.CONDITION,
 }
 """The conditions of a pod that its agent writes."""
 
@@ -43,6 +44,7 @@ class PodPlace:
         fields_here: the fields of the pod that have no effect on this node, as a message.
         eviction: why the node evicts it; empty while it does not.
         resize: conditions of a resize that is not complete.
+        interrupted_restarts: restarts that followed stops of the node, before this agent took over.
     """
 
     host_ip: str
@@ -51,6 +53,7 @@ class PodPlace:
     fields_here: str = ""
     eviction: str = ""
     resize: tuple[Condition, ...] = ()
+    interrupted_restarts: int = 0
 
 
 _BY_AGENT = "TerminationByKubelet"
@@ -229,6 +232,10 @@ def _conditions(
     if message:
         unheeded = Condition(unsupported.CONDITION, "True", unsupported.REASON, message)
         result = conditions.set_condition(result, unheeded, stamp)
+    interrupted = sum(container.interrupted_restarts for container in containers)
+    if interrupted + place.interrupted_restarts:
+        after_stops = interrupted_restarts.condition(interrupted + place.interrupted_restarts)
+        result = conditions.set_condition(result, after_stops, stamp)
     return [msgspec.to_builtins(item) for item in result if item.type in OWN_CONDITIONS]
 
 

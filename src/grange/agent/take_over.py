@@ -1,11 +1,11 @@
 """What a fresh worker knows of a pod that an earlier agent ran; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from grange.agent import pod_status
-from grange.agent.config import NodeConfig
+from grange.agent import lifecycle, pod_status
+from grange.agent.config import NodeConfig, Timing
 from grange.agent.container_runtime import PodRecord, Run
 from grange.agent.lifecycle import ManagedContainer
 from grange.api.kinds.pod import Pod
@@ -33,6 +33,28 @@ def runs_by_container(
         found = run if run.running else replace(run, message=message, interrupted=interrupted)
         runs.setdefault(run.id.container, []).append(found)
     return runs
+
+
+def adopt_runs(
+    containers: Sequence[ManagedContainer],
+    pod: Pod,
+    runs: Mapping[str, list[Run]],
+    now: datetime,
+    timing: Timing,
+) -> None:
+    """Let the containers take over their runs."""
+    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    counted = {item.name: item.restart_count for item in statuses}
+    replaced = lifecycle.is_replaced(pod)
+    for container in containers:
+        lifecycle.adopt(
+            container,
+            runs.get(container.name, ()),
+            now,
+            timing,
+            replaced=replaced,
+            counted=counted.get(container.name, 0),
+        )
 
 
 def restore_readiness(container: ManagedContainer, pod: Pod) -> None:

@@ -55,7 +55,7 @@ from grange.agent.status_writer import PodStatusWriter, WriteOutcome
 from grange.agent.token_renewal import TokenRenewal
 from grange.agent.transitions import ContainerPhase
 from grange.agent.worker_tools import Tools
-from grange.api import timestamps, unsupported
+from grange.api import interrupted_restarts, timestamps, unsupported
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.meta import Document
@@ -109,6 +109,7 @@ class PodWorker:
             pod, client=tools.client, metrics=tools.metrics, log=self._log
         )
         self._was_finished = is_finished(pod)
+        self._interrupted_restarts = interrupted_restarts.count_of(pod.status.conditions)
         self._rejection: tuple[str, str] | None = None
         self._released = False
         self._failures = 0
@@ -228,14 +229,8 @@ class PodWorker:
         )
         if not runs and not self._was_finished:
             self._rejection = self._tools.admit(self.pod)
+        take_over.adopt_runs(self._containers, self.pod, runs, self._now(), self._timing)
         for container in self._containers:
-            lifecycle.adopt(
-                container,
-                runs.get(container.name, ()),
-                self._now(),
-                self._timing,
-                replaced=lifecycle.is_replaced(self.pod),
-            )
             if container.phase is ContainerPhase.RUNNING:
                 self._resume(container, tasks)
             if (
@@ -514,6 +509,7 @@ class PodWorker:
                 fields_here=self._fields_here,
                 eviction=self._eviction if self._termination is PodTermination.EVICTED else "",
                 resize=self._resizer.conditions,
+                interrupted_restarts=self._interrupted_restarts,
             ),
             probe_workers.troubles(self._containers),
             termination=self._termination,

@@ -4,17 +4,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.unit.agent.builders import at, container, pod, run
 
-from grange.agent import interrupted_runs, lifecycle, pod_status
+from grange.agent import interrupted_runs, lifecycle, pod_status, take_over
 from grange.agent.config import Timing
 from grange.agent.container_runtime import PodRecord, PodSetup, Run, Sandbox
 from grange.agent.lifecycle import PodTermination
 from grange.agent.pod_status import PodPlace
 from grange.agent.transitions import ContainerPhase
-from grange.api.kinds.pod import Pod
-from grange.api.meta import Document
+from grange.api.interrupted_restarts import CONDITION, condition, count_of
+from grange.api.kinds.pod import Pod, PodStatus
+from grange.api.meta import Condition, Document
 from grange.base.log import Logger
 from grange.base.offload import Inline
 
@@ -90,6 +92,51 @@ def test_interrupted_pod_goes_on_or_is_replaced(
     replaced = lifecycle.is_replaced(view)
     lifecycle.adopt(state, [interrupted(143)], at(10), Timing(), replaced=replaced)
     assert (state.phase is not ContainerPhase.DONE) == goes_on
+
+
+ALWAYS = pod(container("main"), restartPolicy="Always", meta={"ownerReferences": OWNER})
+
+
+def restarted(view: Pod, *runs: Run) -> tuple[int, int]:
+    """What an agent that takes over these runs reports: ``restartCount``, and how many are interrupted."""
+    states = lifecycle.managed_containers(view)
+    take_over.adopt_runs(states, view, {"main": [*runs]}, at(10), Timing())
+    place = PodPlace("127.0.0.1", interrupted_restarts=count_of(view.status.conditions))
+    found = pod_status.build(view, states, place, {}, termination=PodTermination.NONE, now=at(10))
+    shown = msgspec.convert(found, PodStatus)
+    return shown.container_statuses[0].restart_count, count_of(shown.conditions)
+
+
+def reported(restarts: int, interruptions: int) -> Pod:
+    """The pod with a status that counts so many restarts."""
+    status: Document = {
+        "phase": "Running",
+        "containerStatuses": [{"name": "main", "restartCount": restarts}],
+        "conditions": [msgspec.to_builtins(condition(interruptions))] if interruptions else [],
+    }
+    return msgspec.structs.replace(ALWAYS, status=msgspec.convert(status, PodStatus))
+
+
+def test_restart_after_a_stop_is_reported_as_interrupted() -> None:
+    """Not before there is one: the two numbers are written together."""
+    assert restarted(reported(0, 0), interrupted(143)) == (0, 0)
+    assert restarted(reported(0, 0), interrupted(143), run("main", 1)) == (1, 1)
+    assert restarted(reported(0, 0), run("main", 0, end=9, code=1), run("main", 1)) == (1, 0)
+
+
+def test_interrupted_restarts_are_counted_once() -> None:
+    """Also when the agent is started once more, and when it reported nothing between two stops."""
+    assert restarted(reported(1, 1), interrupted(143), run("main", 1)) == (1, 1)
+    again = (interrupted(143), interrupted(143, 1), run("main", 2))
+    assert restarted(reported(1, 1), *again) == (2, 2)
+    assert restarted(reported(0, 0), *again) == (2, 2)
+    failed = (interrupted(143, 1), run("main", 2, end=9, code=1), run("main", 3))
+    assert restarted(reported(2, 2), *failed) == (3, 2)
+
+
+def test_malformed_number_of_interrupted_restarts_is_none() -> None:
+    wrong = Condition(CONDITION, "True", "NodeStopped", "many")
+    assert count_of([wrong]) == count_of([]) == 0
 
 
 async def test_stop_notes_what_ran(tmp_path: Path, log: Logger) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.unit.gangjob.job_simulator import START
 
-from grange.api import timestamps
+from grange.api import interrupted_restarts, timestamps
 from grange.api.kinds.pod import Pod
 from grange.controllers.gangjob.adapter import JobLabels
 from grange.controllers.gangjob.job_pods import TRACKING_FINALIZER, job_pod
@@ -50,6 +50,17 @@ def test_pod_that_runs_is_read() -> None:
     assert (found.restart_counts, found.exit_codes) == (3, {"init": 0})
     assert (found.finished_at, found.created_at) == (None, START)
     assert (found.conditions, found.resource_version) == ({"Ready": "True"}, "7")
+
+
+def test_restarts_after_stops_of_the_node_are_left_out() -> None:
+    found = pod(
+        {
+            "phase": "Running",
+            "conditions": [msgspec.to_builtins(interrupted_restarts.condition(2))],
+            "containerStatuses": [{"name": "main", "restartCount": 3}],
+        }
+    )
+    assert found.restart_counts == 1
 
 
 def test_end_of_a_pod_is_read() -> None:

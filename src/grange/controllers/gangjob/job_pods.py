@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import timedelta
 
-from grange.api import timestamps
+from grange.api import interrupted_restarts, timestamps
 from grange.api.job_status import PROGRESS
 from grange.api.kinds.pod import ContainerStateTerminated, Pod, is_finished, is_ready
 from grange.controllers.gangjob.adapter import JobLabels
@@ -46,7 +46,7 @@ def job_pod(pod: Pod, labels: JobLabels) -> JobPod:
         created_at=timestamps.parse(meta.creation_timestamp) if meta.creation_timestamp else None,
         finished_at=max(ends) if finished and ends else None,
         exit_codes={name: end.exit_code for name, end in ended},
-        restart_counts=sum(item.restart_count for item in containers),
+        restart_counts=_restart_counts(pod),
         reasons=frozenset(
             reason for reason in (status.reason, *(end.reason for _, end in ended)) if reason
         ),
@@ -54,6 +54,14 @@ def job_pod(pod: Pod, labels: JobLabels) -> JobPod:
         message=_message(status.message, [end for _, end in ended]) if finished else "",
         progress=meta.annotations.get(PROGRESS, ""),
     )
+
+
+def _restart_counts(pod: Pod) -> int:
+    """Restarts in place, without those that followed stops of the node."""
+    status = pod.status
+    containers = (*status.init_container_statuses, *status.container_statuses)
+    all_restarts = sum(item.restart_count for item in containers)
+    return max(0, all_restarts - interrupted_restarts.count_of(status.conditions))
 
 
 def _number(text: str | None, default: int) -> int:

@@ -333,7 +333,8 @@ class JobPod:
         created_at: for age.
         finished_at: when its last container ended; None while it runs.
         exit_codes: of terminated containers, by name, init containers included.
-        restart_counts: restarts of its containers in place, added up.
+        restart_counts: restarts of its containers in place, added up; without those that followed
+            stops of their node.
         reasons: of the pod and of its terminated containers.
         conditions: status by type.
         message: how it ended, for people.
