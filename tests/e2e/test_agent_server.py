@@ -27,6 +27,7 @@ from grange.app.certificate_commands import MakeRequest
 from grange.app.certificate_process import CertificateProcess
 from grange.app.node_connections import ANSWER_MAX_BYTES, NodeConnections
 from grange.app.node_credentials import NodeCredentials
+from grange.app.node_revocations import NodeRevocations
 from grange.app.settings import SettingsError
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -72,6 +73,7 @@ class Site:
             AgentStreams(runtime),
             UsageSampler(runtime, ("far",), self.clock),
             registry(),
+            NodeRevocations(self.clock),
             RateLimitedLogger(self.log, self.clock),
         )
         context = self.credentials.serving_context()

@@ -1,7 +1,7 @@
 """The nodes that are locked out: a ConfigMap with their names and the reasons.
 
 Deleting a Node does not lock its machine out, which registers it again. The list outlives the Node,
-and no node may read or write it.
+and every node that is not on it may read it and none may write it: agents refuse connections of those that are.
 """
 
 from collections.abc import Mapping

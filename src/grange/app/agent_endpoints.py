@@ -6,6 +6,7 @@ the API server may ask for everything, those of other nodes for the connections 
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import msgspec
 
@@ -32,6 +33,7 @@ from grange.apiserver.log_response import log_options, open_log
 from grange.apiserver.pod_logs import LogSource
 from grange.apiserver.pod_streams import PodStreams
 from grange.apiserver.tunnel_requests import tunnel_request
+from grange.app.node_revocations import NodeRevocations
 from grange.base.metrics import CollectorRegistry, exposition
 from grange.base.ratelimited import RateLimitedLogger
 
@@ -68,6 +70,7 @@ class AgentEndpoints:
         streams: opens connections into pods.
         usage: measures the pods.
         metrics: of the agent.
+        revocations: the nodes that open no connections.
         log: for failures.
 
     Attributes:
@@ -80,6 +83,7 @@ class AgentEndpoints:
         streams: PodStreams,
         usage: UsageSampler,
         metrics: CollectorRegistry,
+        revocations: NodeRevocations,
         log: RateLimitedLogger,
     ) -> None:
         self.pod: Callable[[ObjectKey], Pod | None] = lambda key: None
@@ -87,17 +91,21 @@ class AgentEndpoints:
         self._streams = streams
         self._usage = usage
         self._metrics = metrics
+        self._revocations = revocations
         self._log = log
 
     def admit(self, request: Request) -> None:
         """Let the API server pass, and other nodes where they may.
 
         Raises:
-            Forbidden: another user asks.
+            Forbidden: another user asks, or a node that is revoked.
         """
         user = request.user
+        node = node_of(user)
+        if node and (why := self._revocations.refusal(node)):
+            raise Forbidden(why)
         found = _POD.fullmatch(request.path)
-        if node_of(user) and found is not None and found[3] == TUNNEL:
+        if node and found is not None and found[3] == TUNNEL:
             return
         if user.name != API_SERVER or API_SERVERS not in user.groups:
             raise Forbidden(f'user "{user.name}" may not call the agent of a node')
@@ -140,8 +148,18 @@ class AgentEndpoints:
             raise BadRequest(f"{STREAM}: is of {wanted.operation}, not of {operation}")
         if operation not in {PORT_FORWARD, TUNNEL}:
             choose_container(pod, wanted.container)
+        node = node_of(request.user)
+        if node:
+            await self._revocations.check(node)
         answer = await self._streams.open(pod, wanted)
-        return answer if request.wants_websocket else Response(200, b"{}", headers=answer.headers)
+        if not request.wants_websocket:
+            return Response(200, b"{}", headers=answer.headers)
+        upgrade = answer.upgrade
+        if not node or upgrade is None:
+            return answer
+        return replace(
+            answer, upgrade=lambda socket: self._revocations.serve(node, upgrade(socket))
+        )
 
     def _found(self, request: Request, key: ObjectKey) -> Pod:
         pod = self.pod(key)

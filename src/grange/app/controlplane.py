@@ -32,6 +32,7 @@ from grange.app.explanations import Explanations
 from grange.app.local_nodes import LocalNodes
 from grange.app.node_connections import NodeConnections
 from grange.app.node_logs import NodeLogs
+from grange.app.node_revocations import NodeRevocations
 from grange.app.node_streams import NodeStreams
 from grange.app.renewal import Renewal
 from grange.app.runnable import Runnable
@@ -107,6 +108,7 @@ class ControlPlane:
         self._scheduler = roles.scheduler(settings)
         self._application: Application | None = None
         self._usage: UsageCollector | None = None
+        self._revocations = NodeRevocations(clock)
 
     def client(self, component: str) -> Client:
         """A client for one component, in this process and under its own name.
@@ -182,7 +184,7 @@ class ControlPlane:
         connections = NodeConnections(
             lambda: self.client("node-connections"), keys.client_context, self._clock
         )
-        nodes.dial = TunnelDialer(connections, None, self._clock).dial
+        nodes.dial = TunnelDialer(connections, None, self._revocations, self._clock).dial
         usage = self._usage = UsageCollector(
             nodes.usage,
             nodes.names,
@@ -328,6 +330,7 @@ class ControlPlane:
                 metrics=self._metrics,
             )
 
+        self._revocations.follow(informers)
         # The first answers must not wait for numpy, so a thread imports it.
         importer = Threads("import")
         try:

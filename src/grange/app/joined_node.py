@@ -38,6 +38,7 @@ from grange.app.certificate_process import CertificateProcess
 from grange.app.node_connections import NodeConnections
 from grange.app.node_credentials import JoinFailed, JoinTarget, NodeCredentials
 from grange.app.node_renewal import NodeRenewal
+from grange.app.node_revocations import NodeRevocations
 from grange.app.tunnel_dialer import TunnelDialer
 from grange.app.version_skew import check_version
 from grange.base import log
@@ -208,11 +209,13 @@ class JoinedNode:
         )
         tunnels = PodTunnels(AgentStreams(runtime), runtime, clock)
         connections = NodeConnections(lambda: self._client, lambda: self._context, clock)
+        revocations = NodeRevocations(clock)
+        revocations.follow(deps.informers)
         proxy = ServiceProxy(
             deps,
             LOOPBACK,
             (settings.name,),
-            dial=TunnelDialer(connections, self._transport, clock).dial,
+            dial=TunnelDialer(connections, self._transport, revocations, clock).dial,
             api=Endpoint(*server),
             is_shared=True,
         )
@@ -223,6 +226,7 @@ class JoinedNode:
             tunnels,
             usage,
             self._metrics,
+            revocations,
             RateLimitedLogger(self._log, clock),
         )
         if self._serving is None:

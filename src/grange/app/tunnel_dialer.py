@@ -8,6 +8,7 @@ from grange.api.status import ApiError, from_status
 from grange.api.stream_requests import DATAGRAM_PROTOCOL, TUNNEL, TUNNEL_PROTOCOL
 from grange.app.agent_endpoints import UID
 from grange.app.node_connections import NodeConnections
+from grange.app.node_revocations import NodeRevocations
 from grange.base.bounded import BoundedDict
 from grange.base.clock import Clock
 from grange.base.message_socket import MessageSocket, Upgrade
@@ -24,12 +25,20 @@ class TunnelDialer:
     Args:
         connections: to agents.
         via: leads to the API server, which reaches what agents do not; None in its own process.
+        revocations: the nodes that are not connected to.
         clock: time.
     """
 
-    def __init__(self, connections: NodeConnections, via: Transport | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        connections: NodeConnections,
+        via: Transport | None,
+        revocations: NodeRevocations,
+        clock: Clock,
+    ) -> None:
         self._connections = connections
         self._via = via
+        self._revocations = revocations
         self._clock = clock
         self._avoided: BoundedDict[str, float] = BoundedDict(_NODES_MAX)
 
@@ -39,16 +48,29 @@ class TunnelDialer:
         Raises:
             ConnectionError: that fails.
         """
-        request = _request(endpoint, protocol)
-        until = self._avoided.get(endpoint.node)
+        node = endpoint.node
+        try:
+            await self._revocations.check(node)
+        except ApiError as error:
+            raise ConnectionError(str(error)) from error
+        upgrade = await self._dial(node, _request(endpoint, protocol))
+
+        async def serve(socket: MessageSocket) -> None:
+            await self._revocations.serve(node, upgrade(socket))
+            await socket.close()
+
+        return serve
+
+    async def _dial(self, node: str, request: Request) -> Upgrade:
+        until = self._avoided.get(node)
         if self._via is None or until is None or until <= self._clock.monotonic():
             try:
                 async with self._clock.timeout(_DIRECT_S):
-                    return await self._direct(endpoint.node, request)
+                    return await self._direct(node, request)
             except (ApiError, TimeoutError) as error:
                 if self._via is None:
                     raise ConnectionError(str(error)) from error
-                self._avoided[endpoint.node] = self._clock.monotonic() + _AVOIDED_S
+                self._avoided[node] = self._clock.monotonic() + _AVOIDED_S
         return await self._through(self._via, request)
 
     async def _direct(self, node: str, request: Request) -> Upgrade:

@@ -252,6 +252,15 @@ async def test_revoked_node_may_do_nothing(cluster: Server) -> None:
         assert "node a is revoked (stolen): ConfigMap kube-system/revoked-nodes" in answer.message
     other = User("system:node:b", A.groups)
     assert (await cluster.ask("GET", f"{PODS}/b", user=other)).code == 200
+    for path, query, code in (
+        (lists, {"fieldSelector": "metadata.name=revoked-nodes"}, 200),
+        (f"{lists}/revoked-nodes", {}, 200),
+        (lists, {}, 403),
+        (f"{lists}/other", {}, 403),
+        (f"{lists.replace('kube-system', 'default')}/revoked-nodes", {}, 403),
+    ):
+        answer = await cluster.ask("GET", path, query=query, user=other)
+        assert answer.code == code, path
     await cluster.patch(f"{lists}/revoked-nodes", {"data": {"a": None}})
     assert (await ask(cluster, "GET", f"{CORE}/services")).code == 200
 

@@ -1,5 +1,6 @@
 """What an agent serves to the API server, and the logs that the API server gets from it."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 from msgspec import structs
+from tests.unit.app.revocation_lists import RevocationList, followed
 
 from grange.agent.agent_streams import AgentStreams
 from grange.agent.container_logs import AgentLogs
@@ -42,9 +44,10 @@ from grange.app.node_logs import NodeLogs, log_query
 from grange.app.node_streams import NodeStreams
 from grange.base.clock import Clock
 from grange.base.log import Logger
-from grange.base.message_socket import socket_pair
+from grange.base.message_socket import MessageSocket, socket_pair
 from grange.base.metrics import registry
 from grange.base.ratelimited import RateLimitedLogger
+from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.errors import Unreachable
 
@@ -62,7 +65,8 @@ MAIN = PodLogOptions(container="main")
 class Node:
     """An agent with one pod; in place of connections to it, too."""
 
-    def __init__(self, clock: Clock, log: Logger) -> None:
+    def __init__(self, clock: Clock, log: Logger, listed: RevocationList) -> None:
+        self.listed = listed
         output = ((0, "one"), (0, "two"))
         machine = FakeMachine({"run": Script(output=output)}, responders={"cat": echo})
         self.runtime = FakeRuntime(machine, clock)
@@ -73,6 +77,7 @@ class Node:
             self.tunnels,
             self.usage,
             registry(),
+            self.listed.revocations,
             RateLimitedLogger(log, clock),
         )
         self.endpoints.pod = self.find
@@ -107,8 +112,9 @@ class Node:
 
 
 @pytest.fixture
-def node(clock: Clock, log: Logger) -> Node:
-    return Node(clock, log)
+async def node(clock: Clock, log: Logger, rng: Stream) -> AsyncGenerator[Node, None]:
+    async with followed(clock, rng, log) as listed:
+        yield Node(clock, log, listed)
 
 
 async def asked(node: Node, path: str, user: User = SERVER, method: str = "GET") -> Response:
@@ -156,6 +162,52 @@ async def test_other_nodes_reach_ports_of_services(node: Node) -> None:
     assert await tunnel(node, {"port": "8080"}) == 403
     for port in ("", "0", "65536", "-1", "8080x", "٣"):
         assert await tunnel(node, {"port": port}) == 400
+
+
+async def test_revoked_node_is_refused_until_it_is_let_in(node: Node, clock: Clock) -> None:
+    node.tunnels.exposes = lambda *asked: True
+    await node.start()
+    await node.listed.revoke("other")
+    await clock.sleep(1)
+    answer = await asked(node, TUNNEL_PATH, NODE)
+    assert answer.status == 403
+    assert b"node other is revoked (stolen)" in answer.body
+    another = User("system:node:another", (NODES, "system:authenticated"))
+    headers = {"upgrade": "websocket", SUBPROTOCOL: TUNNEL_PROTOCOL}
+    request = Request("GET", TUNNEL_PATH, {"port": "8080"}, headers, user=another)
+    assert (await node.endpoints.handle(request)).status == 101
+    await node.listed.let_in("other")
+    await clock.sleep(1)
+    assert await tunnel(node, {"port": "8080"}) == 101
+
+
+async def test_tunnels_of_a_node_end_when_it_is_revoked(node: Node, clock: Clock) -> None:
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    class Endless:
+        async def open(self, pod: Document, request: StreamRequest) -> Response:
+            async def serve(socket: MessageSocket) -> None:
+                try:
+                    started.set()
+                    await asyncio.Event().wait()
+                finally:
+                    ended.set()
+
+            return Response(101, upgrade=serve)
+
+    node.endpoints._streams = Endless()
+    headers = {"upgrade": "websocket", SUBPROTOCOL: TUNNEL_PROTOCOL}
+    request = Request("GET", TUNNEL_PATH, {"port": "8080"}, headers, user=NODE)
+    answer = await node.endpoints.handle(request)
+    assert answer.upgrade is not None
+    async with Nursery("tunnel") as nursery:
+        nursery.start(answer.upgrade(socket_pair()[0]), name="tunnel")
+        await started.wait()
+        await clock.sleep(60)
+        assert not ended.is_set()
+        await node.listed.revoke("other")
+        async with clock.timeout(2):
+            await ended.wait()
 
 
 async def test_other_nodes_open_nothing_else_by_that_path(node: Node) -> None:
