@@ -12,7 +12,9 @@ from grange.api.kinds.machine import Machine
 from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.kinds.node import NodeAddress
 from grange.api.kinds.nodepool import DEDICATED, WIPE, NodePoolSpec, PoolTimeouts
+from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import TRANSITIONS, MachineEvent, MachinePhase
+from grange.machines.controller.machine_holder import HolderState, holder_state
 from grange.machines.controller.machine_lifecycle import (
     BOOTING,
     CLOSED_S,
@@ -211,9 +213,31 @@ def test_a_used_machine_is_never_available_by_a_restart() -> None:
 def test_f80_a_claim_whose_pod_is_gone_is_returned() -> None:
     claimed = machine(P.CLAIMED, boundPodName="default/a", boundPodUID="u")
     assert step(claimed).step is S.WAIT
-    assert moved(step(claimed, holder_gone=True)) is E.RETURNED_USED
-    assert moved(step(claimed, holder_gone=True, used=False)) is E.RETURNED_UNUSED
-    assert moved(step(claimed, holder_gone=True, used=False, pods=True)) is E.RETURNED_USED
+    assert moved(step(claimed, holder=HolderState(gone=True))) is E.RETURNED_USED
+    assert moved(step(claimed, holder=HolderState(gone=True, used=False))) is E.RETURNED_UNUSED
+    assert (
+        moved(step(claimed, holder=HolderState(gone=True, used=False), pods=True))
+        is E.RETURNED_USED
+    )
+
+
+def test_ending_pod_keeps_its_machine_for_its_grace() -> None:
+    def state(deleted_s_ago: float | None = None, *, ready: bool = True, **pod: Any) -> HolderState:
+        document = builders.pod_document("a", **pod)
+        if deleted_s_ago is not None:
+            document["metadata"]["deletionTimestamp"] = at(deleted_s_ago)
+        return holder_state(msgspec.convert(document, Pod), "m", NOW, ready=ready)
+
+    assert holder_state(None, "m", NOW, ready=True) == HolderState(gone=True)
+    assert state(nodeName="m") == HolderState()
+    assert state(nodeName="other") == HolderState(gone=True, used=False)
+    ending = state(-30.0, nodeName="m")  # its time ends in 30 s
+    assert ending == HolderState(until=NOW + timedelta(seconds=90))
+    claimed = machine(P.CLAIMED, boundPodName="default/a", boundPodUID="u")
+    assert step(claimed, holder=ending) == NextStep(S.WAIT, after_s=90.0)
+    for over in (state(60.0, nodeName="m"), state(-30.0, nodeName="m", ready=False)):
+        assert over == HolderState(gone=True)
+    assert state(-30.0) == HolderState(gone=True, used=False)  # it was never on the node
 
 
 def test_an_end_is_over_when_a_later_list_shows_no_instance() -> None:
@@ -274,8 +298,7 @@ def test_every_event_is_allowed_where_it_is_decided() -> None:
                     machine(phase, terminate=bool(flags & 1), launchTime=at(301)),
                     instance=given,
                     missing=given is None and bool(flags & 2),
-                    holder_gone=bool(flags & 4),
-                    used=bool(flags & 8),
+                    holder=HolderState(gone=bool(flags & 4), used=bool(flags & 8)),
                     pods=bool(flags & 16),
                     node=builders.node("m"),
                 )

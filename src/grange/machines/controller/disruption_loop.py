@@ -17,7 +17,7 @@ _SOON_S = 2.0  # between looks while machines are disrupted, as each look takes 
 
 
 class DisruptionLoop:
-    """Disrupts machines of packed pools, and of all pools those that their provider takes away.
+    """Disrupts machines of packed pools; of all pools those that their provider takes away, or whose pool is deleted.
 
     Args:
         context: tools.
@@ -75,8 +75,8 @@ class DisruptionLoop:
         names = {pool.name for pool in pools}
         machines = [one for one in self._listers.machines() if one.spec.pool in names]
         taken = [one for one in self._listers.machines() if is_disrupted(one)]
-        dedicated = [one for one in taken if one.spec.pool not in names]
-        if not machines and not dedicated:
+        others = [one for one in taken if one.spec.pool not in names]
+        if not machines and not others:
             return None
         return DisruptionState(
             pools,
@@ -84,5 +84,6 @@ class DisruptionLoop:
             machines,
             self._listers.pods(),
             self._listers.budgets(),
-            dedicated,
+            others,
+            [pool for pool in self._listers.pools() if pool.metadata.name not in names],
         )

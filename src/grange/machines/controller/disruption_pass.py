@@ -28,7 +28,7 @@ from grange.machines.disruption.disruption_progress import (
     deadline_of,
     is_tainted,
     next_disruption,
-    next_interrupted,
+    next_unreplaced,
     record_of,
 )
 from grange.machines.disruption.interruption_response import is_overdue
@@ -39,7 +39,7 @@ from grange.machines.disruption.node_drain import (
 )
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool
-from grange.machines.scaling.packing_pods import occupies, waits_for_machine
+from grange.machines.scaling.packing_pods import is_daemon, occupies, waits_for_machine
 from grange.machines.scaling_plan import MachineStart
 
 OrderMachine = Callable[[NodePool, MachineStart], Awaitable[object]]
@@ -58,7 +58,8 @@ class DisruptionState:
         machines: of these pools.
         pods: all pods.
         budgets: PodDisruptionBudgets.
-        dedicated: machines of dedicated pools that are disrupted.
+        unreplaced: disrupted machines of other pools: dedicated, deleted, or not to be planned for now.
+        their_pools: these pools.
     """
 
     pools: Sequence[PackedPool]
@@ -66,7 +67,8 @@ class DisruptionState:
     machines: Sequence[Machine]
     pods: Sequence[Pod]
     budgets: Sequence[PodDisruptionBudget] = ()
-    dedicated: Sequence[Machine] = ()
+    unreplaced: Sequence[Machine] = ()
+    their_pools: Sequence[NodePool] = ()
 
 
 class DisruptionPass:
@@ -106,11 +108,12 @@ class DisruptionPass:
                 await self._advance(look, machine, record)
             elif (node := look.nodes.get(machine.node)) is not None and is_tainted(node):
                 await self._untaint(node)  # what was decided about it is no more
-        for machine in state.dedicated:
+        for machine in state.unreplaced:
             if (record := record_of(machine)) is not None:
                 busy |= not machine.is_ending
-                node = look.nodes.get(machine.node)
-                step = next_interrupted(record, machine, node).step
+                node, pods = look.nodes.get(machine.node), look.pods_of.get(machine.node, ())
+                in_use = not all(is_daemon(pod) for pod in pods)
+                step = next_unreplaced(record, machine, node, in_use=in_use).step
                 await self._take(look, machine, record, step)
         decided = not begins and bool(state.machines) and await self._decide(look)
         return busy or decided
@@ -300,7 +303,10 @@ class _PassState:
     def __init__(self, state: DisruptionState) -> None:
         self.state = state
         self.disruptor = MachineDisruptor(state.pools, state.cluster, state.budgets)
-        self.pools = {pool.name: pool.pool for pool in state.pools}
+        self.pools = {
+            **{pool.metadata.name: pool for pool in state.their_pools},
+            **{pool.name: pool.pool for pool in state.pools},
+        }
         self.nodes = {node.metadata.name: node for node in state.cluster.nodes}
         self.machines = {machine.metadata.name: machine for machine in state.machines}
         self.pods_of: dict[str, list[Pod]] = {}

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from grange.api import timestamps
 from grange.api.kinds import MACHINE, NODE, POD
 from grange.api.kinds.machine import INSTANCE_FINALIZER, Machine
+from grange.api.kinds.node import Node, is_ready
 from grange.api.kinds.nodepool import NodePoolSpec
-from grange.api.kinds.pod import Pod, is_active
+from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import MachineEvent, MachinePhase
 from grange.api.meta import ObjectKey
 from grange.api.status import NotFound
@@ -20,6 +21,7 @@ from grange.machines.controller import machine_nodes
 from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.launch_budgets import offering_of
 from grange.machines.controller.machine_boot import Bootstrap, launch_request
+from grange.machines.controller.machine_holder import HolderState, holder_state
 from grange.machines.controller.machine_lifecycle import (
     LAUNCHING,
     MachineInputs,
@@ -111,9 +113,9 @@ class MachineExecutor:
         name, status = machine.metadata.name, machine.status
         pool, node = self._listers.pool(machine.spec.pool), self._listers.node_of(machine)
         spec = pool.spec if pool is not None else NodePoolSpec()
-        gone, used = False, True
+        holder = HolderState()
         if machine.phase is _P.CLAIMED and status.bound_pod_uid:
-            gone, used = await self._holder(machine)
+            holder = await self._holder(machine, node)
         return MachineInputs(
             machine,
             spec,
@@ -124,23 +126,19 @@ class MachineExecutor:
             initialized=node is not None and machine_nodes.is_initialized(node, machine, spec),
             closed=machine_nodes.closed_since(node) if node is not None else None,
             pods=bool(self._listers.pods_on(machine.node)),
-            holder_gone=gone,
-            used=used,
+            holder=holder,
             can_wipe=watch.calls.provider.can_wipe,
             terminated_ttl_s=self._config.terminated_ttl_s,
         )
 
-    async def _holder(self, machine: Machine) -> tuple[bool, bool]:
-        """Whether the pod that claimed it is gone or has ended; whether it has used the machine."""
+    async def _holder(self, machine: Machine, node: Node | None) -> HolderState:
+        """What became of the pod that claimed it."""
         name, uid = machine.node, machine.status.bound_pod_uid
         pod = self._listers.pod_of(uid)
         if pod is None:
             # Caches lag: what one does not show is a first sign, and the server decides.
             pod = await self._read_pod(machine.status.bound_pod_name, uid)
-        if pod is None:
-            return True, True
-        elsewhere = pod.spec.node_name not in ("", name)
-        return elsewhere or not is_active(pod), pod.spec.node_name == name
+        return holder_state(pod, name, self._clock.now(), ready=node is not None and is_ready(node))
 
     async def _read_pod(self, name: str, uid: str) -> Pod | None:
         namespace, _, own = name.partition("/")

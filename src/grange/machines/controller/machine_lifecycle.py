@@ -5,7 +5,7 @@ the former one stopped. A step is repeated until a look shows that it was done: 
 fail, hang, or be done though they were answered with an error.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -16,6 +16,7 @@ from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.kinds.node import Node, is_ready
 from grange.api.kinds.nodepool import DEDICATED, WIPE, NodePoolSpec, PoolTimeouts
 from grange.api.machine_phases import MachineEvent, MachinePhase
+from grange.machines.controller.machine_holder import HolderState
 from grange.machines.disruption.disruption_progress import record_of
 from grange.machines.providers.provider import Instance, InstanceState
 from grange.machines.scaling.node_match import is_of
@@ -103,8 +104,7 @@ class MachineInputs:
         initialized: the node has its labels and taints.
         closed: since when pods are kept away from the node, for its machine to be switched off.
         pods: pods are on the node that have not ended, other than those of every node's equipment.
-        holder_gone: the pod that claimed it is gone or has ended, in two looks apart.
-        used: the holder was bound to the node: what it left may be there.
+        holder: what became of the pod that claimed it.
         can_wipe: the provider can.
         terminated_ttl_s: records of terminated machines are kept for so long.
     """
@@ -118,8 +118,7 @@ class MachineInputs:
     initialized: bool = False
     closed: datetime | None = None
     pods: bool = False
-    holder_gone: bool = False
-    used: bool = True
+    holder: HolderState = field(default_factory=HolderState)
     can_wipe: bool = False
     terminated_ttl_s: float = 60.0
 
@@ -224,10 +223,14 @@ def _claimed(known: MachineInputs, now: datetime) -> NextStep:
     if (step := _marks(known) or _addresses(known)) is not None:
         return step
     # Machines that are held for something else than a pod are given back by their holder.
-    if not known.holder_gone or known.machine.status.holder_uid:
+    if known.machine.status.holder_uid:
         return NextStep(MachineStep.WAIT)
+    if not known.holder.gone:
+        until = known.holder.until
+        after_s = None if until is None else (until - now).total_seconds()
+        return NextStep(MachineStep.WAIT, after_s=after_s)
     pod = known.machine.status.bound_pod_name
-    if known.used or known.pods:
+    if known.holder.used or known.pods:
         return _move(_E.RETURNED_USED, "PodGone", f"pod {pod} is gone or has ended")
     return _move(_E.RETURNED_UNUSED, "PodGone", f"pod {pod} is gone and was never bound")
 

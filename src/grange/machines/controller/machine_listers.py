@@ -22,7 +22,7 @@ from grange.api.kinds.machine import (
 from grange.api.kinds.machinelease import MachineLease
 from grange.api.kinds.node import Node, is_ready
 from grange.api.kinds.nodepool import NodePool
-from grange.api.kinds.pod import Pod, is_active
+from grange.api.kinds.pod import Pod, is_active, is_finished
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.podgroup import PodGroup
 from grange.api.machine_phases import MachinePhase
@@ -221,6 +221,11 @@ class MachineListers:
         """Pods on a node that have not ended, other than those that every node has."""
         found = self._pods.store.by_index(_BY_NODE, node)
         return [pod for pod in found if is_active(pod) and not _is_of_daemon(pod)]
+
+    def remaining_on(self, node: str) -> Sequence[Pod]:
+        """Pods on a node that run or are still ending, other than those that every node has."""
+        found = self._pods.store.by_index(_BY_NODE, node)
+        return [pod for pod in found if not is_finished(pod) and not _is_of_daemon(pod)]
 
     def unschedulable(self) -> Sequence[Pod]:
         """Pods for which the scheduler has found no node."""

@@ -9,7 +9,7 @@ from grange.api import timestamps
 from grange.api.kinds import MACHINE, NAMESPACE, NODEPOOL
 from grange.api.kinds.machine import Machine
 from grange.api.machine_phases import MachinePhase
-from grange.api.meta import Document, ObjectKey
+from grange.api.meta import Document, ObjectKey, preconditions
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, NotFound
 from grange.base.backoff import Exponential
@@ -34,6 +34,12 @@ from grange.machines.controller.provider_table import CreateProvider, ProviderTa
 from grange.machines.controller.provider_watch import WatchHooks
 from grange.machines.controller.report_requests import ReportRequests
 from grange.machines.controller.status_updater import StatusUpdater
+from grange.machines.disruption.disruption_plan import POOL_DELETED
+from grange.machines.disruption.disruption_progress import (
+    DISRUPTION_ANNOTATION,
+    deleted_pool_record,
+    record_of,
+)
 from grange.machines.providers import ProviderTools, create_provider
 from grange.reconcile.controller import Controller, Result
 from grange.reconcile.deps import Deps
@@ -42,6 +48,7 @@ from grange.reconcile.recorder import Recorder
 NAME = "machines"
 
 _RETRY = Exponential(initial_s=0.1, cap_s=5.0)
+_DRAINED = frozenset({MachinePhase.AVAILABLE, MachinePhase.CLAIMED})
 _CLUSTER = "kube-system"  # its UID is that of the cluster, and outlives every control plane
 
 
@@ -264,7 +271,8 @@ class NodeController:
 
     async def _reconcile(self, key: ObjectKey) -> Result:
         machine = self._listers.machine(key.name)
-        if machine is not None and await self._is_poolless(machine):
+        ends = machine is not None and await self._is_poolless(machine)
+        if machine is not None and ends and not await self._drains(machine):
             await self._terminate(key.name)
         return await self._executor.reconcile(key)
 
@@ -282,6 +290,21 @@ class NodeController:
         if await self._exists(NODEPOOL, name):
             return False
         self._log.warning("machine of no pool ends", machine=machine.metadata.name, pool=name)
+        return True
+
+    async def _drains(self, machine: Machine) -> bool:
+        """Whether a machine of a deleted pool is drained before it ends: pods are on it."""
+        if machine.phase not in _DRAINED:
+            return False
+        record = record_of(machine)
+        if record is not None and record.reason == POOL_DELETED:
+            return True
+        if not self._listers.remaining_on(machine.node):
+            return False
+        noted = {DISRUPTION_ANNOTATION: deleted_pool_record(machine, self._clock.now()).text()}
+        patch = {"metadata": {**preconditions(machine.metadata), "annotations": noted}}
+        self._listers.wrote(await self._client.patch(MACHINE, machine.metadata.name, patch=patch))
+        self._disruption.wake()
         return True
 
     async def _terminate(self, name: str) -> bool:

@@ -1,11 +1,12 @@
 """When passes are made, over which pools, and what they leave in the status of each."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from grange.api.kinds import NODEPOOL
+from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import DEDICATED, PACKED, NodePool
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import preconditions
@@ -18,6 +19,7 @@ from grange.machines.controller.pass_window import PassWindow
 from grange.machines.controller.pool_pass import PassResult, PoolPass
 from grange.machines.controller.pool_status import (
     TERMINATING,
+    drain_message,
     is_terminating,
     pool_status,
     remaining,
@@ -237,11 +239,23 @@ class PassLoop:
             await finalizers.remove(self._client, NODEPOOL, pool, POOL_FINALIZER)
             return
         error = watch if isinstance(watch, str) else watch.error
-        result = PassResult(reason=TERMINATING, message=remaining(left, error))
+        result = PassResult(
+            reason=TERMINATING, message=remaining(left, error, self._drains(pool, left))
+        )
         if not is_terminating(pool):
             self._events.terminating(pool, result.message)
         await self._finish(pool, watch, result)
         self._refuse(pool, f"pool {name} is being deleted; select another one")
+
+    def _drains(self, pool: NodePool, machines: Sequence[Machine]) -> Mapping[str, str]:
+        """What the drains of machines of a deleted pool wait for, by name."""
+        disruption, now = pool.spec.disruption, self._clock.now()
+        return {
+            one.metadata.name: drain_message(
+                one, self._listers.remaining_on(one.node), disruption, now
+            )
+            for one in machines
+        }
 
 
 def _filled(value: object) -> object:

@@ -1,19 +1,22 @@
 """The status of a pool: its machines by phase, what they have and cost, and whether it can be served."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
 import msgspec
 
-from grange.api import conditions, quantity
+from grange.api import conditions, quantity, timestamps
 from grange.api.kinds.machine import Machine
-from grange.api.kinds.nodepool import NodePool
+from grange.api.kinds.nodepool import NodePool, PoolDisruption
+from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
 from grange.base.first_few import first_few
 from grange.machines.catalogue import InstanceType
 from grange.machines.controller.pool_pass import PassResult
+from grange.machines.disruption.disruption_progress import deadline_of, record_of
+from grange.machines.disruption.node_drain import drain_step
 from grange.machines.scaling.machine_facts import type_of
 from grange.machines.scaling.packing_limits import machines_allowed
 
@@ -68,24 +71,47 @@ def is_terminating(pool: NodePool) -> bool:
     return conditions.is_true(pool.status.conditions, TERMINATING)
 
 
-def remaining(machines: Sequence[Machine], error: str) -> str:
+def remaining(machines: Sequence[Machine], error: str, drains: Mapping[str, str]) -> str:
     """What a deleted pool waits for.
 
     Args:
         machines: that have not ended.
         error: why the provider cannot be used; empty if it can.
+        drains: what the drains of machines wait for, by name.
     """
-    shown = first_few([*map(_remaining_machine, machines)], _SHOWN)
+    texts = [_remaining_machine(one, drains.get(one.metadata.name, "")) for one in machines]
+    shown = first_few(texts, _SHOWN)
     count = f"{len(machines)} {'machine ends' if len(machines) == 1 else 'machines end'}"
     return f"{count}: {shown}" + (f"; the provider fails: {error}" if error else "")
 
 
-def _remaining_machine(machine: Machine) -> str:
+def drain_message(
+    machine: Machine, pods: Sequence[Pod], disruption: PoolDisruption, now: datetime
+) -> str:
+    """What the drain of a machine of a deleted pool waits for; empty where none is under way.
+
+    Args:
+        machine: of the pool.
+        pods: on its node.
+        disruption: of the pool.
+        now: wall time.
+    """
+    record = record_of(machine)
+    if record is None or not record.drain_started:
+        return ""
+    started, deadline = timestamps.parse(record.drain_started), deadline_of(record, disruption)
+    step = drain_step(pods, started=started, deadline=deadline, now=now)
+    end = f", by force at {timestamps.rfc3339(deadline)}" if deadline is not None else ""
+    return f"drains {step.waits_for}{end}" if step.waits_for else ""
+
+
+def _remaining_machine(machine: Machine, drain: str) -> str:
     status = machine.status
     user = f"pod {status.bound_pod_name}" if status.bound_pod_name else status.holder
     held = f", held by {user}" if user and machine.phase is MachinePhase.CLAIMED else ""
+    drained = f", {drain}" if drain and not machine.is_ending else ""
     failed = f", last error: {status.last_error}" if status.last_error else ""
-    return f"{machine.metadata.name} ({machine.phase.value}{held}{failed})"
+    return f"{machine.metadata.name} ({machine.phase.value}{held}{drained}{failed})"
 
 
 def total_price(machines: Sequence[Machine]) -> Decimal:

@@ -11,6 +11,9 @@ EMPTY, DRIFTED, EXPIRED, UNDERUTILIZED = "Empty", "Drifted", "Expired", "Underut
 INTERRUPTED = "Interrupted"
 """Reason of machines that their provider takes away: no budget of a pool holds that up."""
 
+POOL_DELETED = "PoolDeleted"
+"""Reason of machines in use whose pool is deleted: they are drained and not replaced."""
+
 
 @dataclass(frozen=True, slots=True)
 class DisruptionDecision:

@@ -12,7 +12,12 @@ from grange.api.kinds.machine import Machine
 from grange.api.kinds.node import Node
 from grange.api.kinds.nodepool import PoolDisruption
 from grange.api.machine_phases import MachinePhase
-from grange.machines.disruption.disruption_plan import DRIFTED, EXPIRED, INTERRUPTED
+from grange.machines.disruption.disruption_plan import (
+    DRIFTED,
+    EXPIRED,
+    INTERRUPTED,
+    POOL_DELETED,
+)
 from grange.machines.disruption.node_drain import DISRUPTED_TAINT, drain_deadline
 
 DISRUPTION_ANNOTATION = "grange.dev/disruption"
@@ -115,6 +120,18 @@ def record_of(machine: Machine) -> DisruptionRecord | None:
         return None
 
 
+def deleted_pool_record(machine: Machine, now: datetime) -> DisruptionRecord:
+    """The record of a machine in use whose pool is deleted: a drain that goes on keeps its time."""
+    known = record_of(machine) or DisruptionRecord("", "", timestamps.rfc3339(now), ())
+    return msgspec.structs.replace(
+        known,
+        reason=POOL_DELETED,
+        message=f"{POOL_DELETED}: pool {machine.spec.pool} is deleted",
+        together=(machine.metadata.name,),
+        forced=True,
+    )
+
+
 def is_disrupted(machine: Machine) -> bool:
     """Whether a decision about the machine is under way."""
     return DISRUPTION_ANNOTATION in machine.metadata.annotations
@@ -138,12 +155,14 @@ def deadline_of(record: DisruptionRecord, disruption: PoolDisruption) -> datetim
 
     A machine that must end by now has had its grace; one that ends for its price is left alone instead.
     """
+    ends = []
     if record.deadline:
-        return timestamps.parse(record.deadline) - timedelta(seconds=MARGIN_S)
-    if record.reason not in (DRIFTED, EXPIRED) or not record.drain_started:
-        return None
-    started = timestamps.parse(record.drain_started)
-    return drain_deadline(started, disruption.termination_grace_period_seconds)
+        ends.append(timestamps.parse(record.deadline) - timedelta(seconds=MARGIN_S))
+    if record.reason in (DRIFTED, EXPIRED, POOL_DELETED) and record.drain_started:
+        started, grace_s = record.drain_started, disruption.termination_grace_period_seconds
+        end = drain_deadline(timestamps.parse(started), grace_s)
+        ends += [] if end is None else [end]
+    return min(ends, default=None)
 
 
 def next_disruption(
@@ -186,16 +205,26 @@ def next_disruption(
     return NextDisruption(DisruptionStep.DRAIN)
 
 
-def next_interrupted(
-    record: DisruptionRecord, machine: Machine, node: Node | None
+def next_unreplaced(
+    record: DisruptionRecord, machine: Machine, node: Node | None, *, in_use: bool
 ) -> NextDisruption:
-    """What a machine of a dedicated pool needs next that its provider takes away.
+    """What a machine needs next that goes and is not replaced first.
 
-    Its pod's successor gets a machine when there is one: the earlier the pod goes, the more time that has.
+    These are machines that a provider takes away and whose pool is dedicated, or cannot be planned for now,
+    and machines of deleted pools. A pod's successor gets a machine when there is one: the earlier the pod
+    goes, the more time that has.
+
+    Args:
+        record: of the machine.
+        machine: its record.
+        node: of the machine.
+        in_use: pods are on the node, other than those of every node.
     """
+    if record.reason not in (INTERRUPTED, POOL_DELETED):
+        return NextDisruption(DisruptionStep.WAIT, "its pool cannot be planned for now")
     if (step := _interrupted(machine, node)) is not None:
         return step
-    if machine.phase is _P.AVAILABLE:
+    if machine.phase is _P.AVAILABLE and not in_use and not record.drain_started:
         return NextDisruption(DisruptionStep.END)
     begun = DisruptionStep.DRAIN if record.drain_started else DisruptionStep.BEGIN_DRAIN
     return NextDisruption(begun)

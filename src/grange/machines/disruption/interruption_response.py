@@ -10,7 +10,7 @@ from grange.api.kinds.machine import Machine
 from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import MachinePhase
 from grange.machines.disruption.disruption_candidates import moving_pods
-from grange.machines.disruption.disruption_plan import INTERRUPTED
+from grange.machines.disruption.disruption_plan import INTERRUPTED, POOL_DELETED
 from grange.machines.disruption.disruption_progress import MARGIN_S, DisruptionRecord, record_of
 from grange.machines.disruption.node_drain import DRAIN_MIN_S
 from grange.machines.providers.provider import Interruption
@@ -43,8 +43,10 @@ def respond(
         return None
     if known is None:
         known = DisruptionRecord("", "", timestamps.rfc3339(now), ())
-    elif known.reason == INTERRUPTED and (known.deadline or notice.rebalance):
+    elif known.reason in (INTERRUPTED, POOL_DELETED) and (known.deadline or notice.rebalance):
         return None
+    if known.reason == POOL_DELETED:  # it is drained already: by the earlier of both times
+        return msgspec.structs.replace(known, deadline=ends)
     return msgspec.structs.replace(
         known,
         reason=INTERRUPTED,
