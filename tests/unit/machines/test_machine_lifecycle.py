@@ -221,6 +221,15 @@ def test_f80_a_claim_whose_pod_is_gone_is_returned() -> None:
     )
 
 
+@pytest.mark.parametrize("phase", [P.AVAILABLE, P.CLAIMED])
+@pytest.mark.parametrize("state", [InstanceState.STOPPED, InstanceState.STOPPING])
+def test_machine_in_service_is_switched_on_again(phase: MachinePhase, state: InstanceState) -> None:
+    found = machine(phase)
+    assert step(found, instance=instance(state), can_stop=True).step is S.START
+    assert step(found, instance=instance(state)).step is S.WAIT
+    assert step(found, instance=instance(), can_stop=True).step is S.WAIT
+
+
 def test_ending_pod_keeps_its_machine_for_its_grace() -> None:
     def state(deleted_s_ago: float | None = None, *, ready: bool = True, **pod: Any) -> HolderState:
         document = builders.pod_document("a", **pod)

@@ -9,6 +9,7 @@ from grange.api.kinds.nodepool import NodePool
 from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import MachinePhase
 from grange.api.scheme import AnyKind
+from grange.machines.providers.provider import Instance
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
 _WORRYING = frozenset({"BootTimeout", "InstanceGone", "InstanceEnding", "Unhealthy"})
@@ -57,6 +58,11 @@ class MachineEvents:
     def interrupted(self, machine: Machine, message: str) -> None:
         """The provider takes a machine away."""
         self._recorder.event(machine, WARNING, "InterruptionNotice", message, kind=MACHINE)
+
+    def off(self, machine: Machine, instance: Instance) -> None:
+        """The instance of a machine that is in service was found switched off."""
+        text = f"instance {instance.id} is {instance.state.value}; it is switched on again"
+        self._recorder.event(machine, WARNING, "SwitchedOff", text, kind=MACHINE)
 
     def braked(self, pool: NodePool, message: str) -> None:
         """So many machines of a pool are silent that none is ended."""

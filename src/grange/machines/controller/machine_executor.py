@@ -128,6 +128,7 @@ class MachineExecutor:
             pods=bool(self._listers.pods_on(machine.node)),
             holder=holder,
             can_wipe=watch.calls.provider.can_wipe,
+            can_stop=watch.calls.provider.can_stop,
             terminated_ttl_s=self._config.terminated_ttl_s,
         )
 
@@ -319,6 +320,8 @@ class MachineExecutor:
     ) -> Result:
         if known.instance is None or (wait_s := self._wait_s(known.machine, _S.START)) > 0.0:
             return Requeue(self._config.retry_s if known.instance is None else wait_s)
+        if known.machine.phase is not _P.CREATED:
+            self._events.off(known.machine, known.instance)
         result = await watch.calls.start(known.machine, known.instance)
         watch.look_soon()
         return self._after(known.machine, result, _S.START)

@@ -32,6 +32,7 @@ CLOSED_S = 15.0
 
 _E, _P, _S = MachineEvent, MachinePhase, InstanceState
 _ENDED = frozenset({_P.TERMINATING, _P.TERMINATED})
+_OFF = frozenset({_S.STOPPED, _S.STOPPING})
 
 
 class MachineStep(Enum):
@@ -105,7 +106,7 @@ class MachineInputs:
         closed: since when pods are kept away from the node, for its machine to be switched off.
         pods: pods are on the node that have not ended, other than those of every node's equipment.
         holder: what became of the pod that claimed it.
-        can_wipe: the provider can.
+        can_wipe, can_stop: the provider can.
         terminated_ttl_s: records of terminated machines are kept for so long.
     """
 
@@ -120,6 +121,7 @@ class MachineInputs:
     pods: bool = False
     holder: HolderState = field(default_factory=HolderState)
     can_wipe: bool = False
+    can_stop: bool = False
     terminated_ttl_s: float = 60.0
 
 
@@ -183,7 +185,7 @@ def _created(known: MachineInputs, now: datetime) -> NextStep:
         if not known.initialized:
             return NextStep(MachineStep.INITIALIZE, stage=JOINING)
         return _move(_E.JOINED, "Joined", f"node {node.metadata.name} is ready")
-    if found is not None and found.state in {_S.STOPPED, _S.STOPPING}:
+    if found is not None and found.state in _OFF:
         # It was resumed, and the call that switches it on was not done.
         return _boot_over(known, now) or NextStep(MachineStep.START)
     if (over := _boot_over(known, now)) is not None:
@@ -197,7 +199,17 @@ def _created(known: MachineInputs, now: datetime) -> NextStep:
 
 
 def _available(known: MachineInputs, now: datetime) -> NextStep:
-    return _marks(known) or _addresses(known) or NextStep(MachineStep.WAIT)
+    return _still_on(known) or _marks(known) or _addresses(known) or NextStep(MachineStep.WAIT)
+
+
+def _still_on(known: MachineInputs) -> NextStep | None:
+    """Switch on again what a former owner's late or repeated call has switched off after the machine was resumed.
+
+    Calls that switch off carry no token of the record that they were made for, so they cannot be refused.
+    """
+    found = known.instance
+    is_off = found is not None and found.state in _OFF
+    return NextStep(MachineStep.START) if is_off and known.can_stop else None
 
 
 def _marks(known: MachineInputs) -> NextStep | None:
@@ -220,7 +232,7 @@ def _has_other_addresses(known: MachineInputs) -> bool:
 
 
 def _claimed(known: MachineInputs, now: datetime) -> NextStep:
-    if (step := _marks(known) or _addresses(known)) is not None:
+    if (step := _still_on(known) or _marks(known) or _addresses(known)) is not None:
         return step
     # Machines that are held for something else than a pod are given back by their holder.
     if known.machine.status.holder_uid:
