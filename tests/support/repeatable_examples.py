@@ -1,4 +1,4 @@
-"""Examples of Hypothesis that are the same in every run: half of them, without constants of modules.
+"""Examples of Hypothesis that are the same in every run: a quarter, without constants of modules.
 
 Hypothesis mixes constants of loaded modules into its examples. Which modules are loaded depends on the
 tests that a worker ran before, so examples that are to be the same in every run (profile ``ci``) would
@@ -14,6 +14,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 MANY = 50
+FEWEST = 25  # of those, that are left
 
 
 @contextmanager
@@ -31,10 +32,10 @@ def without_local_constants() -> Iterator[None]:
 
 
 def take_fewer_examples(items: Iterable[pytest.Item]) -> None:
-    """Take half of the examples of each property that has many.
+    """Take a quarter of the examples of each property that has many.
 
-    Changes are judged by the same ones every time, so that more of them find little; the other half of
-    the time goes into new ones, which ``make sim`` draws in full number.
+    Changes are judged by the same ones every time, so that more of them find little; the rest of the
+    time goes into new ones, which ``make sim`` draws in full number.
     """
     seen: set[int] = set()
     for item in items:
@@ -47,4 +48,5 @@ def take_fewer_examples(items: Iterable[pytest.Item]) -> None:
         bounds = getattr(owner, name, None)
         if isinstance(bounds, settings) and bounds.max_examples > MANY and id(owner) not in seen:
             seen.add(id(owner))  # one function is the test of many parameters
-            setattr(owner, name, settings(bounds, max_examples=bounds.max_examples // 2))
+            fewer = max(FEWEST, bounds.max_examples // 4)
+            setattr(owner, name, settings(bounds, max_examples=fewer))

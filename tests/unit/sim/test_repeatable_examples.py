@@ -38,8 +38,8 @@ def test_examples_ignore_constants_of_loaded_modules(
     assert CONSTANT not in before
 
 
-@pytest.mark.parametrize(("wanted", "taken"), [(50, 50), (80, 40)])
-def test_half_of_many_examples_is_taken(
+@pytest.mark.parametrize(("wanted", "taken"), [(50, 50), (80, 25), (200, 50)])
+def test_quarter_of_many_examples_is_taken(
     request: pytest.FixtureRequest, wanted: int, taken: int
 ) -> None:
     found: list[int] = []
