@@ -55,6 +55,8 @@ class ServicesRecover:
         self._changed_at: dict[str, float] = {}
         self._pods: dict[str, dict[str, Pod]] = {}  # by uid of the owner
         self._nodes: dict[str, Node] = {}
+        self._ready: set[str] = set()  # nodes, and among them those that take pods
+        self._open: dict[str, Node] = {}
         self._nodes_changed_at = 0.0
         self._short: dict[str, tuple[float, str]] = {}  # since when, and what is missing
 
@@ -111,8 +113,14 @@ class ServicesRecover:
         name = change.document["metadata"]["name"]
         before = self._nodes.pop(name, None)
         node = None if change.deleted else msgspec.convert(change.document, Node)
+        self._ready.discard(name)
+        self._open.pop(name, None)
         if node is not None:
             self._nodes[name] = node
+            if nodes.is_ready(node):
+                self._ready.add(name)
+                if _takes_pods(node):
+                    self._open[name] = node
         if _facts(before) != _facts(node):
             self._nodes_changed_at = self._clock.monotonic()
             for uid in self._services:
@@ -152,6 +160,8 @@ class ServicesRecover:
                 wanted -= 1  # a percentage that rounds down to zero, without room, allows one
         active = [pod for pod in owned if not pod.metadata.deletion_timestamp]
         ready = [pod for pod in active if pods.is_ready(pod) and self._is_up(pod.spec.node_name)]
+        if len(ready) >= wanted:
+            return ""  # as of most writes: which nodes are eligible does not matter
         helpless = [pod for pod in active if pod not in ready and self._is_helpless(pod)]
         possible = wanted
         if spec.placement == "OnePerNode":
@@ -166,8 +176,7 @@ class ServicesRecover:
         return f"{len(ready)} ready, {len(helpless)} helpless, of {min(wanted, possible)} possible"
 
     def _is_up(self, node_name: str) -> bool:
-        node = self._nodes.get(node_name)
-        return node is not None and nodes.is_ready(node)
+        return node_name in self._ready
 
     def _is_helpless(self, pod: Pod) -> bool:
         """Whether only time, its program or its node can make it ready."""
@@ -187,13 +196,15 @@ class ServicesRecover:
         left = drained_nodes(service)
         return {
             name
-            for name, node in self._nodes.items()
-            if nodes.is_ready(node)
-            and not node.spec.unschedulable
-            and not [taint for taint in node.spec.taints if taint.effect != "PreferNoSchedule"]
-            and labels.matches(node.metadata.labels)
-            and name not in left
+            for name, node in self._open.items()
+            if name not in left and labels.matches(node.metadata.labels)
         }
+
+
+def _takes_pods(node: Node) -> bool:
+    return not node.spec.unschedulable and all(
+        taint.effect == "PreferNoSchedule" for taint in node.spec.taints
+    )
 
 
 def _facts(node: Node | None) -> tuple[object, ...]:
