@@ -66,26 +66,30 @@ class Watchdog:
     def __init__(self, awaited: Awaitable[Any]) -> None:
         self._awaited = awaited
         self.worst = 0
-        self._lines = 0
-
-    def _trace(self, _frame: FrameType, event: str, _argument: Any) -> Any:
-        self._lines += event == "line"
-        return self._trace
 
     def __await__(self) -> Generator[Any, Any, Any]:
+        lines = 0
+
+        def trace(_frame: FrameType, event: str, _argument: Any) -> Any:
+            # Called for each of millions of lines: a closure is quicker than a method.
+            nonlocal lines
+            if event == "line":
+                lines += 1
+            return trace
+
         inner = self._awaited.__await__()
         before = sys.gettrace()
         step: Callable[[], Any] = lambda: inner.send(None)  # noqa: E731  replaced at each step
         while True:
-            self._lines = 0
-            sys.settrace(self._trace)
+            lines = 0
+            sys.settrace(trace)
             try:
                 wanted = step()
             except StopIteration as end:
                 return end.value
             finally:
                 sys.settrace(before)
-                self.worst = max(self.worst, self._lines)
+                self.worst = max(self.worst, lines)
             step = yield from self._resumed(inner, wanted)
 
     def _resumed(
