@@ -33,13 +33,14 @@ run: $(STAMP)  ## a control plane, a replicated service, proof that it works; th
 	@$(BIN)/python examples/run.py
 
 # What waits for downloads runs beside what computes. Then the end-to-end tests, which mostly wait for
-# processes, take what they need of the machine, and the others the rest.
+# processes, take what they need of the machine, and all that computes takes the rest.
 test:  ## everything CI runs
-	@$(MAKE) --no-print-directory -j4 check docs kubectl cri sshd $(JOBS)/.installed $(CHECK_ONCE)
+	@$(MAKE) --no-print-directory -j4 $(STAMP) $(DOCS)/.installed kubectl cri sshd $(JOBS)/.installed
 	@$(MAKE) --no-print-directory e2e >.cache/e2e.log 2>&1 & e2e=$$!; \
-	nice -n 5 $(MAKE) --no-print-directory unit; unit=$$?; \
+	nice -n 5 $(MAKE) --no-print-directory -j2 check docs $(CHECK_ONCE) && \
+	nice -n 5 $(MAKE) --no-print-directory unit; others=$$?; \
 	echo "end-to-end tests:"; wait $$e2e; e2e=$$?; \
-	cat .cache/e2e.log; [ $$unit$$e2e = 00 ]
+	cat .cache/e2e.log; [ $$others$$e2e = 00 ]
 
 test-durations: $(STAMP)  ## what `make unit` costs: processor time by folder, the slowest tests
 	@$(BIN)/python -m pytest -q -n auto $(REPEATABLE) -p tests.support.durations $(UNIT)
