@@ -20,7 +20,7 @@ import selectors
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, copy_context
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary, WeakSet
@@ -43,14 +43,65 @@ class Livelock(GrangeError):
     """The program goes on without end: past the horizon, or busy while time stands still."""
 
 
+# Simulations make and cancel handles by the hundred thousand. These two do it as asyncio does, without
+# asking the loop each time whether it is debugged.
+
+
+class _Handle(asyncio.Handle):
+    """A call that is made soon."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback: Callable[..., object] | None = callback
+        self._args: Any = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+
 class _Timer(asyncio.TimerHandle):
     """A timer whose ties are broken by the order of setting."""
 
     __slots__ = ("order",)
 
-    order: int
-    _scheduled: bool
-    _when: float
+    _loop: "VirtualLoop"
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        loop: "VirtualLoop",
+        context: Context | None,
+        order: int,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback: Callable[..., object] | None = callback
+        self._args: Any = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = True
+        self.order = order
+
+    def cancel(self) -> None:
+        """Do not call; the loop removes it from its heap when there are many such."""
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None
+            if self._scheduled:
+                self._loop._timer_cancelled_count += 1
 
     def __lt__(self, other: "_Timer") -> bool:  # type: ignore[override]  # only ever in one heap
         # Asked for more often than anything else in a simulation.
@@ -101,6 +152,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[_Timer]
+    _timer_cancelled_count: int
+    _debug: bool
+    _closed: bool
     _asyncgens: WeakSet[AsyncGeneratorType[object, None]]
 
     def __init__(self, *, horizon_s: float = HORIZON_S) -> None:
@@ -182,12 +236,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Call at a virtual time; equal times in the order of asking."""
         if self.is_closed():
             raise RuntimeError("the event loop is closed")
-        timer = _Timer(when, callback, args, self, context)
         self._timers += 1
-        timer.order = self._timers
+        timer = _Timer(when, callback, args, self, context, self._timers)
         heapq.heappush(self._scheduled, timer)
-        timer._scheduled = True
         return timer
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """Call in the next round."""
+        if self._debug or self._closed:
+            return super().call_soon(callback, *args, context=context)
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def call_later(
         self,
