@@ -146,9 +146,14 @@ def test_why_names_what_a_gang_waits_for(plane: Plane, tmp_path: Path) -> None:
     Path(path).write_text(json.dumps(document))
     plane.grange("job", "run", "-f", path)
     eventually(lambda: phase(plane, "big") == "Queued", "it waits")
+    eventually(lambda: plane.grange("why", "gj/big").count("gang wants 1") == 1, "it is known")
     text = plane.grange("why", "gj/big")
     assert "Gang big-" in text
-    assert "cpu" in text
+    assert "(cpu 5000 each), room for 0 (can never fit on these nodes: 0 when empty)" in text
+    assert "pod/big-worker-0, pod/big-worker-1: each waits for its gang default/big-" in text
+    plane.grange("job", "suspend", "big")
+    eventually(lambda: phase(plane, "big") == "Suspended", "it is suspended")
+    assert "What to do: grange job resume big." in plane.grange("why", "gj/big")
 
 
 def test_why_goes_down_to_a_failing_probe(plane: Plane, tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ async def explain(opened: ApiSession, document: Document) -> tuple[list[str], An
         names = _some([each for each, _ in found])
         shown = attempts.applied(first)
         hint = [f"What to do: {shown.hint}."] if shown.hint else []
-        lines += ["", f"{names} {shown.summary}", *hint]
+        subject = names if len(found) == 1 else f"{names}: each"
+        lines += ["", f"{subject} {shown.summary}", *hint]
         lines += [*printer.obstacles(shown), *attempts.lines]
     if len(waiting) > _ASKED:
         lines += ["", f"{len(waiting) - _ASKED} more pods without a node were not asked about."]
