@@ -163,6 +163,21 @@ def test_nodes_must_have_room_for_what_is_held_too(made: Bench) -> None:
     assert admitted(made, "g", "h") == ["g", "h"]
 
 
+def test_gated_gang_beyond_all_nodes_shows_that_it_never_fits(made: Bench) -> None:
+    """Pods that could end make no difference; another node does."""
+    made.pods(*names("low", 40), requests=CPU)
+    made.run()
+    gated(made, "g", 120, queue="")
+    made.run(1.0)
+    assert gang(made, "g").message == (
+        "gang wants more than nodes have free: cpu 60 of 120"
+        " (can never fit on these nodes: cpu 100 of 120 when empty)"
+    )
+    made.nodes("b", capacity=BIG)
+    made.run(1.0)
+    assert admitted(made, "g") == ["g"]
+
+
 def test_pods_of_lower_priority_count_as_room(made: Bench) -> None:
     made.pods(*names("low", 100), requests=CPU)
     made.run()

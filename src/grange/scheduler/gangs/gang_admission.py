@@ -33,6 +33,7 @@ NOT_CREATED = "PodsNotCreated"
 
 _AGAIN = Exponential(initial_s=60.0, cap_s=1800.0)
 _PAUSE_S = 0.00025  # after a pass, for each that waits: ten times what the pass takes
+_ABOVE_ALL = 2**31  # a priority: pods of any other one could be preempted
 _POSITIONS_MAX = 10  # each admission changes the status of so many that wait behind
 
 
@@ -307,8 +308,17 @@ class GangAdmission:
         )
         left = {name: max(0, found.get(name, 0) - held.get(name, 0)) for name in item.wanted}
         short = [name for name, amount in item.wanted.items() if left[name] < amount]
+        if not short:
+            return ""
         lacking = listed(short, left, item.wanted)
-        return f"gang wants more than nodes have free: {lacking}" if short else ""
+        text = f"gang wants more than nodes have free: {lacking}"
+        empty = self.room(_ABOVE_ALL, item.wanted)
+        never = [name for name in short if empty.get(name, 0) < item.wanted[name]]
+        if never:
+            text += (
+                f" (can never fit on these nodes: {listed(never, empty, item.wanted)} when empty)"
+            )
+        return text
 
     def _note(self, item: GatedGang, reason: str, why: str, place: int) -> None:
         gang = item.gang

@@ -101,8 +101,8 @@ def room_when_empty(
 
     With ``domain_key`` all nodes must share a value of that label.
     """
-    overridden = [past_reservations(pod) for pod in pods]
-    empty = Capacity.of(profiles, table, shapes(profiles, overridden), empty=True)
+    wanted = [Shape(past_reservations(shape.pod), shape.count) for shape in shapes(profiles, pods)]
+    empty = Capacity.of(profiles, table, wanted, empty=True)
     if not domain_key:
         return empty.whole()
     return max(empty.by_domain(table, domain_key).values(), default=0)
