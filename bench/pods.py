@@ -29,7 +29,7 @@ LIMIT_S = 300.0
 PODS = "/api/v1/namespaces/default/pods"
 SETTINGS = {
     "": ("--isolation", "none", "--network", "shared"),
-    "isolated_": ("--isolation", "auto", "--network", "auto"),
+    "isolated_": ("--isolation", "auto", "--network", "addresses"),
 }
 
 

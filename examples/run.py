@@ -26,6 +26,7 @@ EXAMPLES = (
     "sessions.http",
     "quickstart",
     "replication",
+    "services",
     "gang",
     "jobs.allreduce",
     "machines",
@@ -33,8 +34,6 @@ EXAMPLES = (
 )
 HERE = Path(__file__).resolve().parent
 NODES = ("--nodes", "4", "--pool", "drivers=1", "--pool", "workers=3")
-ON_ONE_PORT = ("services",)
-ADDRESSES = ("--network", "auto")
 ON_MACHINES = ("takeover",)
 INTERRUPTED = 130
 
@@ -129,8 +128,6 @@ def main() -> int:
     code = 1
     try:
         run_on(stage, "start a control plane with four nodes in two pools", NODES, EXAMPLES)
-        title = "start it again, with addresses for servers of pods"
-        run_on(stage, title, ADDRESSES, ON_ONE_PORT)
         title = "start it again, for machines that join"
         with machine_network(MACHINES) as stage.machines:
             flags = ("--disable", "agent", "--remove-nodes", *stage.machines.flags)

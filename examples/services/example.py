@@ -23,7 +23,7 @@ def missing(stage: Stage) -> str:
     labels = [node["metadata"]["labels"] for node in nodes]
     if any(label.get(ISOLATION) != "namespaces" for label in labels):
         return "namespaces, by which pods resolve names of Services"
-    if any(label.get(NETWORK) not in {"addresses", "netns"} for label in labels):
+    if any(label.get(NETWORK) not in {"replicas", "addresses", "netns"} for label in labels):
         return "addresses for servers that listen on all of them, so replicas would collide"
     return ""
 

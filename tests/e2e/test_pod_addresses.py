@@ -1,4 +1,4 @@
-"""Programs that listen on all addresses get their pod's, with ``--network addresses``."""
+"""Replicas that listen on all addresses get their pod's, and are found at localhost in it."""
 
 import asyncio
 import json
@@ -79,7 +79,7 @@ async def runtime(
     offload = Threads("runtime", 2)
     config = ProcessConfig(tmp_path, isolation=request.param, programs_network="auto")
     async with ProcessRuntime(config, clock=clock, log=log, offload=offload) as made:
-        assert made.network == ("addresses" if is_supported() else "shared")
+        assert made.network == ("replicas" if is_supported() else "shared")
         yield made
         for record in made.pods():
             await made.remove(record.sandbox.uid)
@@ -87,13 +87,26 @@ async def runtime(
     assert marked(tmp_path) == []
 
 
-async def prepared(runtime: ProcessRuntime, name: str) -> Sandbox:
+async def prepared(
+    runtime: ProcessRuntime, name: str, *, is_replica: bool = True, host_network: bool = False
+) -> Sandbox:
     python = VolumePlan("python", host_path=sys.prefix)  # it may be in /tmp
-    return await runtime.prepare(PodSetup(f"uid-{name}", "default", name, "node-1", (python,)))
+    setup = PodSetup(
+        f"uid-{name}",
+        "default",
+        name,
+        "node-1",
+        (python,),
+        host_network=host_network,
+        is_replica=is_replica,
+    )
+    return await runtime.prepare(setup)
 
 
-async def start(runtime: ProcessRuntime, name: str, *command: str) -> ContainerID:
-    target = ContainerID(f"uid-{name}", "main", 0)
+async def start(
+    runtime: ProcessRuntime, name: str, *command: str, container: str = "main"
+) -> ContainerID:
+    target = ContainerID(f"uid-{name}", container, 0)
     await runtime.start(target, Program(command, {"PATH": os.environ["PATH"]}), MOUNTS)
     return target
 
@@ -172,17 +185,82 @@ async def test_filter_outlives_the_first_program(runtime: ProcessRuntime, clock:
     assert (await end_of(runtime, target, clock)).signal == signal.SIGKILL
 
 
+@pytest.mark.parametrize(
+    "options", [{"host_network": True}, {"is_replica": False}], ids=["host network", "no replica"]
+)
 async def test_pod_on_the_machines_network_binds_all_addresses(
-    runtime: ProcessRuntime, clock: Clock
+    runtime: ProcessRuntime, clock: Clock, options: dict[str, bool]
 ) -> None:
-    python = VolumePlan("python", host_path=sys.prefix)
-    setup = PodSetup("uid-a", "default", "a", "node-1", (python,), host_network=True)
-    await runtime.prepare(setup)
+    await prepared(runtime, "a", **options)
     port = free_port()
     target = await start(runtime, "a", sys.executable, "-m", "http.server", str(port))
     assert b"200 OK" in await until_answered("127.0.0.1", port, clock)
     await runtime.signal(target, signal.SIGKILL)
     await end_of(runtime, target, clock)
+
+
+CONNECTS = """
+import contextlib, errno, json, select, socket, sys
+port, other, closed = (int(word) for word in sys.argv[1:])
+def peer(family, host, port, kind=socket.SOCK_STREAM, blocking=True):
+    with socket.socket(family, kind) as made:
+        made.setblocking(blocking)
+        try:
+            with contextlib.suppress(BlockingIOError):
+                made.connect((host, port))
+            select.select([], [made], [], 10)
+            if found := made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                raise OSError(found, "")
+            return made.getpeername()[0]
+        except OSError as error:
+            return errno.errorcode[error.errno]
+INET, INET6, UDP = socket.AF_INET, socket.AF_INET6, socket.SOCK_DGRAM
+print(json.dumps({
+    "localhost": peer(INET, "127.0.0.1", port),
+    "without blocking": peer(INET, "127.0.0.1", port, blocking=False),
+    "wildcard": peer(INET, "0.0.0.0", port),
+    "v6": peer(INET6, "::1", port),
+    "mapped": peer(INET6, "::ffff:127.0.0.1", port),
+    "machine": peer(INET, "127.0.0.1", other),
+    "nothing": peer(INET, "127.0.0.1", closed),
+    "datagrams": peer(INET, "127.0.0.1", port, kind=UDP),
+}))
+"""
+
+
+@pytest.mark.skipif(not is_supported(), reason="the kernel has no such filter")
+async def test_localhost_leads_to_what_listens_in_the_pod(
+    runtime: ProcessRuntime, clock: Clock
+) -> None:
+    port, closed = free_port(), free_port()
+    addresses = [(await prepared(runtime, name)).address for name in ("a", "b")]
+    for name in ("a", "b"):
+        await start(runtime, name, sys.executable, "-m", "http.server", str(port))
+    for address in addresses:
+        await until_answered(address, port, clock)
+    with socket.create_server(("127.0.0.1", 0)) as machine:
+        words = (str(port), str(machine.getsockname()[1]), str(closed))
+        command = (sys.executable, "-c", CONNECTS, *words)
+        sidecar = await start(runtime, "b", *command, container="sidecar")
+        found = json.loads(await output(runtime, sidecar))
+        executed = await runtime.run(ContainerID("uid-a", "main", 0), command, LIMIT_S)
+    expected = {
+        "localhost": addresses[1],
+        "without blocking": addresses[1],
+        "wildcard": addresses[1],
+        "v6": f"::ffff:{addresses[1]}",
+        "mapped": f"::ffff:{addresses[1]}",
+        "machine": "127.0.0.1",
+        "nothing": "ECONNREFUSED",
+        "datagrams": "127.0.0.1",
+    }
+    assert found == expected
+    text = json.dumps(expected).replace(addresses[1], addresses[0])
+    assert json.loads(executed.output) == json.loads(text)
+    for name in ("a", "b"):
+        target = ContainerID(f"uid-{name}", "main", 0)
+        await runtime.signal(target, signal.SIGKILL)
+        await end_of(runtime, target, clock)
 
 
 NESTED = """

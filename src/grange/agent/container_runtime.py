@@ -107,6 +107,7 @@ class PodSetup:
         hostname: that its programs see where they are isolated; empty for its name.
         fs_group: group that the pod's own volumes belong to; None for the runtime's.
         host_network: it asks for the machine's network.
+        is_replica: it is one of several that are alike, and may want the same port.
         runtime_handler: which of its ways of running containers the runtime uses; empty for its own.
         from_images: its containers are made from images.
         privileged: one of its containers, from images, asks for all rights.
@@ -124,6 +125,7 @@ class PodSetup:
     hostname: str = ""
     fs_group: int | None = None
     host_network: bool = False
+    is_replica: bool = False
     runtime_handler: str = ""
     from_images: bool = False
     privileged: bool = False

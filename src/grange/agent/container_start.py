@@ -40,7 +40,9 @@ from grange.agent.references import Fetcher, Sources
 from grange.agent.service_variables import service_variables
 from grange.agent.users import RunAsUser
 from grange.api.kinds.pod import Container, EphemeralContainer, Pod, uses_images
+from grange.api.kinds.replicationcontroller import REPLICATIONCONTROLLER
 from grange.api.kinds.service import Service
+from grange.api.meta import controller_of
 from grange.api.pod_addresses import POD_IP
 from grange.api.status import ApiError
 from grange.client.client import Client
@@ -177,6 +179,7 @@ class ContainerStarter:
                 fs_group=security_context.fs_group_of(pod) if config.user == 0 else None,
                 hostname=hostname(pod),
                 host_network=pod.spec.host_network,
+                is_replica=_is_replica(pod),
                 from_images=from_images,
                 privileged=security_context.is_privileged(pod),
                 shared_processes=security_context.shared_processes(pod),
@@ -241,6 +244,12 @@ def _paths(
         **volumes.variables(sandbox.volumes, mounts),
         **service_account.variables(container.spec, sandbox.volumes),
     }
+
+
+def _is_replica(pod: Pod) -> bool:
+    """Whether it is one of several pods of one template that serve alike."""
+    owner = controller_of(pod.metadata)
+    return owner is not None and owner.kind == REPLICATIONCONTROLLER.kind
 
 
 def _wanted_address(pod: Pod) -> str:

@@ -106,7 +106,7 @@ def port_taken(
     ]
     remedy = (
         "programs that listen on $(POD_IP) instead of 0.0.0.0 do not collide, "
-        "as every pod has its own address; --network auto of the agent gives it to them"
+        "as every pod has its own address; --network addresses of the agent gives it to all programs"
     )
     if not others:
         return f"address already in use; {remedy}"

@@ -325,8 +325,8 @@ _FIELDS = (
     ),
     *_honoured(
         "hostNetwork",
-        note="pods have the machine's network anyway where the node has grange.dev/network=shared, and "
-        "so have containers from images",
+        note="pods have the machine's network anyway where the node has grange.dev/network=shared, or replicas "
+        "where no ReplicationController owns them, and so have containers from images",
     ),
     *_by_node(
         "hostIPC",

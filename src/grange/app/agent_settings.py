@@ -159,7 +159,7 @@ class AgentSettings:
         ),
     )
     network: str = field(
-        default="shared",
+        default="auto",
         metadata=flag(
             "--network",
             "Addresses of programs, as in `grange up`.",

@@ -215,15 +215,15 @@ class Settings:
         ),
     )
     network: str = field(
-        default="shared",
+        default="auto",
         metadata=flag(
             "--network",
             "What a program gets that listens on all addresses.",
-            "With `addresses` it is its pod's, so that replicas of an ordinary server do not collide; with `shared` "
-            "it is every address of the machine. With `netns`, as root, each pod has a network to itself. `auto` is "
-            "`addresses` where the kernel allows it, else `shared`. "
-            "See [the agent](agent.md#network).",
-            type=click.Choice(("auto", "addresses", "netns", "shared")),
+            "With `addresses` it is its pod's; with `shared` it is every address of the machine. With `replicas` it is "
+            "the pod's for pods of a ReplicationController, so that they do not collide, and every address for others. "
+            "With `netns`, as root, each pod has a network to itself. `auto` is `replicas` where the kernel allows it, "
+            "else `shared`. See [the agent](agent.md#network).",
+            type=click.Choice(("auto", "replicas", "addresses", "netns", "shared")),
         ),
     )
     eviction: str = field(

@@ -19,11 +19,17 @@ def answering(text: str) -> socket.socket:
 
 
 @pytest.mark.parametrize(
-    ("number", "chosen"), [(0, networks.ADDRESSES), (38, networks.SHARED), (16, networks.SHARED)]
+    ("number", "chosen"), [(0, networks.REPLICAS), (38, networks.SHARED), (16, networks.SHARED)]
 )
 def test_auto_network_is_what_the_kernel_allows(number: int, chosen: str) -> None:
     answer = json.dumps({"errno": number})
     assert networks.choose("auto", lambda: answering(answer), str) == chosen
+
+
+@pytest.mark.parametrize("network", ["replicas", "addresses"])
+def test_network_that_the_kernel_allows_is_as_asked(network: str) -> None:
+    answer = json.dumps({"errno": 0})
+    assert networks.choose(network, lambda: answering(answer), str) == network
 
 
 @pytest.mark.parametrize(

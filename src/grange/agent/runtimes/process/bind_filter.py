@@ -1,14 +1,22 @@
 """Gives a server that listens on all addresses the address of its pod instead, without its knowing.
 
 Run in the shim, so it imports little. The program is executed under a seccomp filter that stops it
-at bind(2) and asks the shim (seccomp_unotify(2), kernel 5.9 and later, no rights needed). For the
-wildcard address and a fixed port the shim binds the program's own socket, which it gets through
-pidfd_getfd(2), to the pod's address; in all other cases the program goes on as if it had not been
-stopped. So any number of replicas of an ordinary server have the same port on one machine.
+at bind(2) and connect(2) and asks the shim (seccomp_unotify(2), kernel 5.9 and later, no rights needed).
 
-The address is read from the program's memory once and used as it was read: another thread that
-changes it meanwhile changes nothing. Port 0 is left alone: clients bind it before they connect to
-other machines, which a loopback address cannot reach.
+For bind with the wildcard address and a fixed port the shim binds the program's own socket, which it gets
+through pidfd_getfd(2), to the pod's address. So any number of replicas of an ordinary server have the
+same port on one machine. The address is read from the program's memory once and used as it was read:
+another thread that changes it meanwhile changes nothing. Port 0 is left alone: clients bind it before they
+connect to other machines, which a loopback address cannot reach.
+
+For connect to localhost, and a port that a program of the pod was bound to in this way, the shim writes
+the pod's address over the one in the program's memory, and the program connects to it. So containers of the
+pod, probes and ``exec`` find the server at localhost, as in Kubernetes, and what else listens on the
+machine's localhost is found there. The program connects by itself because only then a socket that
+blocks, or does not, stays so. Each container has a shim, so the ports are files of the pod; asking the
+kernel who listens takes milliseconds where there are many sockets.
+
+In all other cases the program goes on as if it had not been stopped.
 """
 
 import contextlib
@@ -19,6 +27,7 @@ import os
 import select
 import socket
 import struct
+from typing import IO, NamedTuple
 
 _PR_SET_NO_NEW_PRIVS = 38
 _SECCOMP_SET_MODE_FILTER, _NEW_LISTENER = 1, 8
@@ -28,8 +37,8 @@ _PIDFD_GETFD = 438
 _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _ASK = 0x7FFF0000, 0x7FC00000
 _ARCHITECTURE_AT, _NUMBER_AT = 4, 0
-# By machine: the architecture as the kernel states it, and the numbers of bind and of seccomp.
-_MACHINES = {"x86_64": (0xC000003E, 49, 317), "aarch64": (0xC00000B7, 200, 277)}
+# By machine: the architecture as the kernel states it, and the numbers of bind, connect and seccomp.
+_MACHINES = {"x86_64": (0xC000003E, 49, 42, 317), "aarch64": (0xC00000B7, 200, 203, 277)}
 _NOTIFICATION = struct.Struct("=QIIiIQ6Q")
 _RESPONSE = struct.Struct("=QqiI")
 _INSTRUCTION = struct.Struct("=HBBI")
@@ -37,7 +46,12 @@ _ADDRESS_MAX = 128
 _PROBE_LIMIT_MS = 5000
 _PROBED = "127.0.0.2"
 _FAMILY = struct.Struct("=H")
+_PORT = struct.Struct("!H")
 _V4, _V6 = struct.Struct("!H4s"), struct.Struct("!HI16s")
+_V4_HOST_AT, _V6_HOST_AT = 4, 8
+_MAPPED = bytes(10) + b"\xff\xff"  # before an address of IPv4 in one of IPv6
+_LOCALHOST = {bytes(4), bytes((127, 0, 0, 1))}
+_LOCALHOST_V6 = {bytes(16), bytes(15) + b"\x01", *(_MAPPED + host for host in _LOCALHOST)}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -49,7 +63,7 @@ class _Program(ctypes.Structure):
 
 
 def install() -> int:
-    """Let this process ask before it binds; it and its children cannot get rid of that.
+    """Let this process ask before it binds or connects; it and its children cannot get rid of that.
 
     Returns:
         The descriptor at which to answer.
@@ -57,16 +71,17 @@ def install() -> int:
     Raises:
         OSError: the kernel does not know how.
     """
-    architecture, bind, seccomp = _MACHINES.get(os.uname().machine, (0, 0, 0))
+    architecture, bind, connect, seccomp = _MACHINES.get(os.uname().machine, (0, 0, 0, 0))
     if not seccomp:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     code = b"".join(
         _INSTRUCTION.pack(*instruction)
         for instruction in (
             (_LOAD, 0, 0, _ARCHITECTURE_AT),
-            (_EQUAL, 0, 3, architecture),
+            (_EQUAL, 0, 4, architecture),
             (_LOAD, 0, 0, _NUMBER_AT),
-            (_EQUAL, 0, 1, bind),
+            (_EQUAL, 1, 0, bind),
+            (_EQUAL, 0, 1, connect),
             (_RETURN, 0, 0, _ASK),
             (_RETURN, 0, 0, _ALLOW),
         )
@@ -130,27 +145,37 @@ def _answer_probe(reports: socket.socket) -> int:
     try:
         if not poll.poll(_PROBE_LIMIT_MS):
             return errno.ETIMEDOUT  # and the child ends: what it waits for is closed
-        answer(listeners[0], _PROBED)
+        answer(listeners[0], _PROBED, os.devnull)  # where no file can be made
     finally:
         os.close(listeners[0])
     return int(reports.recv(_ADDRESS_MAX))
 
 
-def answer(listener: int, address: str) -> None:
-    """Answer one program that waits at bind.
+def answer(listener: int, address: str, ports: str) -> None:
+    """Answer one program that waits at bind or connect.
 
     Args:
         listener: readable descriptor of ``install``.
         address: IPv4 address of the pod.
+        ports: directory of the files that show which ports of it are bound; made when it is needed.
     """
     notification = bytearray(_NOTIFICATION.size)
     try:
         fcntl.ioctl(listener, _RECEIVE, notification)
     except OSError:
         return  # it was killed meanwhile
-    number, pid, *_, descriptor, place, length = _NOTIFICATION.unpack(notification)[:9]
+    number, pid, _, called, _, _, *arguments = _NOTIFICATION.unpack(notification)[:9]
+    is_bind = called == _MACHINES[os.uname().machine][1]
+    act, mode = (_bind, "rb") if is_bind else (_redirect, "r+b")
+    descriptor, place, length = arguments
     try:
-        error = _bind(listener, (number, pid), (descriptor, place, length), address)
+        with open(f"/proc/{pid}/mem", mode, buffering=0) as memory:
+            # From here on pid and memory are those of the process that asks.
+            fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", number))
+            memory.seek(place)
+            wanted = memory.read(min(length, _ADDRESS_MAX)) or b""
+            call = _Call(listener, number, pid, descriptor, place, memory)
+            error = act(call, wanted, address, ports)
     except OSError:
         error = None  # it cannot be looked into: it goes on as it is
     flags = _CONTINUE if error is None else 0
@@ -161,28 +186,102 @@ def answer(listener: int, address: str) -> None:
         return  # it was killed meanwhile
 
 
-def _bind(
-    listener: int, asker: tuple[int, int], call: tuple[int, int, int], address: str
-) -> int | None:
+class _Call(NamedTuple):
+    """A call that a program waits at.
+
+    Attributes:
+        listener: where it is answered.
+        number: of the notification.
+        pid: of the program.
+        descriptor: its socket.
+        place: of the address in its memory.
+        memory: of the program.
+    """
+
+    listener: int
+    number: int
+    pid: int
+    descriptor: int
+    place: int
+    memory: IO[bytes]
+
+    def socket(self) -> socket.socket | None:
+        """The program's own socket; None without one.
+
+        Raises:
+            OSError: the program has gone.
+        """
+        process = os.pidfd_open(self.pid)
+        try:
+            # From here on the pidfd is that of the process that asks.
+            fcntl.ioctl(self.listener, _IS_VALID, struct.pack("=Q", self.number))
+            taken = int(_libc.syscall(_PIDFD_GETFD, process, self.descriptor, 0))
+        finally:
+            os.close(process)
+        return socket.socket(fileno=taken) if taken >= 0 else None
+
+
+def _bind(call: _Call, wanted: bytes, address: str, ports: str) -> int | None:
     """Bind the socket to the pod's address; answers with an errno, 0 for done, None for not ours."""
-    number, pid = asker
-    descriptor, place, length = call
-    process = os.pidfd_open(pid)
-    try:
-        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-            # From here on pid, memory and pidfd are those of the process that asks.
-            fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", number))
-            memory.seek(place)
-            wanted = memory.read(min(length, _ADDRESS_MAX)) or b""
-        if not is_wildcard(wanted):
-            return None
-        taken = int(_libc.syscall(_PIDFD_GETFD, process, descriptor, 0))
-        if taken < 0:
-            return None
-        with socket.socket(fileno=taken) as found:
-            return _bind_socket(found, wanted, address)
-    finally:
-        os.close(process)
+    if not is_wildcard(wanted):
+        return None
+    found = call.socket()
+    if found is None:
+        return None
+    with found:
+        error = _bind_socket(found, wanted, address)
+        if error == 0:
+            _note(ports, found.type, wanted)
+    return error
+
+
+def _note(ports: str, kind: int, wanted: bytes) -> None:
+    (port,) = _PORT.unpack_from(wanted, _FAMILY.size)
+    # Without the file, on a full disk, the server runs and is not found at localhost.
+    with contextlib.suppress(OSError):
+        os.makedirs(ports, exist_ok=True)
+        os.close(os.open(_mark(ports, kind, port), os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def _redirect(call: _Call, wanted: bytes, address: str, ports: str) -> None:
+    """Put the pod's address in the place of localhost if a program of the pod has the port."""
+    port = localhost_port(wanted)
+    if not port:
+        return
+    found = call.socket()
+    if found is None:
+        return
+    with found:
+        if not os.path.exists(_mark(ports, found.type, port)):
+            return
+        if found.family == socket.AF_INET:
+            place, host = call.place + _V4_HOST_AT, socket.inet_aton(address)
+        elif found.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY):
+            return  # the pod has no address of IPv6
+        else:
+            place, host = call.place + _V6_HOST_AT, _MAPPED + socket.inet_aton(address)
+    call.memory.seek(place)
+    call.memory.write(host)
+
+
+def localhost_port(wanted: bytes) -> int:
+    """The port of an address of localhost, wildcards included; 0 for all others."""
+    if len(wanted) < _FAMILY.size:
+        return 0
+    (family,) = _FAMILY.unpack_from(wanted)
+    port, is_local = 0, False
+    if family == socket.AF_INET and len(wanted) >= 2 + _V4.size:
+        port, host = _V4.unpack_from(wanted, 2)
+        is_local = host in _LOCALHOST
+    elif family == socket.AF_INET6 and len(wanted) >= 2 + _V6.size:
+        port, _, host = _V6.unpack_from(wanted, 2)
+        is_local = host in _LOCALHOST_V6
+    return port if is_local else 0
+
+
+def _mark(ports: str, kind: int, port: int) -> str:
+    """The file that shows that a program of the pod has bound the port."""
+    return f"{ports}/{kind}-{port}"
 
 
 def is_wildcard(wanted: bytes) -> bool:
@@ -200,7 +299,7 @@ def is_wildcard(wanted: bytes) -> bool:
 
 
 def _bind_socket(found: socket.socket, wanted: bytes, address: str) -> int | None:
-    (port,) = struct.unpack_from("!H", wanted, 2)
+    (port,) = _PORT.unpack_from(wanted, _FAMILY.size)
     try:
         if found.family == socket.AF_INET:
             found.bind((address, port))

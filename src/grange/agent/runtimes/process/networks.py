@@ -1,6 +1,9 @@
 """What a program gets that listens on all addresses, and whether the kernel allows it.
 
 It is every address of the machine, its pod's, or every address of a network namespace of its pod.
+With ``REPLICAS`` it depends on the pod: replicas of one template get their pod's, since the second one
+would find its port in use; all others get every address of the machine, as some frameworks of jobs announce
+one of those to each other.
 """
 
 import os
@@ -10,8 +13,9 @@ from collections.abc import Callable
 from grange.agent.container_runtime import RuntimeFailedError
 from grange.agent.runtimes.process import shim_connection
 
-SHARED, ADDRESSES, NETNS, AUTO_NETWORK = "shared", "addresses", "netns", "auto"
-NETWORKS = (AUTO_NETWORK, ADDRESSES, NETNS, SHARED)
+SHARED, REPLICAS, ADDRESSES, NETNS = "shared", "replicas", "addresses", "netns"
+AUTO_NETWORK = "auto"
+NETWORKS = (AUTO_NETWORK, REPLICAS, ADDRESSES, NETNS, SHARED)
 """What ``--network`` may be."""
 
 _LIMIT_S = 10.0
@@ -20,7 +24,7 @@ _LIMIT_S = 10.0
 def choose(
     network: str, probe: Callable[[], socket.socket], refuse_netns: Callable[[], str]
 ) -> str:
-    """What programs get: ``ADDRESSES``, ``NETNS`` or ``SHARED``.
+    """What programs get: ``REPLICAS``, ``ADDRESSES``, ``NETNS`` or ``SHARED``.
 
     Args:
         network: one of ``NETWORKS``.
@@ -40,7 +44,7 @@ def choose(
         return NETNS
     why = _refusal(probe)
     if not why:
-        return ADDRESSES
+        return REPLICAS if network == AUTO_NETWORK else network
     if network == AUTO_NETWORK:
         return SHARED
     raise RuntimeFailedError(

@@ -60,7 +60,7 @@ from grange.agent.runtimes.process.cgroups import ControlGroups
 from grange.agent.runtimes.process.command_runner import CommandRunner
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
-from grange.agent.runtimes.process.networks import ADDRESSES, NETNS, SHARED
+from grange.agent.runtimes.process.networks import ADDRESSES, NETNS, REPLICAS, SHARED
 from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
 from grange.agent.runtimes.process.prepared_pod import PreparedPod
 from grange.agent.runtimes.process.process_config import ProcessConfig
@@ -513,7 +513,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         spec["log_max_bytes"] = self._config.log_max_bytes
         spec["log_files"] = self._config.log_files
         spec["id"] = str(target)
-        if not own and self._programs_network == ADDRESSES and not pod.setup.host_network:
+        if self._binds_its_address(pod.setup):
             spec["address"] = pod.sandbox.address
         if joined := pod.joined_process(program.joins):
             spec["join"] = joined
@@ -530,6 +530,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         if groups is not None and any(program.limits):
             spec["groups"] = await self._offload.run(lambda: groups.make(target, program.limits))
         self._follower.listen(pod, attempt, self._request("start", str(directory), spec))
+
+    def _binds_its_address(self, setup: PodSetup) -> bool:
+        """Whether programs of the pod that listen on all addresses get its address."""
+        network = self._programs_network
+        applies = network == ADDRESSES or (network == REPLICAS and setup.is_replica)
+        return applies and not setup.host_network
 
     def _running_container(self, target: ContainerID) -> tuple[PreparedPod, ContainerRun, Program]:
         pod, attempt = self._pods.get(target.pod_uid), self._attempt(target)
@@ -551,6 +557,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             return found
         own = self._networks.path(target.pod_uid)
         spec = programs.specification(program, found, cwd, self._layout.attempt(target), own)
+        if self._binds_its_address(pod.setup):
+            spec["address"] = pod.sandbox.address
         if attempt.is_isolated and attempt.run is not None:
             spec["join"] = attempt.run.pid
         elif self._tier == LANDLOCK:  # it may signal the container's program

@@ -313,12 +313,12 @@ def _run_command(spec: dict[str, object], connection: socket.socket) -> None:
     timed_out = abandoned = False
     while not (process.ended() or timed_out or abandoned):
         left = deadline - time.monotonic()
-        for fd, _ in process.poll.poll(max(0.0, left) * 1000.0):
+        for fd, events in process.poll.poll(max(0.0, left) * 1000.0):
             if fd == process.wake_r:
                 process.reap()
             elif fd in process.ends.outputs:
                 output = (output + (process.read(fd) or b""))[:limit]
-            else:
+            elif not process.answer(fd, events):
                 abandoned = True
         timed_out = not process.ended() and time.monotonic() >= deadline
     if spec.get("join") and not process.ended():

@@ -27,6 +27,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _MESSAGE_LIMIT = 65536
+_PORTS = "ports"  # of the pod's directory: see ``bind_filter``
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -168,6 +169,7 @@ class SupervisedProgram:
         self._alive = -1  # which ends when this is closed
         self._filter = -1
         self._address = ""
+        self._ports = ""
         self.status: int | None = None
         self.ends = Ends({}, -1)
         self.poll = select.poll()
@@ -209,17 +211,18 @@ class SupervisedProgram:
         except OSError as error:  # no descriptor, no process
             return "prepare", error.errno or 0
         filters_w.close()
-        self._take_filter(filters, str(spec.get("address") or ""))
+        self._address = str(spec.get("address") or "")
+        self._ports = os.path.join(str(spec.get("pod")), _PORTS)
+        self._take_filter(filters)
         streams.close()
         for fd in self.ends.outputs:
             self.poll.register(fd, select.POLLIN)
         return stage, number
 
-    def _take_filter(self, filters: socket.socket, address: str) -> None:
+    def _take_filter(self, filters: socket.socket) -> None:
         with filters:
             _, received, _, _ = socket.recv_fds(filters, _MESSAGE_LIMIT, 1)
         for self._filter in received:
-            self._address = address
             os.set_inheritable(self._filter, False)  # noqa: FBT003  positional only
             self.poll.register(self._filter, select.POLLIN)
 
@@ -228,7 +231,7 @@ class SupervisedProgram:
         if fd != self._filter:
             return False
         if events & select.POLLIN:
-            bind_filter.answer(fd, self._address)
+            bind_filter.answer(fd, self._address, self._ports)
         else:  # nothing with the filter is left
             self.poll.unregister(fd)
             os.close(fd)
