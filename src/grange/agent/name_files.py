@@ -8,6 +8,7 @@ import os
 import stat
 from pathlib import Path
 
+from grange.agent import pod_directory
 from grange.agent.container_runtime import NameFiles, PodSetup, RuntimeFailedError
 
 HOSTS, RESOLVER = "hosts", "resolv.conf"
@@ -69,13 +70,7 @@ def _is_regular(path: Path) -> bool:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    aside = path.with_name(f"{path.name}.new")
-    aside.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(aside, flags, _MODE), "wb") as target:
-        target.write(content)
-    aside.chmod(_MODE)  # whatever the umask took away
-    aside.replace(path)
+    pod_directory.replace_file(path, f"{path}.new", content, _MODE)
 
 
 def _hosts(setup: PodSetup, address: str) -> bytes:

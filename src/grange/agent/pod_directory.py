@@ -67,13 +67,21 @@ def remove_pod(directory: Path) -> None:
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Let a file have this content, whatever was there."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.unlink(missing_ok=True)
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    replace_file(path, f"{path}.tmp", content, mode)
+
+
+def replace_file(path: Path, temporary: str, content: bytes, mode: int) -> None:
+    """Write a temporary file, whatever was there, and let it take the place of a file."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(temporary, flags, mode)
+    except FileExistsError:
+        os.unlink(temporary)
+        fd = os.open(temporary, flags, mode)
     with os.fdopen(fd, "wb") as target:
         target.write(content)
-    temporary.chmod(mode)  # whatever the umask took away
-    temporary.replace(path)
+        os.fchmod(fd, mode)  # whatever the umask took away
+    os.replace(temporary, path)
 
 
 def make_volume(directory: Path, plan: VolumePlan) -> Path:

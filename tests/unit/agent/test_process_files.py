@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from grange.agent import pod_directory
 from grange.agent.container_runtime import (
     ContainerID,
     Mount,
@@ -208,6 +209,25 @@ def test_names_are_written_in_place_and_whole(layout: Layout) -> None:
         layout.make_pod(setup(), "127.9.0.5")  # again for its next container
         assert reader.read() == "a\n"
     assert (hosts.parent / "resolv.conf").read_text() == "b\n"
+
+
+def test_pod_without_views_has_no_names(layout: Layout) -> None:
+    layout.make_pod(setup(), "127.9.0.5", has_names=False)
+    assert not (layout.pod(UID) / "hosts").exists()
+    layout.make_pod(setup(), "127.9.0.5")  # again, under a runtime with views
+    assert "127.9.0.5\tweb\n" in (layout.pod(UID) / "hosts").read_text()
+
+
+def test_file_is_replaced_whatever_an_earlier_try_left(layout: Layout) -> None:
+    layout.make_pod(setup(), "127.9.0.5")
+    place = layout.pod(UID)
+    (place / "secret").write_text("mine")
+    (place / "a.tmp").symlink_to(place / "secret")
+    pod_directory.write_atomically(place / "a", b"new", 0o664)
+    assert (place / "a").read_bytes() == b"new"
+    assert (place / "a").stat().st_mode & 0o777 == 0o664
+    assert (place / "secret").read_text() == "mine"
+    assert not (place / "a.tmp").is_symlink()
 
 
 @pytest.mark.parametrize("name", ["hosts", "resolv.conf"])

@@ -167,3 +167,20 @@ async def test_fields_that_the_node_lacks_are_on_the_pod(
         there.start_agent()
         await clock.sleep(30.0)
         assert await there.condition("grange.dev/UnsupportedFields") == expected
+
+
+async def test_pod_is_one_write_and_an_event_until_ready(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """What 500 pods at once take is this many times what a write takes."""
+    async with world(clock, rng, log) as there:
+        await there.create(document(container()))
+        await there.until_ready()
+        await clock.sleep(5)
+        of_pod = [(verb, path) for verb, path in there.requests if "/default/" in path]
+        assert of_pod == [
+            ("POST", "/api/v1/namespaces/default/events"),  # RegisteredNode
+            ("POST", "/api/v1/namespaces/default/serviceaccounts/default/token"),
+            ("PATCH", "/api/v1/namespaces/default/pods/web/status"),
+            ("POST", "/api/v1/namespaces/default/events"),
+        ]

@@ -68,8 +68,13 @@ class Layout:
         """An attempt's directory."""
         return self.container(target.pod_uid, target.container) / str(target.attempt)
 
-    def make_pod(self, setup: PodSetup, address: str) -> PodFile:
+    def make_pod(self, setup: PodSetup, address: str, *, has_names: bool = True) -> PodFile:
         """Make a pod's directories and volumes; what is there already stays.
+
+        Args:
+            setup: of the pod.
+            address: of the pod.
+            has_names: it has the files of names, which containers with a view see.
 
         Raises:
             RuntimeFailedError: the disk or a ``hostPath`` does not allow it.
@@ -90,7 +95,8 @@ class Layout:
                     Path(volumes[plan.name]).chmod(pod_directory.COMMON)
                 if setup.fs_group is not None and not plan.host_path:
                     pod_directory.give_group(Path(volumes[plan.name]), setup.fs_group)
-            name_files.create(directory, setup, address)
+            if has_names:
+                name_files.create(directory, setup, address)
             record = PodFile(
                 setup.uid, setup.namespace, setup.name, setup.node_name, address, volumes
             )

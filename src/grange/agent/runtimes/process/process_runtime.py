@@ -277,7 +277,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         except (NoAddressLeftError, AddressTakenError) as error:
             raise RuntimeFailedError(str(error)) from error
         try:
-            record = await self._offload.run(lambda: self._layout.make_pod(setup, address))
+            record = await self._offload.run(
+                lambda: self._layout.make_pod(setup, address, has_names=self._has_views)
+            )
         except RuntimeFailedError:
             if known is None:
                 self._addresses.release(setup.uid)

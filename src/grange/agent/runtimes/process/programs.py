@@ -29,10 +29,11 @@ def locate(program: Program, cwd: Path, *, own_view: bool = False) -> Path | str
     if own_view:
         return Path(word)
     search = program.env.get("PATH", "")
+    start = str(cwd)
     for directory in search.split(":"):
-        path = cwd / directory / word
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
+        file = os.path.join(start, directory, word)
+        if os.path.isfile(file) and os.access(file, os.X_OK):
+            return Path(file)
     return f'program "{shown}" not found in PATH={program.search or search}'
 
 
