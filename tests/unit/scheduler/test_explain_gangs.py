@@ -125,6 +125,45 @@ def test_a_gang_fits_when_another_gang_ends() -> None:
     assert {"p0", "p1"} <= set(bench.run(15.0))
 
 
+def test_a_gang_fits_when_a_single_pod_ends() -> None:
+    """One place is missing, and it leaves one."""
+    bench = Bench()
+    bench.nodes("a", "b", capacity=SMALL)
+    bench.pods("x", "y", requests={"cpu": "1"})
+    bench.run()
+    bench.group("g", 3)
+    bench.pods(*names("p", 3), gang="g", requests={"cpu": "1"})
+    bench.run()
+    assert explained(bench, "p0").room == GangRoom(pods=3, room=2, when_empty=3)
+    (text,) = [text for text in texts(bench, "p0") if text.startswith("when pod")]
+    ending = text.split()[2].removeprefix("default/")
+    bench.gone(ending)
+    assert len(bench.run(15.0)) == 4
+
+
+def test_a_gang_waits_for_its_own_pods_to_end() -> None:
+    """A job that is restarted: its old pods have the nodes that the new ones need."""
+    bench = Bench()
+    bench.nodes("a", capacity=SMALL)
+    bench.group("g", 2)
+    bench.pods("o0", "o1", gang="g", requests={"cpu": "1"})
+    bench.run()
+    bench.terminate("o0", "o1")
+    bench.pods("n0", "n1", gang="g", requests={"cpu": "1"})
+    bench.run()
+    assert "when its pods that are being deleted have ended" in texts(bench, "n0")
+
+
+def test_few_devices_are_cut_down_to_one() -> None:
+    bench = Bench()
+    gpu = "example.com/gpu"
+    bench.nodes("a", capacity={"cpu": "8", "pods": "10", gpu: "4"})
+    bench.group("g", 4)
+    bench.pods(*names("p", 4), gang="g", requests={gpu: "2"})
+    bench.run()
+    assert f"if {gpu} ≤ 1 in each pod" in texts(bench, "p0")
+
+
 def test_a_toleration_helps_only_if_all_of_a_gang_fit_then() -> None:
     bench = Bench()
     taint = {"key": "gpu", "effect": "NoSchedule"}

@@ -34,6 +34,7 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 _SHOWN = 5
 _PODS_READ = 20_000  # on all nodes, to find those whose end helps
 _GANGS_TRIED = 16
+_PODS_TRIED = 256  # of those that are in no gang
 _LEAST_SHARE = 10  # a request is not cut below this part of it
 _RESOURCES_FILTER = "NodeResourcesFit"
 
@@ -146,12 +147,12 @@ class _GangFit:
         whole = {name: amount_of(self._need, name) for name in names}
         steps = min(whole.values())
         # In so many parts: the least that is worth a try, and all, which is known not to fit.
-        low, high = steps // _LEAST_SHARE, steps
+        low, high = max(1, steps // _LEAST_SHARE), steps
 
         def limits(part: int) -> dict[str, int]:
             return {name: amount * part // steps for name, amount in whole.items()}
 
-        if low < 1 or not self._fits_with(limits(low)):
+        if low == high or not self._fits_with(limits(low)):
             return {}
         while high - low > 1:
             middle = (low + high) // 2
@@ -197,6 +198,7 @@ class _GangFit:
         gangs: dict[str, list[tuple[PodInfo, str]]] = {}
         singles: list[BlockingPod] = []
         missing, read = self._shape.count - self.room(), 0
+        tries = 0 if self._domain_key else _PODS_TRIED
         for entry in self._snapshot.node_info_list:
             row = self._table.rows[entry.name]
             read += len(entry.pods)
@@ -209,8 +211,10 @@ class _GangFit:
                 group = meta.labels.get(GROUP_LABEL)
                 if group:
                     gangs.setdefault(f"{meta.namespace}/{group}", []).append((info, entry.name))
-                elif not self._domain_key and self._gain(row, info) >= missing:
-                    singles.append(BlockingPod(info, entry.name))
+                elif tries:
+                    tries -= 1
+                    if self._gain(row, info) >= missing:
+                        singles.append(BlockingPod(info, entry.name))
         found = [min(singles, key=lambda item: item.cost)] if singles else []
         blocking = [BlockingPod(pods[0][0], pods[0][1], name) for name, pods in gangs.items()]
         blocking.sort(key=lambda item: item.cost)
@@ -218,8 +222,11 @@ class _GangFit:
             if self._holds(self._copies_without(gangs[item.gang])):
                 found.append(item)
                 break
+        mine = self._shape.pod.pod.metadata
         for item in found:
-            yield item.cost, f"when {item.text}"
+            own = item.gang == f"{mine.namespace}/{mine.labels.get(GROUP_LABEL)}"
+            text = "its pods that are being deleted have ended" if own else item.text
+            yield item.cost, f"when {text}"
 
     def _gain(self, row: int, info: PodInfo) -> int:
         """How many more pods fit on a row without one that is there."""
