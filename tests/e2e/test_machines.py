@@ -98,7 +98,7 @@ def test_a_pod_gets_a_machine_and_gives_it_back(plane: Plane) -> None:
     assert node["status"]["capacity"]["cpu"] == "1"
     assert [one["key"] for one in node["spec"]["taints"]] == ["grange.dev/dedicated-machine"]
     assert name not in plane.grange("token", "list")
-    assert "records and provider agree (1 records, 1 instances)" in plane.grange(
+    assert "records and provider agree (1 record, 1 instance)" in plane.grange(
         "machines", "audit", "--pool", "batch"
     )
     assert "pool batch: nothing is to be done" in plane.grange("machines", "plan")

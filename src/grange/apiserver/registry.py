@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from grange.api import codec
-from grange.api.kinds import POD, SERVICE
+from grange.api.kinds import LEASE, POD, SERVICE
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import ApiError
@@ -24,6 +24,7 @@ from grange.api.validation import validate
 from grange.apiserver import deletion, metadata, storage
 from grange.apiserver.admission import AdmissionPlugin, Attributes, Mutation
 from grange.apiserver.conformance import conform, conforms_without_spec, refuse
+from grange.apiserver.lease_renewal import renewed
 from grange.apiserver.node_capacity import Occupancy
 from grange.apiserver.object_parts import Part, main_part, status_part
 from grange.apiserver.pod_spec_cache import PodSpecCache, SentPod
@@ -405,6 +406,10 @@ class Registry:
             new = change({field: value for field, value in old.items() if field != "spec"})
         else:
             old = storage.decode(entry.value, self.work)
+            if info is LEASE and not options.duplicates and (lease := renewed(old, change)):
+                self._admit(self._attempt(verb, place, options, lease, old))
+                self.work.renewals += 1
+                return _Revised(old, lease, ())
             new = change(old)
         meta = metadata.envelope(info, new, place.namespace, name)
         self._check_preconditions(

@@ -43,6 +43,7 @@ class Work:
     Attributes:
         decodes: stored or received bytes made into documents.
         outlines: so many of these left the spec raw.
+        renewals: Leases whose renewal was written without the checks of a whole object.
         encodes: documents made into bytes for the store.
         event_encodes: watch events made into bytes for the wire.
         evaluations: partial decodes for selectors.
@@ -50,6 +51,7 @@ class Work:
 
     decodes: int = 0
     outlines: int = 0
+    renewals: int = 0
     encodes: int = 0
     event_encodes: int = 0
     evaluations: int = 0

@@ -37,9 +37,16 @@ def audit_lines(reports: Sequence[Document]) -> list[str]:
             [one["machine"], one["instance"], one["problem"], one["message"]]
             for one in report["differences"]
         ]
-        counts = f"{report.get('machines', 0)} records, {report.get('instances', 0)} instances"
+        counts = (
+            f"{_count(report, 'machines', 'record')}, {_count(report, 'instances', 'instance')}"
+        )
         lines += _pool(report, _AUDIT_HEAD, rows, f"records and provider agree ({counts})")
     return lines
+
+
+def _count(report: Document, field: str, noun: str) -> str:
+    number = report.get(field, 0)
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def agrees(report: Document) -> bool:

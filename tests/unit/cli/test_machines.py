@@ -345,6 +345,6 @@ def test_audit_agrees_only_without_a_difference() -> None:
         False,
     ]
     lines = machine_reports.audit_lines([pool_report(machines=1, instances=1), differs, refused])
-    assert lines[0] == "pool p: records and provider agree (1 records, 1 instances)"
+    assert lines[0] == "pool p: records and provider agree (1 record, 1 instance)"
     assert "NoInstance" in lines[3]
     assert lines[4] == "pool p: not known: no answer"

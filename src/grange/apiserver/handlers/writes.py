@@ -75,7 +75,7 @@ def change_of(call: Call, info: AnyKind) -> tuple[Change, WriteOptions]:
         return lambda old: json_patch.apply(old, operations), options
     if media == http.MERGE_PATCH:
         merge = codec.decode_document(body)
-        return lambda old: merge_patch.apply(old, merge), call.write_options(merge)
+        return merge_patch.MergePatch(merge), call.write_options(merge)
     if media == http.STRATEGIC_MERGE_PATCH:
         merge = codec.decode_document(body)
         return lambda old: strategic.apply(old, merge, info.schema), call.write_options(merge)
