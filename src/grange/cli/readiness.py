@@ -49,7 +49,13 @@ def gone(document: Document | None) -> WaitState:
     """Whether the object is no longer there."""
     if document is None:
         return WaitState(done=True, text="gone")
-    return WaitState(done=False, text="terminating" if is_terminating(document) else "still there")
+    if not is_terminating(document):
+        return WaitState(done=False, text="still there")
+    shown = condition(
+        document, "Terminating"
+    )  # of a NodePool: which machines it waits for, and why
+    why = str(shown.get("message") or "") if shown is not None else ""
+    return WaitState(done=False, text=f"terminating: {why}" if why else "terminating")
 
 
 def is_terminating(document: Document) -> bool:

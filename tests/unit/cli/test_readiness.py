@@ -195,3 +195,14 @@ def test_names_of_objects() -> None:
     for wrong in ([], ["pod/a", "b"], ["pods,nodes", "a"], ["pod/"]):
         with pytest.raises(click.UsageError):
             session.split_names(wrong)
+
+
+def test_deleted_pool_shows_what_it_waits_for() -> None:
+    holding = {"type": "Terminating", "status": "True", "message": "1 machine ends: m (Claimed)"}
+    pool: Document = {
+        "kind": "NodePool",
+        "metadata": {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {"conditions": [holding]},
+    }
+    assert readiness.gone(pool).text == "terminating: 1 machine ends: m (Claimed)"
+    assert readiness.gone({**pool, "status": {}}).text == "terminating"

@@ -154,7 +154,7 @@ async def test_deleted_pool_drains_within_disruption_budgets(
         assert is_tainted(await world.node(name))
         shown_now = (await shown(world, "Terminating")).message
         assert shown_now.startswith(f"1 machine ends: {name} (")
-        assert shown_now.endswith("drains pod default/a)")
+        assert shown_now.endswith("drained of pod default/a)")
         await world.client.delete(PODDISRUPTIONBUDGET, "pdb", "default")
         await world.until(lambda: is_leaving(world), limit_s=10.0)
         assert world.cloud.instances
@@ -175,7 +175,8 @@ async def test_deleted_pool_ends_drains_after_its_grace(
         await world.settle(30.0)
         assert not await is_leaving(world)
         assert (
-            "drains pod default/a, by force at 2026-" in (await shown(world, "Terminating")).message
+            "drained of pod default/a (do-not-disrupt), by force at 2026-"
+            in (await shown(world, "Terminating")).message
         )
         await world.restart()
         took_s = await world.until(lambda: is_leaving(world), limit_s=120.0)

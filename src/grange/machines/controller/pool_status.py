@@ -16,7 +16,7 @@ from grange.base.first_few import first_few
 from grange.machines.catalogue import InstanceType
 from grange.machines.controller.pool_pass import PassResult
 from grange.machines.disruption.disruption_progress import deadline_of, record_of
-from grange.machines.disruption.node_drain import drain_step
+from grange.machines.disruption.node_drain import drain_step, is_protected
 from grange.machines.scaling.machine_facts import type_of
 from grange.machines.scaling.packing_limits import machines_allowed
 
@@ -102,7 +102,8 @@ def drain_message(
     started, deadline = timestamps.parse(record.drain_started), deadline_of(record, disruption)
     step = drain_step(pods, started=started, deadline=deadline, now=now)
     end = f", by force at {timestamps.rfc3339(deadline)}" if deadline is not None else ""
-    return f"drains {step.waits_for}{end}" if step.waits_for else ""
+    kept = " (do-not-disrupt)" if any(map(is_protected, pods)) else ""
+    return f"drained of {step.waits_for}{kept}{end}" if step.waits_for else ""
 
 
 def _remaining_machine(machine: Machine, drain: str) -> str:

@@ -90,7 +90,7 @@ def drain_step(
     evict = tuple(
         pod
         for pod in present
-        if pod.metadata.uid not in forced and _tier(pod) == tier and not _protected(pod)
+        if pod.metadata.uid not in forced and _tier(pod) == tier and not is_protected(pod)
     )
     names = sorted(str(pod.key) for pod in left if _tier(pod) == tier)
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -119,7 +119,8 @@ def _tier(pod: Pod) -> int:
     return 2 * (pod.spec.priority >= SYSTEM_CRITICAL_PRIORITY) + is_daemon(pod)
 
 
-def _protected(pod: Pod) -> bool:
+def is_protected(pod: Pod) -> bool:
+    """Whether a pod is not to be evicted before the end of a drain."""
     return pod.metadata.annotations.get(DO_NOT_DISRUPT_ANNOTATION) == "true"
 
 
