@@ -49,7 +49,8 @@ class SuspendableClock:
         left = self._some(seconds)
         while True:
             await self._inner.sleep(left)
-            await self._awake.wait()
+            if not self._awake.is_set():  # few sleeps end in a suspension
+                await self._awake.wait()
             if (left := until - self.monotonic()) <= 0.0:
                 return
             left = max(left, _TICK_S)
