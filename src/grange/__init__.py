@@ -29,9 +29,6 @@ The names of ``__all__`` are the public interface; each is loaded when it is fir
 else may change between versions.
 """
 
-from importlib import import_module
-from typing import Any
-
 __version__ = "0.1.0"
 
 # Name: the module that defines it. ``make update`` writes the types to ``__init__.pyi``.
@@ -103,10 +100,12 @@ PUBLIC = {
 __all__ = ["__version__", *PUBLIC]  # noqa: PLE0604  names only
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load a public name on first use, so that ``import grange`` stays quick."""
     if name not in PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # the supervisor of each container loads this package
+
     value = getattr(import_module(PUBLIC[name]), name)
     globals()[name] = value
     return value
