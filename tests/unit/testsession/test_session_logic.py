@@ -449,6 +449,16 @@ def test_newer_session_of_the_group_supersedes() -> None:
     assert "qps-2" in status.message
 
 
+def test_session_of_a_group_waits_until_all_of_its_second_are_known() -> None:
+    simulator = pooled(group=GroupMembers(known_in_s=1.5))
+    assert simulator.step().requeue_s is not None
+    simulator.settle()
+    assert (simulator.status.phase, simulator.leases) == ("Queued", {})
+    simulator.inputs["group"] = GroupMembers()
+    simulator.settle()
+    assert simulator.leases
+
+
 def test_session_waits_for_older_ones_of_its_group() -> None:
     simulator = pooled(group=GroupMembers(unfinished="qps-1"))
     simulator.settle()

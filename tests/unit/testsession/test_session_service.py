@@ -27,6 +27,8 @@ async def world(clock: Clock, rng: Stream, log: Logger) -> AsyncIterator[Session
     async with session_world(clock, rng, log) as made:
         yield made
 
+COMPONENTS = ("server", "client", "driver")
+
 
 def events(session: TestSession) -> list[str]:
     return [item.type for item in session.status.events]
@@ -261,6 +263,28 @@ async def test_newer_session_of_a_group_supersedes_older_ones(world: SessionWorl
     await world.reaches("Cancelled", "a")
     assert (await world.status("a")).reason == "Superseded"
     await world.reaches("Running", "b")
+
+
+@pytest.mark.parametrize("policy", ["Supersede", "Queue"])
+async def test_sessions_of_one_second_run_one_by_one(world: SessionWorld, policy: str) -> None:
+    """Their creation times do not show which is newer, so that none is cancelled."""
+    world.serve()
+    group = {"group": "main", "policy": policy}
+    names = {"a", "b", "c"}
+    for name in names:
+        await world.add_session(name, concurrency=group)
+        await world.settle(0.3)
+    created = {(await world.session(name)).metadata.creation_timestamp for name in names}
+    assert len(created) == 1
+    while names:
+        await world.settle(20)
+        running = {name for name in names if (await world.status(name)).phase == "Running"}
+        assert len(running) == 1
+        assert set(await world.pods()) == {f"{n}-{c}" for n in running for c in COMPONENTS}
+        [name] = running
+        await world.finish(f"{name}-driver")
+        await world.reaches("Succeeded", name)
+        names.remove(name)
 
 
 async def test_sessions_of_a_queueing_group_run_one_by_one(world: SessionWorld) -> None:

@@ -16,6 +16,7 @@ QUEUE, SUPERSEDE = "Queue", "Supersede"
 _EXACT = 10  # positions up to here are shown as they are
 _STEP = 0.1
 _RUNS = 20  # of which the median is taken
+_KNOWN_S = 2.0  # the second of a creation time, and one more in which watches show what it brought
 
 
 def mirror(draft: SessionDraft, lease: MachineLease) -> None:
@@ -38,15 +39,25 @@ def mirror(draft: SessionDraft, lease: MachineLease) -> None:
 
 
 def order(session: TestSession) -> tuple[str, str]:
-    """By which of two sessions is the newer one is known."""
+    """The order in which sessions of a group run.
+
+    Creation times are whole seconds: within one, UIDs decide, which is not the order of creation.
+    """
     return session.metadata.creation_timestamp or "", session.metadata.uid
 
 
-def group_members(session: TestSession, others: Iterable[TestSession]) -> GroupMembers:
-    """What the other sessions of a namespace and a concurrency group mean for one of them."""
+def group_members(
+    session: TestSession, others: Iterable[TestSession], now: datetime
+) -> GroupMembers:
+    """What the other sessions of a namespace and a concurrency group mean for one of them.
+
+    A session is superseded only by one whose creation time shows that it is newer. Those of one second run one
+    after the other, and each waits until all of them are known: who started first might be last in their order.
+    """
     own = session.spec.concurrency
     if own is None:
         return GroupMembers()
+    created = session.metadata.creation_timestamp or ""
     superseding = unfinished = ""
     for other in others:
         its = other.spec.concurrency
@@ -57,9 +68,12 @@ def group_members(session: TestSession, others: Iterable[TestSession]) -> GroupM
         if order(other) < order(session):
             if other.status.phase not in testsession.FINAL_PHASES:
                 unfinished = unfinished or other.metadata.name
-        elif its.policy == SUPERSEDE:
+        elif its.policy == SUPERSEDE and (other.metadata.creation_timestamp or "") > created:
             superseding = other.metadata.name
-    return GroupMembers(superseding, unfinished)
+    age = (now - timestamps.parse_or(created, timestamps.EPOCH)).total_seconds()
+    # A server whose clock is ahead does not hold the session up for longer.
+    known_in_s = min(max(0.0, _KNOWN_S - age), _KNOWN_S)
+    return GroupMembers(superseding, unfinished, known_in_s)
 
 
 def test_name(session: TestSession) -> str:

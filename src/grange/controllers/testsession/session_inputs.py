@@ -38,11 +38,13 @@ class GroupMembers:
 
     Attributes:
         superseding: a newer one that cancels older ones; empty for none.
-        unfinished: an older one that has not ended; empty for none.
+        unfinished: one that has not ended and comes first; empty for none.
+        known_in_s: seconds until all that were created in the session's second are known.
     """
 
     superseding: str = ""
     unfinished: str = ""
+    known_in_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

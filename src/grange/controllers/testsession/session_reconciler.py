@@ -181,7 +181,7 @@ class SessionReconciler:
             pods=tuple(DiagnosedPod(pod, diagnose(pod, now)) for pod in pods),
             leases=leases,
             default_pools=listers.policy().spec.default_pools,
-            group=queueing.group_members(session, listers.group_of(session)),
+            group=queueing.group_members(session, listers.group_of(session), now),
             occupied=self._occupied(session) if waiting else {},
             gone=frozenset(name for one, name in self._gone.get(uid, ()) if one == attempt),
             refused=self._refused.get(uid, {}),

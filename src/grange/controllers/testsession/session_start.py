@@ -71,6 +71,8 @@ def queued(draft: SessionDraft) -> None:
             SessionReason.CONCURRENCY,
             f"waits for TestSession {other} of its concurrency group",
         )
+    elif (known_in_s := draft.inputs.group.known_in_s) and lease is None:
+        draft.requeue(known_in_s)
     elif not draft.status.lease:
         draft.set(reason="", message="")
         _accept(draft, "no machines are reserved")
