@@ -345,6 +345,20 @@ async def test_machines_with_pods_of_others_are_not_free(there: World) -> None:
     assert document["pools"][0]["pods"] == ["default/shop"]
 
 
+async def test_pods_of_machines_are_read_page_by_page_as_needed(there: World) -> None:
+    for name in ("n1", "n2"):
+        await there.add_node(name, labels={"pool": "workers"})
+    for number in range(3):
+        await add_pod(there, f"elsewhere-{number}", "n9")
+    await add_pod(there, "last", "n2")
+    nodes = (await there.client.list(NODE)).items
+    assert await pool_counts.keepers(session(there), nodes, page=2) == {"n2": "default/last"}
+    await add_pod(there, "another", "n1")
+    await add_pod(there, "first", "n2")
+    found = await pool_counts.keepers(session(there), nodes, page=5)
+    assert found == {"n1": "default/another", "n2": "default/first"}
+
+
 async def test_pools_that_node_pools_make_are_shown_without_machines(there: World) -> None:
     for name, mode in (("burst", "Packed"), ("alone", "Dedicated")):
         spec = {"provider": "local", "mode": mode, "template": {"labels": {"pool": name}}}

@@ -18,7 +18,7 @@ from grange.api.kinds.machinelease import (
 from grange.api.kinds.node import Node
 from grange.api.kinds.nodepool import PACKED, NodePool
 from grange.api.kinds.pod import Pod
-from grange.api.status import Forbidden
+from grange.api.status import Expired, Forbidden
 from grange.base.first_few import first_few
 from grange.cli.session import ApiSession
 
@@ -32,6 +32,7 @@ REMEDY = "delete these pods, move them (grange rc drain-node NAME NODE), or wait
 
 _LIVE_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _SHOWN = 3
+_PAGE = 500  # as kubectl reads collections
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -111,17 +112,38 @@ def pods_by_node(pods: Iterable[Pod]) -> dict[str, str]:
     return found
 
 
-async def keepers(opened: ApiSession, nodes: Collection[Node]) -> dict[str, str] | None:
-    """One pod of each node that keeps leases from it; None where the user may not see pods.
+async def keepers(
+    opened: ApiSession, nodes: Collection[Node], *, page: int = _PAGE
+) -> dict[str, str] | None:
+    """One pod of each machine that keeps leases from it; None where the user may not see pods.
 
-    Nothing is read where no machine could be free.
+    Pods are read page by page, and no further than until no machine could be free: a request for each
+    node would have a server that has no index of pods by node read all of them for each.
+
+    Args:
+        opened: the server.
+        nodes: whose pods are looked for, as far as they could be free without them.
+        page: pods in one request, at most.
     """
-    if not any(pool_of(node) and state(node, "") == FREE for node in nodes):
-        return {}
-    try:
-        return pods_by_node((await opened.client.list(POD, fields=_LIVE_PODS)).items)
-    except Forbidden:
-        return None
+    free = {node.metadata.name for node in nodes if pool_of(node) and state(node, "") == FREE}
+    found: dict[str, str] = {}
+    following = ""
+    while free:
+        try:
+            listed = await opened.client.list(POD, fields=_LIVE_PODS, limit=page, cont=following)
+        except Forbidden:
+            return None
+        except Expired:  # the server does not keep what it began with: the next list is a new one
+            following = ""
+            continue
+        for name, pod in pods_by_node(listed.items).items():
+            if name in free:
+                free.discard(name)
+                found[name] = pod
+        following = listed.next
+        if not following:
+            break
+    return found
 
 
 def counts(

@@ -39,7 +39,7 @@ _BY_NODE = (
 )
 _BY_INSTANCE = "machines/instance"  # nodes and machines by the instance that they name
 _BY_POOL = "machines/pool"  # pods by the pool that they select; machines by their pool
-_BY_UID = "machines/uid"  # pods by UID; machines by the pod that they are meant for
+_BY_UID = "machines/uid"  # pods and leases by UID; machines by the pod that they are meant for
 _MIRROR = "kubernetes.io/config.mirror"
 _BY_PHASE = "machines/phase"
 _UNSEEN_S = 60.0  # one that the cache does not show for so long was deleted meanwhile
@@ -85,6 +85,7 @@ class MachineListers:
         self._pods.store.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
         self._pods.store.add_index(_BY_POOL, _pools_of)
         self._pods.store.add_index(_BY_UID, lambda pod: (pod.metadata.uid,))
+        self._leases.store.add_index(_BY_UID, lambda lease: (lease.metadata.uid,))
         self._machines.store.add_index(_BY_PHASE, lambda machine: (machine.status.phase,))
         self._machine_views = LatestViews(self._machines)
         self._pool_views = LatestViews(self._pools)
@@ -197,7 +198,8 @@ class MachineListers:
 
     def lease_of(self, uid: str) -> MachineLease | None:
         """The MachineLease of a UID, if machines are to be made for it."""
-        return next((lease for lease in self.leases() if lease.metadata.uid == uid), None)
+        found = self._leases.store.by_index(_BY_UID, uid)
+        return next((lease for lease in found if requests_machines(lease)), None)
 
     def waits(self, uid: str) -> bool:
         """Whether a pod is there, has no node and has not ended, or a lease waits for machines."""
