@@ -31,6 +31,7 @@ class WaitingLease:
         semaphores: limits of which it takes one each.
         expected_s: how long it will have the machines; None where nothing is known.
         holder: for whom, for people.
+        requested: since when machines are requested for it, in seconds; None where none are.
     """
 
     uid: str
@@ -41,6 +42,7 @@ class WaitingLease:
     semaphores: tuple[str, ...] = ()
     expected_s: float | None = None
     holder: str = ""
+    requested: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,13 @@ class GrantedLease:
         """When it is expected to end; infinite where nothing is known."""
         if self.expected_s is None:
             return inf
-        end = self.started + self.expected_s
-        return end if end > now else now + _OVERDUE_SHARE * (now - self.started)
+        return expected_end(self.started, self.expected_s, now)
+
+
+def expected_end(started: float, expected_s: float, now: float) -> float:
+    """When something ends that takes so long by expectation: never in the past."""
+    end = started + expected_s
+    return end if end > now else now + _OVERDUE_SHARE * (now - started)
 
 
 @dataclass(frozen=True, slots=True)

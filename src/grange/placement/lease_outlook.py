@@ -11,7 +11,7 @@ from math import inf
 
 from grange.base.first_few import first_few
 from grange.placement import lease_model as model
-from grange.placement.lease_model import Blocked, MachineCounts, WaitingLease
+from grange.placement.lease_model import Blocked, MachineCounts, WaitingLease, expected_end
 from grange.placement.lease_queue import LeaseQueue
 
 _HOLDERS = 3
@@ -151,16 +151,32 @@ class _Starts:
     def start(self, request: WaitingLease) -> float | None:
         """The request is next: when it is expected to start; None where nothing is known.
 
-        So it is where machines have to boot first: how long that takes is not known.
+        So it is where machines have to boot first and none of the pool has done so before.
         """
         taken = {pool: self._take(pool, count) for pool, count in request.need}
-        start = max((times[-1][0] for times in taken.values()), default=self._now)
+        start = max(
+            (self._is_there(request, pool, one) for pool, times in taken.items() for one in times),
+            default=self._now,
+        )
         duration = inf if request.expected_s is None else request.expected_s
         for pool, times in taken.items():
             for _ in times:
                 heappush(self._machines[pool], (start + duration, False))
-        boots = any(is_new for times in taken.values() for _, is_new in times)
-        return None if boots or start == inf else start
+        return None if start == inf else start
+
+    def _is_there(self, request: WaitingLease, pool: str, machine: _FreeAt) -> float:
+        """When a machine that a request takes can be granted; infinite where it is not known."""
+        free, is_new = machine
+        if not is_new:
+            return free
+        boot_s = self._boot_s(pool)
+        if boot_s is None:
+            return inf
+        return expected_end(request.requested or self._now, boot_s, self._now)
+
+    def _boot_s(self, pool: str) -> float | None:
+        counts = self._queue.pools.get(pool)
+        return counts.growth.boot_s if counts is not None and counts.growth is not None else None
 
     def _take(self, pool: str, count: int) -> list[_FreeAt]:
         """The times when the next machines are free; infinite for those that are missing."""
@@ -172,7 +188,8 @@ class _Starts:
     def _known(self, pool: str) -> list[_FreeAt]:
         counts = self._queue.pools.get(pool)
         free, new = (counts.free, counts.expected) if counts is not None else (0, 0)
-        times = [(self._now, False)] * free + [(self._now, True)] * new
+        times = [(self._now, False)] * free
+        times += [(self._now + (self._boot_s(pool) or 0.0), True)] * new
         for end, held in self._queue.ends(pool, self._now):
             times += [(end, False)] * held
         return sorted(times)

@@ -21,11 +21,13 @@ class PoolGrowth:
         machines: how many more they may make.
         limit: what bounds that, for people.
         refusal: why none is to be expected soon all the same; empty if it is.
+        boot_s: how long one boots, by the slowest NodePool; None where that is not known.
     """
 
     machines: int
     limit: str = ""
     refusal: str = ""
+    boot_s: float | None = None
 
 
 def lease_pool(pool: NodePool) -> str:
@@ -53,7 +55,8 @@ def growth_of(pools: Iterable[NodePool], machines: Mapping[str, int]) -> PoolGro
         pools: sorted by name.
         machines: nodes that each has, by its name.
     """
-    total, limits, refusals, hopes = 0, list[str](), list[str](), 0
+    total, limits, refusals = 0, list[str](), list[str]()
+    boots: list[int | None] = []
     for pool in pools:
         name, most = pool.metadata.name, most_machines(pool)
         more = COUNT_MAX if most is None else max(0, most - machines.get(name, 0))
@@ -63,11 +66,15 @@ def growth_of(pools: Iterable[NodePool], machines: Mapping[str, int]) -> PoolGro
         if refusal:
             refusals.append(f"NodePool {name}: {refusal}")
         elif more:
-            hopes += 1
+            boots.append(pool.status.boot_seconds)
     if not limits:
         return None
+    known = [boot_s for boot_s in boots if boot_s is not None]
     return PoolGrowth(
-        min(total, COUNT_MAX), ", ".join(limits), "" if hopes else "; ".join(refusals)
+        min(total, COUNT_MAX),
+        ", ".join(limits),
+        "" if boots else "; ".join(refusals),
+        max(known) if known and len(known) == len(boots) else None,
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.support.lease_world import lease_world
 
-from grange.api import timestamps
+from grange.api import conditions, timestamps
 from grange.api.http import Request
 from grange.api.kinds import MACHINELEASE, NODE, NODEPOOL, POD
 from grange.api.kinds.machinelease import (
@@ -234,6 +234,30 @@ async def test_pools_without_machines_grow_for_a_lease(
         await there.add_nodes("n1", "n2", node_pool="p")
         await there.reaches("a", "Granted")
         assert await there.condition("a", MACHINES_REQUESTED) == ("False", "Granted")
+
+
+async def test_boots_are_part_of_the_expected_start(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with lease_world(clock, rng, log) as there:
+        await there.add_node_pool("p", machines=2)
+        await there.add_lease("a", 2)
+        await there.settle(3.0)
+        assert (await there.status("a")).expected_start is None, "no machine has booted yet"
+        status = {"status": {"bootSeconds": 40}}
+        await there.client.patch(NODEPOOL, "p", patch=status, subresource="status")
+        requested = conditions.find((await there.status("a")).conditions, MACHINES_REQUESTED)
+        assert requested is not None
+        expected = timestamps.shift(timestamps.parse(requested.last_transition_time or ""), 40)
+        for _ in range(3):
+            await there.settle(10.0)
+            found = (await there.status("a")).expected_start
+            assert found == timestamps.rfc3339(expected), "it does not move while machines boot"
+        await there.settle(60.0)
+        await there.add_lease("b", 1)
+        await there.settle(3.0)
+        later = timestamps.parse((await there.status("a")).expected_start or "")
+        assert later > timestamps.shift(expected, 50), "they take longer than expected"
+        await there.add_nodes("n1", "n2", node_pool="p")
+        await there.reaches("a", "Granted")
 
 
 async def test_a_more_important_lease_takes_the_growth(

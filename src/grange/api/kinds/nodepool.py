@@ -201,6 +201,7 @@ class NodePoolStatus(View, frozen=True):
         price_per_hour: of all instances, decimal.
         boot_image: that new machines get.
         max_machines: how many machines the limits allow, those of the type that counts least; None: no limit.
+        boot_seconds: from a launch until the machine has joined, the median of the last ones; None: not known.
         conditions: ``Ready``, ``Launching``, ``WithinLimits``, and ``Terminating`` once it is deleted.
         reports: that were requested less than a minute ago, as JSON by the id of the request.
     """
@@ -211,6 +212,7 @@ class NodePoolStatus(View, frozen=True):
     price_per_hour: str = ""
     boot_image: str = ""
     max_machines: int | None = None
+    boot_seconds: int | None = None
     conditions: tuple[Condition, ...] = ()
     reports: dict[str, str] = msgspec.field(default_factory=dict)
 

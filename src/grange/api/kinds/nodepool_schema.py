@@ -216,6 +216,9 @@ DEFINITIONS: dict[str, Document] = {
             "pricePerHour": text("Of all instances, decimal."),
             "bootImage": text("That new machines get."),
             "maxMachines": whole("How many machines the limits allow; none: no limit."),
+            "bootSeconds": whole(
+                "From a launch until the machine has joined, the median of the last ones."
+            ),
             "conditions": schema_builder.conditions(),
             "reports": _strings("Requested reports as JSON, by the id of their request."),
         },

@@ -51,7 +51,16 @@ def waiting(lease: MachineLease) -> WaitingLease:
         semaphores=tuple(dict.fromkeys(spec.semaphores)),
         expected_s=spec.expected_seconds,
         holder=holder_text(lease),
+        requested=_requested(lease),
     )
+
+
+def _requested(lease: MachineLease) -> float | None:
+    """Since when NodePools are to make machines for the lease."""
+    found = conditions.find(lease.status.conditions, MACHINES_REQUESTED)
+    if found is None or found.status != "True":
+        return None
+    return timestamps.parse_or(found.last_transition_time, timestamps.EPOCH).timestamp() or None
 
 
 def granted(lease: MachineLease, now: float) -> GrantedLease:

@@ -28,8 +28,9 @@ def mirror(draft: SessionDraft, lease: MachineLease) -> None:
     shown, status = draft.status, lease.status
     moved = abs(status.position - shown.position)
     near = min(status.position, shown.position) <= _EXACT
+    moved_start = near and status.expected_start != shown.expected_start
     changed = moved > 0 if near else moved >= shown.position * _STEP
-    if changed or status.reason != shown.reason:
+    if changed or moved_start or status.reason != shown.reason:
         draft.set(
             position=status.position,
             reason=status.reason,

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
+from statistics import median
 
 import msgspec
 
 from grange.api import conditions, quantity, timestamps
-from grange.api.kinds.machine import Machine
+from grange.api.kinds.machine import INITIALIZED_CONDITION, Machine
 from grange.api.kinds.nodepool import NodePool, PoolDisruption
 from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import MachinePhase
@@ -27,6 +28,7 @@ TERMINATING = "Terminating"
 
 _RESOURCES = ("cpu", "memory")
 _SHOWN = 3  # reasons or machines in a message
+_BOOTS = 10  # of which the median is taken
 
 
 def pool_status(
@@ -61,9 +63,26 @@ def pool_status(
         },
         "pricePerHour": f"{total_price(machines)}",
         "maxMachines": machines_allowed(pool, catalogue),
+        "bootSeconds": boot_seconds(machines) or pool.status.boot_seconds,
         "bootImage": result.image or pool.status.boot_image,
         "conditions": msgspec.to_builtins(found),
     }
+
+
+def boot_seconds(machines: Sequence[Machine]) -> int | None:
+    """How long machines boot: the median of the last ones that have joined; None without any."""
+    boots: list[tuple[datetime, float]] = []
+    for machine in machines:
+        joined = conditions.find(machine.status.conditions, INITIALIZED_CONDITION)
+        launched = machine.status.launch_time
+        if joined is None or joined.status != "True" or launched is None:
+            continue
+        end = timestamps.parse_or(joined.last_transition_time, timestamps.EPOCH)
+        took_s = (end - timestamps.parse_or(launched, end)).total_seconds()
+        if took_s > 0:
+            boots.append((end, took_s))
+    latest = [took_s for _, took_s in sorted(boots)[-_BOOTS:]]
+    return max(1, round(median(latest))) if latest else None
 
 
 def is_terminating(pool: NodePool) -> bool:
