@@ -18,6 +18,12 @@ from grange.base.errors import GrangeError
 from grange.evidence import session_record
 from grange.evidence.session_record import SessionRecord
 
+LEVEL = "level"
+"""Attribute of figures that are no ordinary part of their series."""
+
+REGRESSED, NEW_LEVEL = "Regressed", "New"
+"""Of a run that failed for it, which is no baseline; of one with which later ones are compared."""
+
 VERSION = 1
 _BUSY_S = 5.0
 _SCHEMA = """
@@ -116,6 +122,26 @@ class MetricSeries:
             ).fetchall()
         return [_point(row) for row in reversed(rows)]
 
+    def mark(self, record: SessionRecord) -> None:
+        """Note which figures of a session are a regression, and which are a new level.
+
+        Raises:
+            SeriesError: the file cannot be written.
+        """
+        if not self._path.exists():
+            return
+        marks = {metric.name: mark_of(record, metric.name) for metric in record.metrics}
+        with self._opened() as file:
+            file.executemany(
+                "UPDATE points SET attributes = json_set(attributes, ?, ?) "
+                "WHERE namespace = ? AND test = ? AND metric = ? AND uid = ?",
+                [
+                    (f"$.{LEVEL}", mark, record.namespace, record.test_name, metric, record.uid)
+                    for metric, mark in marks.items()
+                    if mark
+                ],
+            )
+
     def metrics(self, namespace: str, test: str) -> list[str]:
         """The metrics that a test has a series of.
 
@@ -199,6 +225,16 @@ class MetricSeries:
                 f"cannot use {self._path}: {error}; check the disk, or move the file away to "
                 "begin new series"
             ) from error
+
+
+def mark_of(record: SessionRecord, metric: str) -> str:
+    """What a figure is to its series: ``NEW_LEVEL``, ``REGRESSED``, or empty for an ordinary one.
+
+    A run that failed for one figure is no measure for the others.
+    """
+    if metric in record.accepted_metrics:
+        return NEW_LEVEL
+    return REGRESSED if record.regressed_metrics else ""
 
 
 def points_of(record: SessionRecord, now: datetime) -> list[MetricPoint]:

@@ -10,8 +10,10 @@ from grange.api import timestamps
 from grange.api.kinds import testsession
 from grange.api.kinds.machinelease import POOL_LABEL
 from grange.api.kinds.testsession import (
+    ACCEPTED_ANNOTATION,
     FINAL_PHASES,
     QUEUED,
+    REGRESSED_ANNOTATION,
     SessionEvent,
     SessionMetricResult,
     TestSession,
@@ -99,6 +101,8 @@ class SessionRecord(View, frozen=True):
         evidence_url: where the evidence was read then, as in the status of the session.
         message: why it ended so.
         thresholds: relative changes that count as regressions, by metric.
+        regressed_metrics: figures that were worse in the run, which failed for them.
+        accepted_metrics: figures that are a new level, with which later runs are compared.
         notes: what is missing from the evidence, and why.
         retention_seconds: of the evidence, from the end.
         properties: further facts for reports.
@@ -126,6 +130,8 @@ class SessionRecord(View, frozen=True):
     events: tuple[SessionEvent, ...] = ()
     metrics: tuple[SessionMetricResult, ...] = ()
     thresholds: dict[str, float] = msgspec.field(default_factory=dict)
+    regressed_metrics: tuple[str, ...] = ()
+    accepted_metrics: tuple[str, ...] = ()
     nodes: tuple[NodeFacts, ...] = ()
     notes: tuple[str, ...] = ()
     properties: dict[str, str] = msgspec.field(default_factory=dict)
@@ -202,10 +208,16 @@ def record_of(document: Document, nodes: Iterable[Document] = ()) -> SessionReco
         events=status.events,
         metrics=status.metrics,
         thresholds={metric.name: metric.threshold for metric in spec.evidence.metrics},
+        regressed_metrics=_names(meta.annotations.get(REGRESSED_ANNOTATION, "")),
+        accepted_metrics=_names(meta.annotations.get(ACCEPTED_ANNOTATION, "")),
         nodes=tuple(facts),
         notes=(status.evidence.message,) if status.evidence.message else (),
         scenario=spec.scenario,
     )
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(filter(None, listed.split(",")))
 
 
 def name_of_test(meta: ObjectMeta, given: str = "") -> str:

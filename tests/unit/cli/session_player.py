@@ -1,7 +1,7 @@
 """Plays the controller of test sessions for what watches them: each session by a script."""
 
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
@@ -205,14 +205,22 @@ def no_series(request: Request) -> Response:
     return Response(503, b"the disk is gone\n")
 
 
-def series_of(*runs: tuple[str, str, float], verdict: str = "Passed") -> Series:
-    """A service that has the figure p99 of qps: UIDs, times and values."""
+def series_of(
+    *runs: tuple[str, str, float], verdict: str = "Passed", levels: Mapping[str, str] | None = None
+) -> Series:
+    """A service that has the figure p99 of qps: UIDs, times and values, and marks by UID."""
 
     def answer(request: Request) -> Response:
         assert request.path == "/v1/series/default/qps/p99"
         assert request.query == {"last": "100", "verdict": "Passed"}
         points = [
-            {"uid": uid, "time": time, "value": value, "verdict": verdict}
+            {
+                "uid": uid,
+                "time": time,
+                "value": value,
+                "verdict": verdict,
+                "attributes": {"level": (levels or {}).get(uid, "")},
+            }
             for uid, time, value in runs
         ]
         return Response(200, json.dumps({"points": points}).encode())

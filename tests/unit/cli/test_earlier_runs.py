@@ -98,6 +98,48 @@ def figure(value: float, at: int = 12, **more: Any) -> Script:
     )
 
 
+async def test_run_that_failed_for_a_figure_is_no_baseline(there: Player) -> None:
+    worse = [100.0 + at % 3 for at in range(8)] + [300.0] * 4
+    codes = []
+    for at, value in enumerate(worse):
+        there.scripts["qps"] = figure(value, at)
+        plan = run_plan.plan([manifest("qps")], PlanSettings(run=f"run{at:02}"))
+        how = LaunchOptions(fail_on_regression=True)
+        codes.append(await launch.launch(there.connect(), plan, how))
+    assert codes == [*[0] * 8, *[1] * 4]
+    last = await testsession_lookup.find(there.connect(), "qps-run11")
+    assert last["metadata"]["annotations"]["grange.dev/regressed-metrics"] == "p99"
+    figures = await EarlierRuns(there.connect()).figures(session_record.record_of(last))
+    assert figures == {"p99": worse[:8]}
+
+
+async def test_regression_that_is_accepted_begins_a_new_level(there: Player) -> None:
+    values = [100.0 + at % 3 for at in range(8)] + [300.0, 301.0]
+    for at, value in enumerate(values):
+        there.scripts["qps"] = figure(value, at)
+        plan = run_plan.plan([manifest("qps")], PlanSettings(run=f"run{at:02}"))
+        how = LaunchOptions(fail_on_regression=True, accept_regression=at == 8)
+        assert await launch.launch(there.connect(), plan, how) == 0
+    last = await testsession_lookup.find(there.connect(), "qps-run09")
+    figures = await EarlierRuns(there.connect()).figures(session_record.record_of(last))
+    assert figures == {"p99": [300.0]}
+
+
+async def test_marks_of_deleted_sessions_count(there: Player) -> None:
+    there.scripts["qps"] = figure(10.0, evidence={"url": URL})
+    await launch.launch(there.connect(), planned(manifest("qps")), LaunchOptions())
+    [name] = there.scripts
+    found = await testsession_lookup.find(there.connect(), planned(manifest(name))[0].name)
+    record = session_record.record_of(found)
+    runs = (("a", 1.0, ""), ("b", 2.0, "New"), ("c", 3.0, "Regressed"), ("d", 2.5, ""))
+    service = series_of(
+        *((uid, f"2030-01-01T00:00:0{at}.5Z", value) for at, (uid, value, _) in enumerate(runs)),
+        levels={uid: level for uid, _, level in runs},
+    )
+    earlier = await EarlierRuns(with_evidence(there, service)).figures(record)
+    assert earlier == {"p99": [2.0, 2.5]}
+
+
 async def test_figures_of_deleted_sessions_are_compared(
     there: Player, capsys: pytest.CaptureFixture[str]
 ) -> None:

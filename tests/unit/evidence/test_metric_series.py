@@ -51,6 +51,22 @@ def test_figures_of_a_record_have_its_facts(tmp_path: Path) -> None:
     assert series.last("ci", "bench", "p99", 1) == [found]
 
 
+def test_marks_of_figures_are_kept(tmp_path: Path) -> None:
+    series = MetricSeries(tmp_path / "series.db")
+    marks = {"grange.dev/regressed-metrics": "p50", "grange.dev/accepted-metrics": "p99"}
+    for key, level in ((None, None), *zip(marks, ("Regressed", "New"), strict=True)):
+        document = session()
+        if key is not None:
+            document["metadata"].setdefault("annotations", {})[key] = marks[key]
+        record = session_record.record_of(document)
+        series.mark(record)  # nothing is there, or not yet marked
+        series.append(metric_series.points_of(record, NOW))
+        series.mark(record)
+        (found,) = series.last("ci", "bench", "p99", 9)
+        assert found.attributes.get("level") == level
+        assert found.attributes["image.driver"] == "driver@sha256:1"
+
+
 def test_open_record_counts_as_of_now() -> None:
     document = session()
     del document["status"]["completionTime"]

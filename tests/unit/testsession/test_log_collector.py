@@ -454,6 +454,30 @@ async def test_figures_are_deleted_after_a_year(tmp_path: Path, clock: Clock, lo
         assert [point.uid for point in world.series.last("ci", "bench", "p99", 5)] == ["new"]
 
 
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_figures_of_a_failed_comparison_are_marked(
+    tmp_path: Path, clock: Clock, log: Logger, *, is_deleted: bool
+) -> None:
+    async with running(tmp_path, clock, log) as world:
+        document = world.document
+        document["spec"]["evidence"] = {"metrics": [{"name": "p99", "jsonPath": "{.p99}"}]}
+        world.api.write("bench-driver/main", '{"p99": 2.5}')
+        world.api.end("bench-driver")
+        world.start("bench-driver")
+        found = await world.collect()
+        document["status"]["metrics"] = msgspec.to_builtins(found.metrics)
+        document["status"]["phase"] = "Succeeded"
+        document["metadata"]["annotations"] = {"grange.dev/regressed-metrics": "p99"}
+        if is_deleted:
+            world.collector.forget(world.session)
+            await clock.sleep(1)
+        else:
+            world.api.sessions["bench"] = document
+            await clock.sleep(301)
+        (point,) = world.series.last("ci", "bench", "p99", 5)
+        assert point.attributes["level"] == "Regressed"
+
+
 async def test_old_evidence_is_deleted_and_records_completed(
     tmp_path: Path, clock: Clock, log: Logger
 ) -> None:

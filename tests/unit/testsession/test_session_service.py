@@ -27,6 +27,7 @@ async def world(clock: Clock, rng: Stream, log: Logger) -> AsyncIterator[Session
     async with session_world(clock, rng, log) as made:
         yield made
 
+
 COMPONENTS = ("server", "client", "driver")
 
 

@@ -33,6 +33,12 @@ ROLE_LABEL = "grange.dev/component-role"
 ATTEMPT_LABEL = "grange.dev/session-attempt"
 """Label of pods: the attempt, from 0, that they belong to."""
 
+REGRESSED_ANNOTATION = "grange.dev/regressed-metrics"
+"""Annotation of sessions: the figures, separated by commas, for which a run failed that compared them."""
+
+ACCEPTED_ANNOTATION = "grange.dev/accepted-metrics"
+"""Annotation of sessions: the figures, separated by commas, that later runs are compared with from here on."""
+
 SESSION_FINALIZER = "grange.dev/session-tracking"
 """Finalizer of pods: their names stay taken until no late creation can start a program again."""
 

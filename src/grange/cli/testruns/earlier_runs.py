@@ -13,7 +13,7 @@ from grange.api.status import ApiError
 from grange.cli import terminal
 from grange.cli.session import ApiSession
 from grange.cli.testruns.kept_evidence import KeptSeries, NoEvidence, SeriesPoint
-from grange.evidence import session_record
+from grange.evidence import metric_series, session_record
 from grange.evidence.session_record import SessionRecord
 
 _RUNS = 100  # of a test, whose figures are compared
@@ -33,6 +33,8 @@ class EarlierRuns:
 
     async def figures(self, record: SessionRecord) -> dict[str, list[float]]:
         """The figures of runs of the same test that passed before it, by metric, the latest last.
+
+        Runs that failed for a regression are left out; so is what was before a new level.
 
         Raises:
             ApiError: neither sessions nor series can be read.
@@ -92,20 +94,26 @@ def merged(
         series: figures of sessions of this test, by metric.
         record: of the run in question.
     """
-    found: dict[tuple[str, str], tuple[datetime, float]] = {}
+    found: dict[tuple[str, str], tuple[datetime, float, str]] = {}
     for name, points in series.items():
         for point in points:
             time = session_record.instant(point.time)
             if point.verdict == PASSED and time is not None:
-                found[name, point.uid] = (time, point.value)
+                mark = point.attributes.get(metric_series.LEVEL, "")
+                found[name, point.uid] = (time, point.value, mark)
     for item in listed:
         time = session_record.instant(item.completion_time)
         if item.test_name == record.test_name and item.verdict == PASSED and time is not None:
             for metric in item.metrics:
-                found[metric.name, item.uid] = (time, metric.value)
+                mark = metric_series.mark_of(item, metric.name)
+                found[metric.name, item.uid] = (time, metric.value, mark)
     end = session_record.instant(record.completion_time)
     figures: dict[str, list[float]] = {}
-    for (name, uid), (time, value) in sorted(found.items(), key=lambda item: item[1][0]):
-        if uid != record.uid and (end is None or time < end):
+    for (name, uid), (time, value, mark) in sorted(found.items(), key=lambda item: item[1][0]):
+        if uid == record.uid or (end is not None and time >= end):
+            continue
+        if mark == metric_series.NEW_LEVEL:
+            figures[name] = [value]
+        elif mark != metric_series.REGRESSED:
             figures.setdefault(name, []).append(value)
     return {name: values[-_RUNS:] for name, values in figures.items()}

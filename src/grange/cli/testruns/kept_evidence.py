@@ -41,12 +41,14 @@ class SeriesPoint(msgspec.Struct, frozen=True):
         time: of its end.
         value: the figure.
         verdict: of the session.
+        attributes: what else is known of it, as whether it is a regression.
     """
 
     uid: str
     time: str
     value: float
     verdict: str = ""
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _Points(msgspec.Struct):

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from grange.api.kinds.testsession import ACCEPTED_ANNOTATION, REGRESSED_ANNOTATION
 from grange.api.status import ApiError
 from grange.cli import terminal
 from grange.cli.printers import documents
 from grange.cli.session import ApiSession
-from grange.cli.testruns import execution, run_report
+from grange.cli.testruns import execution, run_report, session_writes
 from grange.cli.testruns.baseline import Baseline
 from grange.cli.testruns.earlier_runs import EarlierRuns
 from grange.cli.testruns.log_files import RunLogFiles
@@ -29,6 +30,7 @@ class LaunchOptions:
         junit: file or directory of JUnit XML.
         artifacts: directory of logs and records.
         fail_on_regression: a figure that is worse than in earlier runs fails a session.
+        accept_regression: no figure does, and one that is worse is what later runs are compared with.
         baseline: figures to compare with instead of those of earlier runs; None: there are none.
         output: format of the outcome on standard output; empty: text.
     """
@@ -38,6 +40,7 @@ class LaunchOptions:
     junit: Path | None = None
     artifacts: Path | None = None
     fail_on_regression: bool = False
+    accept_regression: bool = False
     baseline: Baseline | None = None
     output: str = ""
 
@@ -51,7 +54,8 @@ async def launch(
         GrangeError: a directory or file cannot be written.
     """
     env = opened.env
-    runs = [SessionRun(item, fails_on_regression=settings.fail_on_regression) for item in planned]
+    fails = settings.fail_on_regression and not settings.accept_regression
+    runs = [SessionRun(item, fails_on_regression=fails) for item in planned]
     files = RunLogFiles(settings.artifacts)
     display: LiveDisplay | PlainDisplay
     if env.interactive:
@@ -67,6 +71,7 @@ async def launch(
         async with display.shown():
             await runner.run(settings.timeout_s)
     await _compare(opened, runs, settings.baseline)
+    await _mark(opened, runs, accept=settings.accept_regression)
     code = runner.exit_code
     if settings.output:
         terminal.write(documents.report(settings.output, run_report.document(runs, code)))
@@ -106,6 +111,23 @@ async def _compare(
                 terminal.echo(f"figures are not compared: {error.message}", err=True)
                 continue
         run.checks = session_report.compare(record, earlier, given)
+
+
+async def _mark(opened: ApiSession, runs: Sequence[SessionRun], *, accept: bool) -> None:
+    """Have later runs know which figures are no measure for them, or are the new one."""
+    for run in runs:
+        if run.document is None:
+            continue
+        names = run.worse if accept or run.regressions else []
+        key = ACCEPTED_ANNOTATION if accept else REGRESSED_ANNOTATION
+        try:
+            if names:
+                await session_writes.annotate(opened, run.document, key, ",".join(names))
+        except ApiError as error:
+            effect = "later runs are not compared with this one alone"
+            if not accept:
+                effect = "later runs are compared with these figures, too"
+            terminal.echo(f"{run.name}: {effect}: {error.message}", err=True)
 
 
 def left_lines(left: Sequence[SessionRun]) -> list[str]:

@@ -12,7 +12,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def reports(function: C) -> C:
-    """Give a verb ``junit``, ``artifacts``, ``fail_on_regression``, ``baseline_path`` and ``keep``."""
+    """Give a verb ``junit``, ``artifacts``, ``fail_on_regression`` and what belongs to it, and ``keep``."""
     for option in (
         click.option(
             "--keep",
@@ -23,6 +23,11 @@ def reports(function: C) -> C:
             "--fail-on-regression",
             is_flag=True,
             help="Fail where a figure is worse than in the earlier runs of its test, or the baseline.",
+        ),
+        click.option(
+            "--accept-regression",
+            is_flag=True,
+            help="Do not fail on a figure that is worse, and compare later runs with this one.",
         ),
         baseline.OPTION,
         click.option(

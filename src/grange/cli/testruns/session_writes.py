@@ -79,12 +79,27 @@ async def cancel(opened: ApiSession, session: Document, how: str) -> Document:
     Raises:
         ApiError: for instance ``NotFound``.
     """
+    return await _patch(opened, session, {"spec": {"cancel": how}})
+
+
+async def annotate(opened: ApiSession, session: Document, key: str, value: str) -> None:
+    """Set an annotation of the session that was read, and of no other one of its name.
+
+    Raises:
+        ApiError: for instance ``Forbidden``.
+    """
+    await _patch(opened, session, {"metadata": {"annotations": {key: value}}})
+
+
+async def _patch(opened: ApiSession, session: Document, change: Document) -> Document:
+    """Merge a change into the session that was read; repeated where the server does not answer."""
     meta = session["metadata"]
+    metadata = {**change.get("metadata", {}), "uid": meta["uid"]}
     request = Request(
         "PATCH",
         TESTSESSION.path(meta.get("namespace") or "default", meta["name"]),
         headers={"content-type": http.MERGE_PATCH},
-        body=encode({"metadata": {"uid": meta["uid"]}, "spec": {"cancel": how}}),
+        body=encode({**change, "metadata": metadata}),
     )
     for attempt in range(RETRIES):
         try:

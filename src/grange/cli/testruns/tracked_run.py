@@ -96,11 +96,12 @@ class SessionRun:
         """The figures that are worse than before, where that fails the session."""
         if not self.fails_on_regression:
             return []
-        return [
-            f"{name}: {check.message}"
-            for name, check in self.checks.items()
-            if check.verdict == regression.WORSE
-        ]
+        return [f"{name}: {self.checks[name].message}" for name in self.worse]
+
+    @property
+    def worse(self) -> list[str]:
+        """The names of the figures that are worse than before."""
+        return [name for name, one in self.checks.items() if one.verdict == regression.WORSE]
 
     def keep(self, source: ContainerLog, lines: Sequence[bytes]) -> None:
         """Keep the last of the lines that a container wrote."""

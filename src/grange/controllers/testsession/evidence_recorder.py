@@ -1,6 +1,7 @@
 """Writes what is kept of a session besides its logs and artifacts: its record and its figures."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -128,6 +129,15 @@ class EvidenceRecorder:
             await self._tools.offload.run(lambda: directory.write_record(key, record))
         except (GrangeError, OSError) as error:
             self._tools.log.warning("record of a session is not up to date", why=str(error))
+
+    async def mark(self, sessions: Iterable[TestSession]) -> None:
+        """Note in the series which figures of sessions are regressions or new levels."""
+        records = [session_record.record_of(msgspec.to_builtins(session)) for session in sessions]
+        try:
+            for record in records:
+                await self._tools.offload.run(functools.partial(self._tools.series.mark, record))
+        except SeriesError as error:
+            self._tools.log.warning("figures are not marked", why=str(error))
 
     def readers_of(self, uid: str) -> dict[ReaderName, ContainerLogReader]:
         """The logs of a session."""

@@ -11,8 +11,10 @@ from typing import Protocol
 from grange.api.kinds import POD, TESTSESSION
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import (
+    ACCEPTED_ANNOTATION,
     ATTEMPT_LABEL,
     FINAL_PHASES,
+    REGRESSED_ANNOTATION,
     SESSION_UID_LABEL,
     TestSession,
 )
@@ -118,6 +120,8 @@ class LogCollector:
             self._service.forget(session.metadata.uid)
         if self._nursery is not None and self._recorder.readers_of(session.metadata.uid):
             self._nursery.start(self._end(session), name="end of evidence")
+        if self._nursery is not None and _is_marked(session):
+            self._nursery.start(self._recorder.mark([session]), name="marks of figures")
 
     async def collect(self, session: TestSession, deadline: datetime) -> CollectedEvidence:
         """Complete the evidence of the session's attempt.
@@ -228,11 +232,17 @@ class LogCollector:
         for session in listed:
             if session.metadata.uid in open_records - active:
                 await self._recorder.rewrite(session)
+        await self._recorder.mark(filter(_is_marked, listed))
         await offload.run(lambda: directory.prune(now, active))
         try:
             await offload.run(lambda: self._tools.series.prune(now - _FIGURES_KEPT))
         except SeriesError as error:
             self._tools.log.warning("old figures are not deleted", why=str(error))
+
+
+def _is_marked(session: TestSession) -> bool:
+    annotations = session.metadata.annotations
+    return REGRESSED_ANNOTATION in annotations or ACCEPTED_ANNOTATION in annotations
 
 
 def _is_of(pod: Pod, session: TestSession) -> bool:

@@ -77,6 +77,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     artifacts: Path | None,
     keep: bool,
     fail_on_regression: bool,
+    accept_regression: bool,
     baseline_path: Path | None,
     timeout: str,
     output: str,
@@ -106,6 +107,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
         junit=junit,
         artifacts=artifacts,
         fail_on_regression=fail_on_regression,
+        accept_regression=accept_regression,
         baseline=given,
         output=output,
     )
