@@ -74,6 +74,28 @@ async def test_delete_with_a_finalizer_needs_patch_too(server: Server) -> None:
     assert (await server.get(f"{PODS}/web")).code == 404
 
 
+async def test_named_object_may_be_selected_from_its_collection(server: Server) -> None:
+    named = {**rule("list watch deletecollection", "pods"), "resourceNames": ["web"]}
+    await created(server, ROLES, role("one", named))
+    await created(server, ROLEBINDINGS, binding("b", "Role", "one"))
+    await created(server, PODS, pod())
+    await created(server, PODS, pod("other"))
+    for selected, code in (
+        ("metadata.name=web", 200),
+        ("metadata.name=web,spec.nodeName=", 200),
+        ("metadata.name=other", 403),
+        ("metadata.name!=web", 403),
+        ("spec.nodeName=web", 403),
+    ):
+        query = {"fieldSelector": selected}
+        for method in ("GET", "DELETE") if code == 403 else ("GET",):
+            answer = await server.ask(method, PODS, user=BOB, query=query)
+            assert answer.code == code, (method, selected)
+    query = {"fieldSelector": "metadata.name=web"}
+    assert (await server.ask("DELETE", PODS, user=BOB, query=query)).code == 200
+    assert (await server.get(f"{PODS}/other")).code == 200
+
+
 async def test_role_counts_from_its_binding_to_its_deletion(server: Server) -> None:
     assert (await as_bob(server, "GET", PODS)).code == 403
     await created(server, ROLES, role("reader", rule("list", "pods")))

@@ -9,6 +9,7 @@ import msgspec
 from grange.api.http import User
 from grange.api.kinds import NAMESPACE
 from grange.api.scheme import AnyKind
+from grange.api.selectors import Fields, SelectorError
 from grange.api.status import Forbidden
 from grange.apiserver.request_info import Target
 
@@ -74,6 +75,13 @@ class AuthorizationAttributes(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     path: str = ""
     fields: str = ""
+
+    def selected(self, path: str) -> str:
+        """The only value of a field that a request selects; empty for any."""
+        try:
+            return Fields.parse(self.fields).exact(path) or ""
+        except SelectorError:
+            return ""
 
 
 class Authorizer(Protocol):

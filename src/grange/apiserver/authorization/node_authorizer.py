@@ -27,7 +27,6 @@ from grange.api.kinds.serviceaccount import DEFAULT
 from grange.api.meta import Document
 from grange.api.pod_references import references
 from grange.api.scheme import AnyKind
-from grange.api.selectors import Fields, SelectorError
 from grange.api.stream_requests import TUNNEL
 from grange.apiserver import storage
 from grange.apiserver.authorization.authorizer import (
@@ -105,7 +104,7 @@ class NodeAuthorizer:
             return False
         if _is_revocation_list(asked):
             return True  # agents let none of those nodes in
-        return self._names(node, asked, asked.name or _selected(asked, "metadata.name"))
+        return self._names(node, asked, asked.name or asked.selected("metadata.name"))
 
     def _revocation(self, node: str) -> str:
         found = self._read(storage.key(CONFIGMAP, revoked_nodes.NAMESPACE, revoked_nodes.NAME))
@@ -113,7 +112,7 @@ class NodeAuthorizer:
 
     def _pods(self, node: str, asked: AuthorizationAttributes) -> bool:
         if not asked.name:
-            listed = asked.verb in _READS and _selected(asked, "spec.nodeName") == node
+            listed = asked.verb in _READS and asked.selected("spec.nodeName") == node
             return listed and not asked.subresource
         allowed = {
             "": frozenset({"get", "delete"}),
@@ -136,7 +135,7 @@ class NodeAuthorizer:
             return is_read or (asked.name == node and asked.verb in _CHANGES)
         if asked.verb == "create":
             return True  # admission compares the name in the body
-        return asked.verb in _READS and _selected(asked, "metadata.name") == node
+        return asked.verb in _READS and asked.selected("metadata.name") == node
 
     def _leases(self, node: str, asked: AuthorizationAttributes) -> bool:
         if asked.namespace != NODE_LEASES or asked.subresource:
@@ -209,14 +208,6 @@ def _node_of(pod: Document) -> str:
 
 
 def _is_revocation_list(asked: AuthorizationAttributes) -> bool:
-    name = asked.name or _selected(asked, "metadata.name")
+    name = asked.name or asked.selected("metadata.name")
     wanted = (revoked_nodes.NAMESPACE, revoked_nodes.NAME)
     return _is(asked, CONFIGMAP) and (asked.namespace, name) == wanted
-
-
-def _selected(asked: AuthorizationAttributes, path: str) -> str:
-    """The only value of a field that a request selects; empty for any."""
-    try:
-        return Fields.parse(asked.fields).exact(path) or ""
-    except SelectorError:
-        return ""

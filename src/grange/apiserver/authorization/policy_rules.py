@@ -8,6 +8,7 @@ import msgspec
 from grange.apiserver.authorization.authorizer import AuthorizationAttributes
 
 ANY = "*"
+_COLLECTIONS = frozenset({"list", "watch", "deletecollection"})
 SHOWN_MAX = 20
 COMPARISONS_MAX = 100_000
 """Comparing rules holds the event loop; roles may be written by users who are not trusted."""
@@ -50,7 +51,14 @@ def allows(rule: PolicyRule, attributes: AuthorizationAttributes) -> bool:
         return False
     if not _names_resource(rule, attributes.resource, attributes.subresource):
         return False
-    return not rule.resource_names or attributes.name in rule.resource_names
+    return not rule.resource_names or _name(attributes) in rule.resource_names
+
+
+def _name(attributes: AuthorizationAttributes) -> str:
+    """The only object that a request is about, also if it selects it from a collection; else empty."""
+    if not attributes.name and attributes.fields and attributes.verb in _COLLECTIONS:
+        return attributes.selected("metadata.name")
+    return attributes.name
 
 
 def _names_resource(rule: PolicyRule, resource: str, subresource: str) -> bool:
