@@ -162,16 +162,16 @@ class _Starts:
         for pool, times in taken.items():
             for _ in times:
                 heappush(self._machines[pool], (start + duration, False))
-        return None if start == inf else start
+        boots = {pool for pool, times in taken.items() for _, is_new in times if is_new}
+        unknown = any(self._boot_s(pool) is None for pool in boots)
+        return None if unknown or start == inf else start
 
     def _is_there(self, request: WaitingLease, pool: str, machine: _FreeAt) -> float:
-        """When a machine that a request takes can be granted; infinite where it is not known."""
+        """When a machine that a request takes can be granted; at once where its boot is not known."""
         free, is_new = machine
-        if not is_new:
-            return free
         boot_s = self._boot_s(pool)
-        if boot_s is None:
-            return inf
+        if not is_new or boot_s is None:
+            return free
         return expected_end(request.requested or self._now, boot_s, self._now)
 
     def _boot_s(self, pool: str) -> float | None:

@@ -35,10 +35,17 @@ class GrowingQueue(Queue):
     """A queue whose pool ``w`` has free machines and may have more."""
 
     def __init__(
-        self, free: int, more: int, *, held: int = 0, refusal: str = "", **policy: Any
+        self,
+        free: int,
+        more: int,
+        *,
+        held: int = 0,
+        refusal: str = "",
+        boot_s: float | None = None,
+        **policy: Any,
     ) -> None:
         super().__init__(0, **policy)
-        growth = PoolGrowth(more, f"NodePool p allows {free + held + more}", refusal)
+        growth = PoolGrowth(more, f"NodePool p allows {free + held + more}", refusal, boot_s)
         self.set_pool("w", MachineCounts(free, free + held, free + held, growth=growth))
 
     def growing_now(self) -> list[str]:
@@ -184,6 +191,33 @@ def test_no_start_is_expected_of_what_has_to_boot() -> None:
     queue.add(request("two", 2, expected_s=100.0), request("next", 1))
     assert queue.outlook("two").expected_start is None
     assert queue.outlook("next").expected_start == NOW + 100.0
+
+
+def test_slowest_pool_that_may_grow_decides_how_long_machines_boot() -> None:
+    for a, b, there, expected in (
+        (40, 90, 0, 90),
+        (40, None, 0, None),
+        (None, None, 0, None),
+        (40, None, 2, 40),  # b makes none
+    ):
+        pools = [
+            with_status(node_pool(name, 2), boot_seconds=boot_s)
+            for name, boot_s in (("a", a), ("b", b))
+        ]
+        found = growth_of(pools, {"b": there})
+        assert found is not None
+        assert found.boot_s == expected, (a, b, there)
+
+
+def test_start_is_expected_of_what_has_to_boot_as_long_as_before() -> None:
+    queue = GrowingQueue(1, 1, boot_s=40.0)
+    queue.add(request("two", 2, expected_s=100.0), request("next", 1))
+    assert queue.outlook("two").expected_start == NOW + 40.0
+    assert queue.outlook("next").expected_start == NOW + 140.0
+    queue.add(request("two", 2, expected_s=100.0, requested=NOW - 30.0))
+    assert queue.outlook("two").expected_start == NOW + 10.0
+    queue.add(request("two", 2, expected_s=100.0, requested=NOW - 50.0))
+    assert queue.outlook("two").expected_start == NOW + 5.0, "they take longer than expected"
 
 
 def test_a_start_is_expected_of_machines_that_are_released() -> None:
