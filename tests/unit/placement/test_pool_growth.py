@@ -193,7 +193,7 @@ def test_no_start_is_expected_of_what_has_to_boot() -> None:
     assert queue.outlook("next").expected_start == NOW + 100.0
 
 
-def test_slowest_pool_that_may_grow_decides_how_long_machines_boot() -> None:
+def test_slowest_pool_that_grows_decides_how_long_machines_boot() -> None:
     for a, b, there, expected in (
         (40, 90, 0, 90),
         (40, None, 0, None),

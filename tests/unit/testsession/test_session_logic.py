@@ -449,7 +449,7 @@ def test_newer_session_of_the_group_supersedes() -> None:
     assert "qps-2" in status.message
 
 
-def test_session_of_a_group_waits_until_all_of_its_second_are_known() -> None:
+def test_session_waits_until_its_group_of_its_second_is_known() -> None:
     simulator = pooled(group=GroupMembers(known_in_s=1.5))
     assert simulator.step().requeue_s is not None
     simulator.settle()
