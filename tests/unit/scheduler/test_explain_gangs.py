@@ -188,6 +188,17 @@ def test_nothing_is_stated_of_gangs_with_rules_between_pods() -> None:
     assert explained(bench, "p0") == GangExplanation()
 
 
+def test_nothing_is_stated_of_a_gang_that_lost_a_member() -> None:
+    bench = Bench()
+    bench.nodes("a", capacity=SMALL)
+    bench.group("g", 3)
+    bench.pods(*names("p", 3), gang="g", requests={"cpu": "1"})
+    bench.run()
+    assert explained(bench, "p0") != GangExplanation()
+    bench.gone("p2")
+    assert explained(bench, "p0") == GangExplanation()
+
+
 def test_a_gang_in_one_domain_is_judged_by_domain() -> None:
     """With cpu 1 each, all six fit on both racks together, and three in each of them."""
     bench = Bench()

@@ -207,6 +207,8 @@ class Coscheduling:
         if gang is None or gang.started or gang.reason != NO_ROOM:
             return None
         needed = tuple(queued.info for queued in self._candidates(gang)[: gang.num_missing])
+        if len(needed) < gang.num_missing:
+            needed = ()  # what lets the others fit is of no use to the gang
         nominator = self._cycle.nominator
         kept = any(nominator.nominations_for(info) is not None for info in needed)
         return GangDemand(needed, gang.required_topology, has_nominations=kept)

@@ -24,7 +24,7 @@ class GangDemand:
     """What a gang needs that waits for nodes.
 
     Attributes:
-        pods: the members that are needed; fewer where not all may be scheduled.
+        pods: the members that are needed; none where some of them may not be scheduled now.
         domain_key: the label of which their nodes must share a value; empty for any nodes.
         has_nominations: whether resources are kept for pods that come first.
     """
