@@ -6,7 +6,7 @@ import pytest
 from tests.unit.cli import canned_cluster
 from tests.unit.cli.canned_cluster import CannedCluster
 
-from grange.api.kinds import GANGJOB, MACHINELEASE, POD, TESTSESSION
+from grange.api.kinds import GANGJOB, MACHINELEASE, NODE, POD, TESTSESSION
 from grange.api.scheme import AnyKind
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -33,3 +33,20 @@ def test_list_is_printed_as_list(
     found = canned_cluster.document(result)
     assert found["kind"] == "List"
     assert [item["kind"] for item in found["items"]] == [kind.kind] * count
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "message"),
+    [
+        ("pods", POD, "No resources found in namespace default."),
+        ("nodes", NODE, "No resources found."),
+    ],
+)
+def test_empty_list_names_the_namespace_of_its_kind(
+    word: str, kind: AnyKind, message: str, tmp_path: Path, rng: Stream, log: Logger
+) -> None:
+    table = {"kind": "Table", "columnDefinitions": [], "rows": []}
+    path = kind.path("default") if kind.namespaced else kind.path("")
+    result = CannedCluster({path: table}).run(tmp_path, rng, log, "get", word)
+    assert result.exit_code == 0, result.output
+    assert message in result.output

@@ -97,13 +97,15 @@ async def _get(opened: session.ApiSession, pairs: list[tuple[str, str]], look: L
         terminal.write(documents.render(look.output, found, single=single))
         return 0
     blocks: list[list[str]] = []
+    is_namespaced = False
     for word, name in pairs:
         kind, response = await _fetch(opened, word, name, look, _TABLE)
+        is_namespaced = is_namespaced or kind.namespaced
         heading, rows = _rows(opened, kind, codec.decode_document(response.body), look)
         if rows:
             blocks.append(table.render(rows if look.no_headers else [heading, *rows]))
     if not blocks:
-        where = f" in namespace {opened.namespace}" if opened.namespace else ""
+        where = f" in namespace {opened.namespace}" if opened.namespace and is_namespaced else ""
         terminal.echo(f"No resources found{where}.", err=True)
     for at, lines in enumerate(blocks):
         terminal.echo(("\n" if at else "") + "\n".join(lines))
