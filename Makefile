@@ -80,6 +80,7 @@ sim: $(STAMP)  ## simulated worlds under faults, a thousand seeds; properties wi
 	@$(BIN)/python -m pytest -q -n auto -m hypothesis tests/unit tests/contract
 
 bench: $(STAMP)  ## measure the figures of docs/reference/benchmarks.md
+	@sh scripts/setup_peers.sh
 	@$(BIN)/python -m bench
 
 update: $(STAMP)  ## regenerate what is generated (reference pages, diagrams)

@@ -92,6 +92,13 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
         Figure("proxied_gbit", "one connection through the proxy", "Gbit/s", 2.0, at_most=False),
         Figure("gigabyte_cpu_s", "processor time of the proxy for a gigabyte", "s"),
         Figure("direct_gbit", "one connection without the proxy", "Gbit/s"),
+        Figure("direct_requests", "wrk, 16 connections to nginx, directly", "/s"),
+        Figure("service_requests", "the same through the Service", "/s"),
+        Figure("nginx_requests", "the same through another nginx as reverse proxy", "/s"),
+        Figure("direct_request_ms", "p50 of a request directly", "ms"),
+        Figure("service_request_ms", "p50 of a request through the Service", "ms"),
+        Figure("nginx_request_ms", "p50 of a request through the reverse proxy", "ms"),
+        Figure("request_cpu_us", "processor time of the proxy for a request", "µs"),
     ),
     "cluster": (
         Figure(

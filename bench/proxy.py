@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench import peers
 from bench.agents import LIMIT_S, POD, SERVICE, STREAM_BYTES, Api, received, until_reached
 from bench.startup import cpu_s, free_port, grange, until_ready
 
@@ -85,7 +86,7 @@ def measure() -> dict[str, float]:
         result["proxied_gbit"] = STREAM_BYTES * 8e-9 / received(proxied, STREAM_BYTES)
         result["gigabyte_cpu_s"] = (cpu_s(server.pid) - before) / (STREAM_BYTES / 1e9)
         result["direct_gbit"] = STREAM_BYTES * 8e-9 / received(direct, STREAM_BYTES)
-        return result
+        return result | peers.measure(api, server.pid)
     finally:
         server.terminate()
         server.wait(LIMIT_S)
