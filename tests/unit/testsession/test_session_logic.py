@@ -1,7 +1,9 @@
 """The pure core of the session controller, phase by phase."""
 
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.testsession.session_simulator import (
     DRIVER,
@@ -16,8 +18,9 @@ from grange.api.kinds.testsession import (
     SessionEvidenceStatus,
     SessionRetries,
     SessionTimeouts,
+    TestSession,
 )
-from grange.controllers.testsession import session_events
+from grange.controllers.testsession import queueing, session_events
 from grange.controllers.testsession.evidence_collector import CollectedEvidence
 from grange.controllers.testsession.session_events import RETRY
 from grange.controllers.testsession.session_inputs import GroupMembers
@@ -457,6 +460,30 @@ def test_session_waits_until_its_group_of_its_second_is_known() -> None:
     simulator.inputs["group"] = GroupMembers()
     simulator.settle()
     assert simulator.leases
+
+
+@pytest.mark.parametrize(
+    ("created", "queued", "expected"),
+    [
+        ("2026-01-01T00:00:10Z", None, 2.0),
+        ("2026-01-01T00:00:09Z", "2026-01-01T00:00:09.5Z", 1.0),
+        ("2026-01-01T00:00:08Z", "2026-01-01T00:00:10Z", 0.0),
+        ("2026-01-01T01:00:00Z", "2026-01-01T00:00:09.5Z", 1.5),  # by a clock that is ahead
+        ("2026-01-01T01:00:00Z", "2026-01-01T00:00:08Z", 0.0),
+        (None, None, 2.0),
+    ],
+)
+def test_others_of_its_second_are_known_soon(
+    created: str | None, queued: str | None, expected: float
+) -> None:
+    document = {
+        "metadata": {"name": "a", "uid": "a", "creationTimestamp": created},
+        "spec": {"concurrency": {"group": "g"}},
+        "status": {"phase": "Queued", "phaseTime": queued},
+    }
+    session = msgspec.convert(document, TestSession)
+    now = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
+    assert queueing.group_members(session, [session], now).known_in_s == expected
 
 
 def test_session_waits_for_older_ones_of_its_group() -> None:

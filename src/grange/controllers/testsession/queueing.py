@@ -71,9 +71,10 @@ def group_members(
                 unfinished = unfinished or other.metadata.name
         elif its.policy == SUPERSEDE and (other.metadata.creation_timestamp or "") > created:
             superseding = other.metadata.name
-    age = (now - timestamps.parse_or(created, timestamps.EPOCH)).total_seconds()
-    # A server whose clock is ahead does not hold the session up for longer.
-    known_in_s = min(max(0.0, _KNOWN_S - age), _KNOWN_S)
+    # Where the server's clock is ahead, the time since the session was queued here counts.
+    times = (created, session.status.phase_time)
+    begun = min(timestamps.parse_or(text, now) for text in times)
+    known_in_s = max(0.0, _KNOWN_S - (now - begun).total_seconds())
     return GroupMembers(superseding, unfinished, known_in_s)
 
 
