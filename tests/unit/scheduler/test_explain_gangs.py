@@ -195,8 +195,10 @@ def test_nothing_is_stated_of_a_gang_that_lost_a_member() -> None:
     bench.pods(*names("p", 3), gang="g", requests={"cpu": "1"})
     bench.run()
     assert explained(bench, "p0") != GangExplanation()
-    bench.gone("p2")
+    bench.terminate("p2")
     assert explained(bench, "p0") == GangExplanation()
+    bench.gone("p2")
+    assert bench.gangs.demand(bench.infos["p0"].pod) is None
 
 
 def test_a_gang_in_one_domain_is_judged_by_domain() -> None:
