@@ -79,6 +79,20 @@ class ApiSession:
         await self._discover()
         return list(self._scheme)
 
+    async def expanded(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The same pairs, with the kinds of a category (``all``) that the cluster serves in its place.
+
+        Args:
+            pairs: as ``split_names`` gives them.
+        """
+        found: list[tuple[str, str]] = []
+        for word, name in pairs:
+            members: list[AnyKind] = []
+            if not name and self._scheme.named(word) is None:
+                members = (await self._discover()).get(word.lower(), [])
+            found += [(kind.qualified, "") for kind in members] or [(word, name)]
+        return found
+
     def _advice(self, word: str) -> str:
         """What to do about a kind that is not served: a substitute, names spelled alike, or all."""
         if advice := alternatives.advise_on_word(word):
@@ -89,8 +103,6 @@ class ApiSession:
             meant = ", ".join(dict.fromkeys(names[name] for name in near))
             return f"did you mean {meant}?"
         kinds = ", ".join(sorted({info.plural for info in self._scheme}))
-        if word == "all":
-            return f"join kinds by commas, for example pods,services; it has: {kinds}"
         return f"the name of an object comes after its kind, as in pod/{word}; it has: {kinds}"
 
     async def kind_of(self, document: Document) -> AnyKind:
@@ -207,8 +219,9 @@ class ApiSession:
                 targets.append((kind, metadata["name"], metadata.get("namespace", "")))
         return targets
 
-    async def _discover(self) -> None:
-        """Add the kinds of this cluster that are not built in."""
+    async def _discover(self) -> dict[str, list[AnyKind]]:
+        """Add the kinds of this cluster that are not built in; answers the kinds by category."""
+        by_category: dict[str, list[AnyKind]] = {}
         groups = codec.decode_document(
             (await self.fetch(Request("GET", "/apis", headers={"accept": "application/json"}))).body
         )
@@ -222,22 +235,24 @@ class ApiSession:
             listing = msgspec.json.decode(response.body, type=_ResourceList)
             group, _, version = listing.groupVersion.rpartition("/")
             for item in listing.resources:
-                if (
-                    "/" not in item.name
-                    and self._scheme.resource(group, version, item.name) is None
-                ):
-                    self._scheme.add(
-                        KindInfo(
-                            group=group,
-                            version=version,
-                            kind=item.kind,
-                            plural=item.name,
-                            view=Resource,
-                            schema="",
-                            namespaced=item.namespaced,
-                            short_names=tuple(item.shortNames),
-                        )
+                if "/" in item.name:
+                    continue
+                kind = self._scheme.resource(group, version, item.name)
+                if kind is None:
+                    kind = KindInfo(
+                        group=group,
+                        version=version,
+                        kind=item.kind,
+                        plural=item.name,
+                        view=Resource,
+                        schema="",
+                        namespaced=item.namespaced,
+                        short_names=tuple(item.shortNames),
                     )
+                    self._scheme.add(kind)
+                for category in item.categories:
+                    by_category.setdefault(category, []).append(kind)
+        return by_category
 
 
 def _names(kind: AnyKind) -> tuple[str, ...]:
@@ -249,6 +264,7 @@ class _ApiResource(msgspec.Struct):
     kind: str
     namespaced: bool
     shortNames: list[str] = []  # noqa: N815  the wire's spelling
+    categories: list[str] = []
 
 
 class _ResourceList(msgspec.Struct):

@@ -194,7 +194,7 @@ def test_misspelled_kind_is_corrected(env: Environment) -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["get", "all"], "join kinds by commas, for example pods,services"),
+        (["describe", "all"], "the name of an object comes after its kind, as in pod/all"),
         (["describe", "shop"], "the name of an object comes after its kind, as in pod/shop"),
     ],
 )

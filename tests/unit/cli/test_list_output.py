@@ -7,6 +7,7 @@ from tests.unit.cli import canned_cluster
 from tests.unit.cli.canned_cluster import CannedCluster
 
 from grange.api.kinds import GANGJOB, MACHINELEASE, NODE, POD, TESTSESSION
+from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -50,3 +51,46 @@ def test_empty_list_names_the_namespace_of_its_kind(
     result = CannedCluster({path: table}).run(tmp_path, rng, log, "get", word)
     assert result.exit_code == 0, result.output
     assert message in result.output
+
+
+def named_table(*names: str) -> Document:
+    """A Table with one row for each name."""
+    rows = [{"cells": [name], "object": {"metadata": {"name": name}}} for name in names]
+    columns = [{"name": "Name", "type": "string", "format": "name"}]
+    return {"kind": "Table", "columnDefinitions": columns, "rows": rows}
+
+
+def served(group_version: str, kind: AnyKind, *categories: str) -> Document:
+    """The resources of a group: one kind."""
+    resource = {"name": kind.plural, "kind": kind.kind, "namespaced": True}
+    return {
+        "groupVersion": group_version,
+        "resources": [{**resource, "categories": list(categories)}],
+    }
+
+
+ALL = {
+    "/apis": {"groups": [{"preferredVersion": {"groupVersion": GANGJOB.api_version}}]},
+    "/api/v1": served("v1", POD, "all"),
+    GANGJOB.root: served(GANGJOB.api_version, GANGJOB, "all", "grange"),
+    POD.path("default"): named_table("a", "b"),
+    GANGJOB.path("default"): named_table("train"),
+}
+
+
+def test_get_all_lists_every_kind_of_the_category(tmp_path: Path, rng: Stream, log: Logger) -> None:
+    result = CannedCluster(ALL).run(tmp_path, rng, log, "get", "all")
+    assert result.exit_code == 0, result.output
+    shown = [line.strip() for line in result.stdout.splitlines()]
+    assert shown == ["NAME", "pod/a", "pod/b", "", "NAME", "gangjob.grange.dev/train"]
+    result = CannedCluster(ALL).run(tmp_path, rng, log, "get", "grange", "--no-headers")
+    assert result.stdout.split() == ["train"]  # one kind: as if it had been asked for
+
+
+def test_names_have_their_kind_where_several_are_listed(
+    tmp_path: Path, rng: Stream, log: Logger
+) -> None:
+    result = CannedCluster(ALL).run(tmp_path, rng, log, "get", "pods,gangjobs", "--no-headers")
+    assert result.stdout.split() == ["pod/a", "pod/b", "gangjob.grange.dev/train"]
+    result = CannedCluster(ALL).run(tmp_path, rng, log, "get", "pods", "--no-headers")
+    assert result.stdout.split() == ["a", "b"]

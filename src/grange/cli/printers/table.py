@@ -29,6 +29,7 @@ def cells(
     table: Document,
     *,
     wide: bool = False,
+    prefix: str = "",
     namespaces: bool = False,
     labels: bool = False,
     label_columns: Sequence[str] = (),
@@ -38,6 +39,7 @@ def cells(
     Args:
         table: the Table.
         wide: also the columns of lower priority.
+        prefix: of names.
         namespaces: a NAMESPACE column first.
         labels: a LABELS column last.
         label_columns: keys of labels that have a column, named by the part after the slash.
@@ -45,9 +47,14 @@ def cells(
     definitions = table.get("columnDefinitions", [])
     shown = [at for at, item in enumerate(definitions) if wide or not item.get("priority")]
     heading = [str(definitions[at]["name"]).upper() for at in shown]
+    # As kubectl: the column of names has this format.
+    name_at = next(
+        (at for at, of in enumerate(shown) if definitions[of].get("format") == "name"), 0
+    )
     rows = []
     for row in table.get("rows", []):
         values = [_text(row["cells"][at]) for at in shown]
+        values[name_at] = prefix + values[name_at]
         metadata = row.get("object", {}).get("metadata", {})
         if namespaces:
             values.insert(0, str(metadata.get("namespace", "")))

@@ -46,6 +46,7 @@ class Look:
     cls=Command,
     examples=(
         "grange get pods -o wide",
+        "grange get all",
         "grange get grc/web -o yaml",
         "grange get nodes -L pool",
     ),
@@ -73,7 +74,7 @@ def command(
     follow: bool,  # noqa: FBT001  click passes flags by name
     **look: str | bool | tuple[str, ...],
 ) -> None:
-    """List objects: KIND, KIND NAME…, KIND/NAME…, or kinds joined by commas."""
+    """List objects: KIND, KIND NAME…, KIND/NAME…, kinds joined by commas, or all."""
     view = Look(**look)  # type: ignore[arg-type]  # click gives each option its declared type
     pairs = session.split_names(what)
     if follow and len(pairs) > 1:
@@ -86,6 +87,7 @@ def command(
 
 
 async def _get(opened: session.ApiSession, pairs: list[tuple[str, str]], look: Look) -> int:
+    pairs = await opened.expanded(pairs)
     if documents.is_document_format(look.output):
         found: list[tuple[AnyKind, Document]] = []
         for word, name in pairs:
@@ -98,10 +100,12 @@ async def _get(opened: session.ApiSession, pairs: list[tuple[str, str]], look: L
         return 0
     blocks: list[list[str]] = []
     is_namespaced = False
+    is_mixed = len({word for word, _ in pairs}) > 1
     for word, name in pairs:
         kind, response = await _fetch(opened, word, name, look, _TABLE)
         is_namespaced = is_namespaced or kind.namespaced
-        heading, rows = _rows(opened, kind, codec.decode_document(response.body), look)
+        body = codec.decode_document(response.body)
+        heading, rows = _rows(opened, kind, body, look, named_by_kind=is_mixed)
         if rows:
             blocks.append(table.render(rows if look.no_headers else [heading, *rows]))
     if not blocks:
@@ -128,13 +132,19 @@ def _query(kind: AnyKind, look: Look) -> dict[str, str]:
 
 
 def _rows(
-    opened: session.ApiSession, kind: AnyKind, body: Document, look: Look
+    opened: session.ApiSession,
+    kind: AnyKind,
+    body: Document,
+    look: Look,
+    *,
+    named_by_kind: bool = False,
 ) -> tuple[list[str], list[list[str]]]:
     if kind is EVENT and body.get("rows"):
         body["rows"] = events.in_order(body["rows"], event_of=lambda row: row.get("object") or {})
     return table.cells(
         body,
         wide=look.output == "wide",
+        prefix=f"{documents.resource(kind)}/" if named_by_kind else "",
         namespaces=kind.namespaced and not opened.namespace,
         labels=look.show_labels,
         label_columns=look.columns(),
