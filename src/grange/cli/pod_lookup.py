@@ -50,8 +50,13 @@ def _is_ready(pod: Document) -> bool:
     return any((item["type"], item["status"]) == ("Ready", "True") for item in conditions)
 
 
-def container_of(pod: Document, wanted: str) -> Document:
+def container_of(pod: Document, wanted: str, *, quiet: bool = False) -> Document:
     """The container that is meant; without a name the annotated or first one.
+
+    Args:
+        pod: the pod.
+        wanted: the name; empty for none.
+        quiet: do not print which one is taken where there are several.
 
     Raises:
         ClickException: there is none of that name.
@@ -65,7 +70,7 @@ def container_of(pod: Document, wanted: str) -> Document:
     if name not in names:
         known = ", ".join(names)
         raise click.ClickException(f"pod {metadata['name']}: no container {name}; it has {known}")
-    if not wanted and not annotated and len(spec["containers"]) > 1:
+    if not (wanted or annotated or quiet) and len(spec["containers"]) > 1:
         text = f"container {name}, the first of {', '.join(names)}; choose another one with -c"
         terminal.echo(text, err=True)
     return items[names.index(name)]

@@ -123,10 +123,15 @@ def _tree(value: object, indent: int) -> list[str]:
             if isinstance(item, (dict, list)) and item:
                 lines.append(f"{pad}{key}:")
                 lines += _tree(item, indent + _INDENT)
+            elif isinstance(item, str) and "\n" in item:
+                lines.append(f"{pad}{key}:")
+                lines += [" " * (indent + _INDENT) + line for line in item.splitlines()]
             else:
                 lines.append(f"{pad}{key}: {_scalar(item)}")
         return lines
     if isinstance(value, list):
+        if any(isinstance(item, str) and "\n" in item for item in value):
+            return [line for item in value for line in _item(_scalar(item), pad)]
         if all(not isinstance(item, (dict, list)) for item in value):
             return [pad + ", ".join(_scalar(item) for item in value)]
         lines = []
@@ -135,6 +140,12 @@ def _tree(value: object, indent: int) -> list[str]:
             lines += [f"{pad}- {inner[0].strip()}", *inner[1:]] if inner else [f"{pad}-"]
         return lines
     return [pad + _scalar(value)]
+
+
+def _item(text: str, pad: str) -> list[str]:
+    """A text of several lines as an item of a list."""
+    first, *rest = text.splitlines() or [""]
+    return [f"{pad}- {first}", *(f"{pad}  {line}" for line in rest)]
 
 
 def _scalar(value: object) -> str:

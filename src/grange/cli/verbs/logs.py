@@ -10,7 +10,7 @@ from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.base.tasks import Nursery
-from grange.cli import completers, log_stream, options, session, terminal
+from grange.cli import completers, log_stream, options, pod_lookup, session, terminal
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.log_stream import log_query
@@ -55,15 +55,20 @@ def command(
             terminal.echo("no matching pods", err=True)
             return 1
         many = len(pods) > 1 or bool(given["prefix"])
-        forms = {pod: _form(pod, many=many, is_json=bool(given["output"])) for pod in pods}
-        if len(pods) == 1:
-            await _print(opened, pods[0], query, forms[pods[0]])
+        wanted = [
+            (
+                name,
+                _of_container(pod, query, quiet=at > 0),
+                _form(name, many=many, is_json=bool(given["output"])),
+            )
+            for at, pod in enumerate(pods)
+            for name in [str(pod["metadata"]["name"])]
+        ]
+        if len(wanted) == 1:
+            await _print(opened, *wanted[0])
             return 0
         async with Nursery("logs") as nursery:
-            tasks = [
-                nursery.start(_print_one_of_many(opened, pod, query, form))
-                for pod, form in forms.items()
-            ]
+            tasks = [nursery.start(_print_one_of_many(opened, *item)) for item in wanted]
         return 0 if all(task.result() for task in tasks) else 1
 
     session.run(env, target, verb)
@@ -81,24 +86,30 @@ def _query(given: Mapping[str, object]) -> dict[str, str]:
     return query
 
 
-async def _pods(opened: session.ApiSession, what: str, selector: str) -> list[str]:
+def _of_container(pod: Document, query: Mapping[str, str], *, quiet: bool) -> Mapping[str, str]:
+    """The query with the container that is meant where there are several and none is named."""
+    if "container" in query or len(pod["spec"]["containers"]) == 1:
+        return query
+    return {**query, "container": pod_lookup.container_of(pod, "", quiet=quiet)["name"]}
+
+
+async def _pods(opened: session.ApiSession, what: str, selector: str) -> list[Document]:
     word, _, name = what.partition("/")
     if what and not name:
-        return [word]
+        return [await opened.document(POD, word)]
     if what:
         kind = await opened.kind(word)
-        if kind is POD:
-            return [name]
         owner: Document = await opened.document(kind, name)
+        if kind is POD:
+            return [owner]
         uid = owner["metadata"]["uid"]
         items = await opened.listed(POD, opened.within(POD))
         return [
-            item["metadata"]["name"]
+            item
             for item in items
             if any(ref["uid"] == uid for ref in item["metadata"].get("ownerReferences") or [])
         ]
-    found = await opened.listed(POD, opened.within(POD), selector=selector)
-    return [item["metadata"]["name"] for item in found]
+    return await opened.listed(POD, opened.within(POD), selector=selector)
 
 
 def _form(pod: str, *, many: bool, is_json: bool) -> Form:
@@ -115,7 +126,7 @@ def _form(pod: str, *, many: bool, is_json: bool) -> Form:
 
 
 async def _print_one_of_many(
-    opened: session.ApiSession, pod: str, query: dict[str, str], form: Form
+    opened: session.ApiSession, pod: str, query: Mapping[str, str], form: Form
 ) -> bool:
     """Print one pod's log; what the server refuses for it does not end the others."""
     try:
@@ -126,7 +137,9 @@ async def _print_one_of_many(
     return True
 
 
-async def _print(opened: session.ApiSession, pod: str, query: dict[str, str], form: Form) -> None:
+async def _print(
+    opened: session.ApiSession, pod: str, query: Mapping[str, str], form: Form
+) -> None:
     async with aclosing(log_stream.lines(opened, opened.within(POD), pod, query)) as found:
         async for lines in found:
             terminal.write_bytes(map(form, lines))
