@@ -50,9 +50,7 @@ def test_first_container_is_taken_where_none_is_named(
     assert (result.stderr, there.asked) == ("", {"a": "side"})
 
 
-def test_annotated_container_is_taken_and_the_only_one_is_left_out(
-    tmp_path: Path, rng: Stream, log: Logger
-) -> None:
+def test_annotated_container_is_taken(tmp_path: Path, rng: Stream, log: Logger) -> None:
     annotated = pod("a", "web", "side", **{"kubectl.kubernetes.io/default-container": "side"})
     there = Logs(annotated, pod("b", "main"))
     result = there.run(tmp_path, rng, log, "logs", "-l", "app=web")
