@@ -27,6 +27,7 @@ from grange.api.status import (
     ApiError,
     Forbidden,
     InternalError,
+    NotFound,
     ServiceUnavailable,
     Timeout,
     TooManyRequests,
@@ -476,6 +477,25 @@ async def test_artifacts_are_copied_into_the_directory_only(there: Player, tmp_p
     root = target / "qps-abcde"
     assert (root / "artifacts" / "1" / "driver" / "a" / "result.json").read_bytes() == b"{}"
     assert (os.listdir(tmp_path), os.listdir(target)) == (["kept"], ["qps-abcde"])
+
+
+async def test_log_of_a_pod_that_went_unread_is_copied(
+    there: Player, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A driver that ends at once: its pod may be gone before its log was asked for."""
+
+    def gone(request: Request) -> ApiError | None:
+        return NotFound("no such pod") if request.path.endswith("/log") else None
+
+    there.scripts["qps"] = Script(more={"evidence": {"url": URL}})
+    there.gate = gone
+    how = LaunchOptions(artifacts=tmp_path)
+    assert await launch.launch(with_evidence(there), planned(manifest("qps")), how) == 0
+    assert "[driver] one\n[driver] two\n" in capsys.readouterr().out
+    root = tmp_path / "qps-abcde"
+    record = json.loads((root / "session.json").read_text())
+    (kept,) = record["components"][0]["logs"]
+    assert (root / kept["path"]).read_bytes() == b"one\ntwo\n"
 
 
 def test_record_never_leads_out_of_its_directory(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def sources(session: Document, pod: Document) -> list[tuple[ContainerLog, int]]:
         restarts = int(item.get("restartCount") or 0)
         if restarts or state.get("running") is not None or state.get("terminated") is not None:
             source = ContainerLog(
-                component=component_of(session, pod),
+                component=component_of(session, str(meta["name"])),
                 pod=str(meta["name"]),
                 container=str(item["name"]),
                 attempt=int(attempt) if attempt.isdecimal() else 0,
@@ -171,9 +171,9 @@ def sources(session: Document, pod: Document) -> list[tuple[ContainerLog, int]]:
     return found
 
 
-def component_of(session: Document, pod: Document) -> str:
+def component_of(session: Document, pod: str) -> str:
     """The pod's name without the session's: the component, with its index where it has several."""
-    return str(pod["metadata"]["name"]).removeprefix(f"{session['metadata']['name']}-")
+    return pod.removeprefix(f"{session['metadata']['name']}-")
 
 
 def _after(lines: Sequence[bytes], skip: int) -> tuple[list[bytes], int]:

@@ -37,14 +37,42 @@ async def execute(
             await session_writes.cancel(opened, created, session_writes.CANCEL_COLLECT)
             run.is_cancelled = True
         observer.updated(run)
-        await _follow(opened, run, created, observer, files)
+        logs = _Logs(run, observer, files)
+        await _follow(opened, run, created, observer, logs)
+        await _take_evidence(opened, run, logs, files)
     except GrangeError as error:
         run.error = str(error)
     run.is_over = True
-    if files.directory is not None and run.document is not None:
-        await _fetch_artifacts(opened, run, run.document, files)
     files.finish(run)
     observer.updated(run)
+
+
+class _Logs:
+    """Takes the lines of a run's containers."""
+
+    def __init__(self, run: SessionRun, observer: RunObserver, files: RunLogFiles) -> None:
+        self._run, self._observer, self._files = run, observer, files
+        self._read: set[tuple[str, str, int]] = set()
+
+    def keep(self, source: ContainerLog, lines: Sequence[bytes]) -> None:
+        """The sink."""
+        self._read.add(_place(source))
+        self._run.keep(source, lines)
+        self._files.write(self._run, source, lines)
+        self._observer.output(self._run, source, lines)
+
+    def has(self, source: ContainerLog) -> bool:
+        """Whether lines of the container's run were read."""
+        return _place(source) in self._read
+
+    @property
+    def pods(self) -> set[str]:
+        """Those of which lines were read."""
+        return {pod for pod, _, _ in self._read}
+
+
+def _place(source: ContainerLog) -> tuple[str, str, int]:
+    return source.pod, source.container, source.attempt
 
 
 async def _follow(
@@ -52,13 +80,8 @@ async def _follow(
     run: SessionRun,
     created: Document,
     observer: RunObserver,
-    files: RunLogFiles,
+    logs: _Logs,
 ) -> None:
-    def keep(source: ContainerLog, lines: Sequence[bytes]) -> None:
-        run.keep(source, lines)
-        files.write(run, source, lines)
-        observer.output(run, source, lines)
-
     def see(found: Document | None) -> bool:
         if found is None:
             _lose(run)
@@ -67,7 +90,7 @@ async def _follow(
         observer.updated(run)
         return testsession_view.is_finished(testsession_view.view(found))
 
-    await following.follow(opened, created, ComponentLogs(opened, created, keep), see)
+    await following.follow(opened, created, ComponentLogs(opened, created, logs.keep), see)
 
 
 def _lose(run: SessionRun) -> None:
@@ -78,19 +101,30 @@ def _lose(run: SessionRun) -> None:
         run.error = f"{testsession_view.label(session)}: it was deleted while {phase}"
 
 
-async def _fetch_artifacts(
-    opened: ApiSession, run: SessionRun, session: Document, files: RunLogFiles
+async def _take_evidence(
+    opened: ApiSession, run: SessionRun, logs: _Logs, files: RunLogFiles
 ) -> None:
-    """Copy the artifacts that the server has kept; what fails changes no verdict."""
-    if not testsession_view.view(session).status.evidence.url:
+    """Take the artifacts that the server has kept, and logs of pods that went before they were read.
+
+    What fails changes no verdict.
+    """
+    if run.document is None:
+        return
+    status = testsession_view.view(run.document).status
+    missing = {item.pod for item in status.components} - logs.pods
+    if not status.evidence.url or not (missing or files.directory):
         return
     try:
-        evidence = KeptEvidence(opened, session)
+        evidence = KeptEvidence(opened, run.document)
         try:
-            for kept in await evidence.files():
-                if kept.path.startswith(_ARTIFACTS):
-                    files.artifact(run, kept.path, await evidence.read(kept.path))
+            for source, path in await evidence.logs():
+                if not logs.has(source):
+                    logs.keep(source, await evidence.lines(path))
+            if files.directory is not None:
+                for kept in await evidence.files():
+                    if kept.path.startswith(_ARTIFACTS):
+                        files.artifact(run, kept.path, await evidence.read(kept.path))
         finally:
             await evidence.close()
     except GrangeError as error:
-        terminal.echo(f"{run.name}: artifacts are not copied: {error}", err=True)
+        terminal.echo(f"{run.name}: evidence is not copied: {error}", err=True)

@@ -4,6 +4,7 @@ The address is in the session's status, which others may write. A token is sent 
 to a server that the cluster's own authority has certified.
 """
 
+import re
 from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
@@ -16,13 +17,14 @@ from grange.api.status import from_status
 from grange.base.errors import GrangeError
 from grange.cli import testsession_view, watch_stream
 from grange.cli.session import ApiSession
-from grange.cli.testruns.component_logs import ContainerLog
+from grange.cli.testruns.component_logs import ContainerLog, component_of
 from grange.client.client import Client
 from grange.client.transport import Transport
 from grange.evidence.session_record import KeptFile
 
 _LOGS = "logs"
 _LOG_PARTS = 4  # logs/ATTEMPT/POD/CONTAINER.log
+_KEPT_TIME = re.compile(rb"^\d{4}-\d\d-\d\dT[\d:.]+Z ")  # that kept logs have before each line
 
 
 class NoEvidence(GrangeError):
@@ -103,6 +105,7 @@ class KeptEvidence:
     def __init__(self, opened: ApiSession, session: Document) -> None:
         url = testsession_view.view(session).status.evidence.url
         self._path = urlsplit(url).path.rstrip("/")
+        self._session = session
         self._transport = _connected(opened, url)
 
     async def files(self) -> list[KeptFile]:
@@ -131,10 +134,19 @@ class KeptEvidence:
                 found.append((int(parts[1]), parts[2], parts[3].removesuffix(".log"), file.path))
         last = max((attempt for attempt, *_ in found), default=0)
         return [
-            (ContainerLog(pod, pod, container, attempt), path)
+            (ContainerLog(component_of(self._session, pod), pod, container, attempt), path)
             for attempt, pod, container, path in sorted(found)
             if attempt == last
         ]
+
+    async def lines(self, path: str) -> list[bytes]:
+        """The lines of a log with their ends, without the times that are kept with them.
+
+        Raises:
+            ApiError: the service does not answer, or refuses.
+        """
+        kept = (await self.read(path)).splitlines(keepends=True)
+        return [_KEPT_TIME.sub(b"", line) for line in kept]
 
     async def close(self) -> None:
         """Close the connection."""

@@ -1,8 +1,6 @@
 """``grange test logs``: the logs of a session's components."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 import click
 import msgspec
@@ -17,7 +15,6 @@ from grange.cli.testruns import following
 from grange.cli.testruns.component_logs import ComponentLogs, ContainerLog, Selected, Sink
 from grange.cli.testruns.kept_evidence import KeptEvidence, NoEvidence
 
-_KEPT_TIME = re.compile(rb"^\d{4}-\d\d-\d\dT[\d:.]+Z ")  # that kept logs have before each line
 _COLORS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")
 
 
@@ -114,11 +111,9 @@ async def print_kept(
     count = 0
     try:
         for source, path in await evidence.logs():
-            named = replace(source, component=_component(found, source.pod))
-            if selected(named):
-                kept = (await evidence.read(path)).splitlines(keepends=True)
-                lines = [_KEPT_TIME.sub(b"", line) for line in kept]
-                sink(named, lines[max(0, len(lines) - tail) :] if tail >= 0 else lines)
+            if selected(source):
+                lines = await evidence.lines(path)
+                sink(source, lines[max(0, len(lines) - tail) :] if tail >= 0 else lines)
                 count += 1
     finally:
         await evidence.close()
@@ -126,10 +121,6 @@ async def print_kept(
         terminal.echo("no matching log was kept", err=True)
         return 1
     return testsession_view.exit_code(testsession_view.view(found)) if verdict else 0
-
-
-def _component(found: Document, pod: str) -> str:
-    return pod.removeprefix(f"{found['metadata']['name']}-")
 
 
 def _nothing(found: Document) -> str:
