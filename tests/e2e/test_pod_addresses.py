@@ -35,6 +35,7 @@ pytestmark = pytest.mark.e2e
 MOUNTS = (Mount("python", sys.prefix),)
 BINDS = """
 import json, socket, sys
+from concurrent.futures import ThreadPoolExecutor
 port = int(sys.argv[1])
 def bound(family, kind, host, port, only=None):
     with socket.socket(family, kind) as made:
@@ -56,6 +57,7 @@ print(json.dumps({
     "both families": bound(INET6, TCP, "::", port + 1, 0),
     "v6 only": bound(INET6, TCP, "::", port + 2, 1),
     "not ours": bound(INET, TCP, "192.0.2.1", port),
+    "thread": ThreadPoolExecutor().submit(bound, INET, TCP, "", port + 3).result(),
 }))
 """
 
@@ -170,6 +172,7 @@ async def test_only_wildcards_with_a_port_are_replaced(runtime: ProcessRuntime) 
         "both families": f"::ffff:{address}" if is_supported() else "::",
         "v6 only": "::",
         "not ours": "OSError",
+        "thread": wildcard,
     }
 
 
@@ -201,6 +204,7 @@ async def test_pod_on_the_machines_network_binds_all_addresses(
 
 CONNECTS = """
 import contextlib, errno, json, select, socket, sys
+from concurrent.futures import ThreadPoolExecutor
 port, other, closed = (int(word) for word in sys.argv[1:])
 def peer(family, host, port, kind=socket.SOCK_STREAM, blocking=True):
     with socket.socket(family, kind) as made:
@@ -224,6 +228,7 @@ print(json.dumps({
     "machine": peer(INET, "127.0.0.1", other),
     "nothing": peer(INET, "127.0.0.1", closed),
     "datagrams": peer(INET, "127.0.0.1", port, kind=UDP),
+    "thread": ThreadPoolExecutor().submit(peer, INET, "127.0.0.1", port).result(),
 }))
 """
 
@@ -253,6 +258,7 @@ async def test_localhost_leads_to_what_listens_in_the_pod(
         "machine": "127.0.0.1",
         "nothing": "ECONNREFUSED",
         "datagrams": "127.0.0.1",
+        "thread": addresses[1],
     }
     assert found == expected
     text = json.dumps(expected).replace(addresses[1], addresses[0])
@@ -261,6 +267,86 @@ async def test_localhost_leads_to_what_listens_in_the_pod(
         target = ContainerID(f"uid-{name}", "main", 0)
         await runtime.signal(target, signal.SIGKILL)
         await end_of(runtime, target, clock)
+
+
+ODD_CALLS = """
+import ctypes, errno, json, os, socket, struct, sys
+port = int(sys.argv[1])
+libc = ctypes.CDLL(None, use_errno=True)
+def connect(descriptor, place, length):
+    done = libc.connect(descriptor, place, length)
+    return errno.errorcode[ctypes.get_errno()] if done < 0 else "done"
+local = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s", port, bytes((127, 0, 0, 1)))
+bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+bound.bind(("", port))
+both = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+memory = ctypes.create_string_buffer(local + bytes(8) + b"untouched")
+print(json.dumps({
+    "bad place": connect(bound.fileno(), ctypes.c_void_p(-1), 16),
+    "no socket": {connect(os.pipe()[0], memory, 16) for _ in range(400)}.pop(),
+    "other family": connect(both.fileno(), memory, 16),
+    "behind it": memory.raw[16:25].decode(),
+    "then": socket.create_server(("", port)).getsockname()[0],
+}))
+"""
+
+
+def hold(directory: str, mark: str) -> None:
+    """Put something into the place of a mark that cannot be opened: nothing reads it."""
+    ports = Path(directory, "ports")
+    ports.mkdir()
+    os.mkfifo(ports / mark)
+
+
+@pytest.mark.skipif(not is_supported(), reason="the kernel has no such filter")
+async def test_odd_calls_harm_neither_program_nor_supervisor(runtime: ProcessRuntime) -> None:
+    sandbox = await prepared(runtime, "a")
+    port = free_port()
+    hold(sandbox.directory, f"{int(socket.SOCK_STREAM)}-{port}")
+    target = await start(runtime, "a", sys.executable, "-c", ODD_CALLS, str(port))
+    assert json.loads(await output(runtime, target)) == {
+        "bad place": "EFAULT",
+        "no socket": "ENOTSOCK",
+        "other family": "done",
+        "behind it": "untouched",
+        "then": sandbox.address,
+    }
+
+
+@pytest.mark.skipif(not is_supported(), reason="the kernel has no such filter")
+async def test_what_a_command_leaves_may_bind(runtime: ProcessRuntime, clock: Clock) -> None:
+    address = (await prepared(runtime, "a")).address
+    target = await start(runtime, "a", "sleep", "600")
+    port = free_port()
+    serve = f"sleep 1; exec {sys.executable} -m http.server {port}"
+    command = ("sh", "-c", f"setsid sh -c '({serve}) > /dev/null 2>&1 &'")
+    assert (await runtime.run(target, command, LIMIT_S)).exit_code == 0
+    if runtime.isolation == "namespaces":  # elsewhere nothing is left
+        assert b"200 OK" in await until_answered(address, port, clock)
+    await runtime.signal(target, signal.SIGKILL)
+    await end_of(runtime, target, clock)
+
+
+@pytest.mark.skipif(not is_supported(), reason="the kernel has no such filter")
+@pytest.mark.parametrize("isolation", ["none", "auto"])
+async def test_commands_find_localhost_after_a_take_over(
+    tmp_path: Path, clock: Clock, log: Logger, isolation: str
+) -> None:
+    config = ProcessConfig(tmp_path, isolation=isolation, programs_network="auto")
+    offload = Threads("runtime", 2)
+    port = free_port()
+    async with ProcessRuntime(config, clock=clock, log=log, offload=offload) as first:
+        address = (await prepared(first, "a")).address
+        target = await start(first, "a", sys.executable, "-m", "http.server", str(port))
+        await until_answered(address, port, clock)
+    async with ProcessRuntime(config, clock=clock, log=log, offload=offload) as second:
+        found = await second.run(
+            target, (sys.executable, "-c", CONNECTS, str(port), str(port), str(port)), LIMIT_S
+        )
+        assert json.loads(found.output)["localhost"] == address
+        await second.remove("uid-a")
+    offload.close()
+    assert marked(tmp_path) == []
 
 
 NESTED = """

@@ -176,8 +176,8 @@ def answer(listener: int, address: str, ports: str) -> None:
             wanted = memory.read(min(length, _ADDRESS_MAX)) or b""
             call = _Call(listener, number, pid, descriptor, place, memory)
             error = act(call, wanted, address, ports)
-    except OSError:
-        error = None  # it cannot be looked into: it goes on as it is
+    except (OSError, OverflowError):
+        error = None  # it cannot be looked into, or the address is no place: it goes on as it is
     flags = _CONTINUE if error is None else 0
     response = _RESPONSE.pack(number, 0, -(error or 0), flags)
     try:
@@ -192,7 +192,7 @@ class _Call(NamedTuple):
     Attributes:
         listener: where it is answered.
         number: of the notification.
-        pid: of the program.
+        thread: id of the thread that waits.
         descriptor: its socket.
         place: of the address in its memory.
         memory: of the program.
@@ -200,7 +200,7 @@ class _Call(NamedTuple):
 
     listener: int
     number: int
-    pid: int
+    thread: int
     descriptor: int
     place: int
     memory: IO[bytes]
@@ -209,16 +209,27 @@ class _Call(NamedTuple):
         """The program's own socket; None without one.
 
         Raises:
-            OSError: the program has gone.
+            OSError: the program has gone, or it is no socket.
         """
-        process = os.pidfd_open(self.pid)
+        process = os.pidfd_open(_process_of(self.thread))
         try:
             # From here on the pidfd is that of the process that asks.
             fcntl.ioctl(self.listener, _IS_VALID, struct.pack("=Q", self.number))
             taken = int(_libc.syscall(_PIDFD_GETFD, process, self.descriptor, 0))
         finally:
             os.close(process)
-        return socket.socket(fileno=taken) if taken >= 0 else None
+        if taken < 0:
+            return None
+        try:
+            return socket.socket(fileno=taken)
+        except OSError:
+            os.close(taken)
+            raise
+
+
+def _process_of(thread: int) -> int:
+    with open(f"/proc/{thread}/status", "rb") as status:
+        return next(int(line[5:]) for line in status if line.startswith(b"Tgid:"))
 
 
 def _bind(call: _Call, wanted: bytes, address: str, ports: str) -> int | None:
@@ -239,8 +250,15 @@ def _note(ports: str, kind: int, wanted: bytes) -> None:
     (port,) = _PORT.unpack_from(wanted, _FAMILY.size)
     # Without the file, on a full disk, the server runs and is not found at localhost.
     with contextlib.suppress(OSError):
-        os.makedirs(ports, exist_ok=True)
-        os.close(os.open(_mark(ports, kind, port), os.O_CREAT | os.O_WRONLY, 0o600))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(ports, 0o700)
+        # The program may write here, too: what it put here is neither followed nor opened.
+        directory = os.open(ports, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+            os.close(os.open(_mark(kind, port), flags, 0o600, dir_fd=directory))
+        finally:
+            os.close(directory)
 
 
 def _redirect(call: _Call, wanted: bytes, address: str, ports: str) -> None:
@@ -252,9 +270,10 @@ def _redirect(call: _Call, wanted: bytes, address: str, ports: str) -> None:
     if found is None:
         return
     with found:
-        if not os.path.exists(_mark(ports, found.type, port)):
+        if not os.path.exists(os.path.join(ports, _mark(found.type, port))):
             return
-        if found.family == socket.AF_INET:
+        (family,) = _FAMILY.unpack_from(wanted)  # that of the socket may be another one
+        if family == socket.AF_INET:
             place, host = call.place + _V4_HOST_AT, socket.inet_aton(address)
         elif found.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY):
             return  # the pod has no address of IPv6
@@ -279,9 +298,9 @@ def localhost_port(wanted: bytes) -> int:
     return port if is_local else 0
 
 
-def _mark(ports: str, kind: int, port: int) -> str:
-    """The file that shows that a program of the pod has bound the port."""
-    return f"{ports}/{kind}-{port}"
+def _mark(kind: int, port: int) -> str:
+    """Name of the file that shows that a program of the pod has bound the port."""
+    return f"{kind}-{port}"
 
 
 def is_wildcard(wanted: bytes) -> bool:

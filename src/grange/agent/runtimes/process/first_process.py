@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from grange.agent.runtimes.process import control_group
 
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
+_PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _PROGRAMS = ("/bin/cat", "/usr/bin/cat")  # ends with its input
 _MOST_DESCRIPTORS = 1 << 20
@@ -86,6 +87,8 @@ def _prepare(alive: int, groups: Sequence[str]) -> int:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         os.dup2(alive, 0)
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 1)
+        # Without its shim it must not run, even if a program holds its input open.
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         # A program of the same user may trace it, and is to gain nothing by that.
         _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         made = _libc.unshare(_CLONE_NEWNS | _CLONE_NEWIPC | _CLONE_NEWUTS)

@@ -559,8 +559,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             return found
         own = self._networks.path(target.pod_uid)
         spec = programs.specification(program, found, cwd, self._layout.attempt(target), own)
-        if self._binds_its_address(pod.setup):
-            spec["address"] = pod.sandbox.address
+        if attempt.address:
+            spec["address"] = attempt.address
         if attempt.is_isolated and attempt.run is not None:
             spec["join"] = attempt.run.pid
         elif self._tier == LANDLOCK:  # it may signal the container's program

@@ -28,6 +28,7 @@ share only when its state is on disk. A new server that gets the lock therefore 
 the old one asked for.
 """
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -177,6 +178,7 @@ class _Shim:
             pid=pid,
             pid_start=start_time(pid),
             isolated=bool(self._spec.get("view") or self._spec.get("join")),
+            address=self._spec.get("address", ""),
         )
         self._record(durable=False)
         os.close(lock_fd)
@@ -329,10 +331,8 @@ def _run_command(spec: dict[str, object], connection: socket.socket) -> None:
             output = (output + data)[:limit]
     answer = process.outcome()
     answer.update(output=output.decode("utf-8", "replace"), timed_out=timed_out)
-    try:
-        connection.send(json.dumps(answer).encode())
-    except OSError:
-        return
+    _report(connection, answer)
+    process.answer_the_left()
 
 
 def _run_for_client(spec: dict[str, object], connection: socket.socket, streams: Streams) -> None:
@@ -359,10 +359,14 @@ def _run_for_client(spec: dict[str, object], connection: socket.socket, streams:
     if spec.get("join"):
         kill_tree(process.pid, _DRAIN_LIMIT_S)
     kill_children(process.children, _DRAIN_LIMIT_S)
-    try:
-        connection.send(json.dumps(process.outcome()).encode())
-    except OSError:
-        return
+    _report(connection, process.outcome())
+    process.answer_the_left()
+
+
+def _report(connection: socket.socket, answer: dict[str, object]) -> None:
+    """Send the end of a command to the server that waits for it, if it still does."""
+    with connection, contextlib.suppress(OSError):
+        connection.send(json.dumps(answer).encode())
 
 
 def _fork_shim(request: dict[str, object], fds: list[int], lock_fd: int) -> None:

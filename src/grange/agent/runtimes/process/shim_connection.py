@@ -289,6 +289,7 @@ class ContainerRun:
         connection: to its shim, while there is one.
         reconnect: the next try to connect, where the last one could not be made.
         is_isolated: whether the program has its own view of the machine.
+        address: which its programs get that listen on all; empty where they get every address.
         shim: process id and start time of its shim; zeros where they are not known.
         changed: set when ``run`` or ``refusal`` has changed.
         ended: set when nothing of it is left.
@@ -301,6 +302,7 @@ class ContainerRun:
         self.refusal = ""
         self.connection: ShimConnection | None = None
         self.is_isolated = False
+        self.address = ""
         self.shim = (0, 0)
         self.reconnect: asyncio.TimerHandle | None = None
         self.changed = asyncio.Event()
@@ -317,6 +319,7 @@ class ContainerRun:
             self.program = program_from(memory)
         self.shim = number_of(state, "shim"), number_of(state, "shim_start")
         self.is_isolated = bool(state.get("isolated"))
+        self.address = str(state.get("address") or "")
         if "unforked" in state:
             self.refusal = os.strerror(number_of(state, "unforked"))
         else:

@@ -150,6 +150,12 @@ def _opened(spec: dict[str, object]) -> tuple[Streams, Ends]:
     return program_streams.pipes(stdin=bool(spec.get("stdin")))
 
 
+def _poll_of(fd: int) -> select.poll:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return poll
+
+
 class SupervisedProgram:
     """The program, its pipes, and everything below it, until all of it has ended."""
 
@@ -237,6 +243,18 @@ class SupervisedProgram:
             os.close(fd)
             self._filter = -1
         return True
+
+    def answer_the_left(self) -> None:
+        """Answer what a command has left in its container, until nothing of it is left.
+
+        Without an answer it could neither bind nor connect.
+        """
+        for fd in self.ends.outputs:
+            os.close(fd)
+        self.ends.outputs.clear()
+        while self._filter >= 0:
+            for fd, events in _poll_of(self._filter).poll():
+                self.answer(fd, events)
 
     def signal(self, number: int) -> None:
         """Send a signal to the program's process group, unless the program was reaped."""
