@@ -103,6 +103,8 @@ class ApiSession:
             meant = ", ".join(dict.fromkeys(names[name] for name in near))
             return f"did you mean {meant}?"
         kinds = ", ".join(sorted({info.plural for info in self._scheme}))
+        if word == "all":  # a category: only ``get`` without ``-w`` expands those
+            return f"join kinds by commas, for example pods,services; it has: {kinds}"
         return f"the name of an object comes after its kind, as in pod/{word}; it has: {kinds}"
 
     async def kind_of(self, document: Document) -> AnyKind:

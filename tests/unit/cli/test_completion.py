@@ -194,7 +194,9 @@ def test_misspelled_kind_is_corrected(env: Environment) -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["describe", "all"], "the name of an object comes after its kind, as in pod/all"),
+        (["get", "all", "-w"], "join kinds by commas, for example pods,services"),
+        (["describe", "all"], "join kinds by commas, for example pods,services"),
+        (["delete", "all", "--all"], "join kinds by commas, for example pods,services"),
         (["describe", "shop"], "the name of an object comes after its kind, as in pod/shop"),
     ],
 )
