@@ -13,6 +13,7 @@ CONDITION = "grange.dev/InterruptedRestarts"
 """Type of the pod condition that states their number."""
 _REASON = "NodeStopped"
 _MESSAGE = "restarts of containers because their node was stopped: "
+_DIGITS_MAX = 9  # others may write conditions, too; Python reads no number of thousands of digits
 
 
 def condition(count: int) -> Condition:
@@ -21,7 +22,8 @@ def condition(count: int) -> Condition:
 
 
 def count_of(present: Iterable[Condition]) -> int:
-    """The number that a pod's conditions state; 0 without one."""
+    """The number that a pod's conditions state; 0 without one, or where it is malformed."""
     found = conditions.find(tuple(present), CONDITION)
     number = "" if found is None else found.message.removeprefix(_MESSAGE)
-    return int(number) if number.isascii() and number.isdecimal() else 0
+    is_number = number.isascii() and number.isdecimal() and len(number) <= _DIGITS_MAX
+    return int(number) if is_number else 0

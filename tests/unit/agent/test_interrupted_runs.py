@@ -134,8 +134,10 @@ def test_interrupted_restarts_are_counted_once() -> None:
     assert restarted(reported(2, 2), *failed) == (3, 2)
 
 
-def test_malformed_number_of_interrupted_restarts_is_none() -> None:
-    wrong = Condition(CONDITION, "True", "NodeStopped", "many")
+@pytest.mark.parametrize("number", ["many", "-1", "9" * 10, "9" * 5000])
+def test_malformed_number_of_interrupted_restarts_is_none(number: str) -> None:
+    stated = condition(0)
+    wrong = Condition(CONDITION, "True", "NodeStopped", f"{stated.message[:-1]}{number}")
     assert count_of([wrong]) == count_of([]) == 0
 
 
