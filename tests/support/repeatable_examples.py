@@ -14,7 +14,6 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 MANY = 50
-FEWEST = 25  # of those, that are left
 
 
 @contextmanager
@@ -32,7 +31,7 @@ def without_local_constants() -> Iterator[None]:
 
 
 def take_fewer_examples(items: Iterable[pytest.Item]) -> None:
-    """Take a quarter of the examples of each property that has many.
+    """Take a quarter of the examples of each property that has many, but as many as others may have.
 
     Changes are judged by the same ones every time, so that more of them find little; the rest of the
     time goes into new ones, which ``make sim`` draws in full number.
@@ -48,5 +47,5 @@ def take_fewer_examples(items: Iterable[pytest.Item]) -> None:
         bounds = getattr(owner, name, None)
         if isinstance(bounds, settings) and bounds.max_examples > MANY and id(owner) not in seen:
             seen.add(id(owner))  # one function is the test of many parameters
-            fewer = max(FEWEST, bounds.max_examples // 4)
+            fewer = max(MANY, bounds.max_examples // 4)
             setattr(owner, name, settings(bounds, max_examples=fewer))
