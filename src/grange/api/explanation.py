@@ -62,7 +62,7 @@ class GangRoom(View, frozen=True):
     Attributes:
         pods: how many need a node.
         room: how many of them would get one.
-        when_empty: the same if no other pods were on the nodes.
+        when_empty: the same if no other pods were on the nodes, and none was tainted or cordoned.
     """
 
     pods: int

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from tests.support.gang_cluster import Bench, names
 from tests.support.scheduler_world import World, world
 from tests.unit.scheduler.test_explain import Scene, shown
@@ -13,6 +14,7 @@ from grange.api.kinds.queue import QUEUE_LABEL
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.scheduler.clusterevents import NODE_ADD
 from grange.scheduler.explain.gang_explanation import GangExplanation, explain_gang
 from grange.scheduler.service import Scheduler
 from grange.sim import builders
@@ -48,6 +50,24 @@ async def test_a_gang_that_does_not_fit(clock: Clock, rng: Stream, log: Logger) 
         await made.add_nodes("b", capacity=SMALL)
         await made.settle(15.0)
         assert (await summary(made, scheduler, "one")).startswith("is on ")
+
+
+@pytest.mark.parametrize(("cpu", "hint"), [("1", False), ("2", True)])
+async def test_hint_counts_nodes_that_may_open(
+    clock: Clock, rng: Stream, log: Logger, cpu: str, *, hint: bool
+) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", capacity=SMALL)
+        await made.add_nodes("b", capacity=SMALL, unschedulable=True)
+        group = {"metadata": {"name": "g"}, "spec": {"minMember": 3}}
+        await made.client.create(PODGROUP, group, "default")
+        scheduler = await made.start_scheduler()
+        await made.add_pods(*names("p", 3), labels={GROUP_LABEL: "g"}, requests={"cpu": cpu})
+        await made.settle()
+        answer = scheduler.explain(await made.pod("p0"))
+        assert answer is not None
+        assert answer.gang is not None
+        assert ("would not hold the gang even if empty" in answer.hint) == hint
 
 
 async def test_a_queue_that_is_used_up(clock: Clock, rng: Stream, log: Logger) -> None:
@@ -162,6 +182,31 @@ def test_few_devices_are_cut_down_to_one() -> None:
     bench.pods(*names("p", 4), gang="g", requests={gpu: "2"})
     bench.run()
     assert f"if {gpu} ≤ 1 in each pod" in texts(bench, "p0")
+
+
+CLOSED: list[dict[str, Any]] = [
+    {"unschedulable": True},
+    {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]},
+    {"taints": [{"key": "gpu", "value": "yes", "effect": "NoExecute"}]},
+]
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_gang_that_fits_once_nodes_open_may_fit(closed: dict[str, Any]) -> None:
+    """Another gang that is too large for both nodes can never fit, whether the second one opens or not."""
+    bench = Bench()
+    bench.nodes("a", capacity=SMALL)
+    bench.nodes("b", capacity=SMALL, **closed)
+    for gang, count in (("g", 4), ("h", 5)):
+        bench.group(gang, count)
+        bench.pods(*names(gang, count), gang=gang, requests={"cpu": "1"})
+    assert bench.run() == {}
+    assert "room for 2, " in bench.why["g0"]
+    assert explained(bench, "g0").room == GangRoom(pods=4, room=2, when_empty=4)
+    assert "room for 2 (can never fit on these nodes: 4 when empty)" in bench.why["h0"]
+    bench.nodes("b", capacity=SMALL)
+    bench.queue.move(NODE_ADD, bench.now, None, builders.node("b", capacity=SMALL))
+    assert sorted(bench.run(15.0)) == names("g", 4)
 
 
 def test_a_toleration_helps_only_if_all_of_a_gang_fit_then() -> None:

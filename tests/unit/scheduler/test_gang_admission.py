@@ -178,6 +178,21 @@ def test_gated_gang_beyond_all_nodes_shows_that_it_never_fits(made: Bench) -> No
     assert admitted(made, "g") == ["g"]
 
 
+def test_gated_gang_that_fits_with_cordoned_nodes_may_fit(made: Bench) -> None:
+    made.nodes("b", capacity=BIG, unschedulable=True)
+    gated(made, "g", 120, queue="")
+    made.run(1.0)
+    assert gang(made, "g").message == "gang wants more than nodes have free: cpu 100 of 120"
+    gated(made, "h", 220, queue="")
+    made.run(1.0)
+    assert gang(made, "h").message.endswith(
+        "(can never fit on these nodes: cpu 200 of 220 when empty)"
+    )
+    made.nodes("b", capacity=BIG)
+    made.run(1.0)
+    assert admitted(made, "g", "h") == ["g"]
+
+
 def test_pods_of_lower_priority_count_as_room(made: Bench) -> None:
     made.pods(*names("low", 100), requests=CPU)
     made.run()

@@ -557,7 +557,7 @@ class Coscheduling:
 
     # --- gangs without pods ------------------------------------------------------------------
 
-    def _room(self, priority: int, wanted: Amounts) -> dict[str, int]:
+    def _room(self, priority: int | None, wanted: Amounts) -> dict[str, int]:
         self._refreshed()
         return self._preemption.room(priority, wanted)
 

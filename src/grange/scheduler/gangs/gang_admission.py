@@ -33,7 +33,6 @@ NOT_CREATED = "PodsNotCreated"
 
 _AGAIN = Exponential(initial_s=60.0, cap_s=1800.0)
 _PAUSE_S = 0.00025  # after a pass, for each that waits: ten times what the pass takes
-_ABOVE_ALL = 2**31  # a priority: pods of any other one could be preempted
 _POSITIONS_MAX = 10  # each admission changes the status of so many that wait behind
 
 
@@ -91,14 +90,15 @@ class GangAdmission:
     Attributes:
         quotas: charged with what is held.
         line: those that wait are in it.
-        room: of resources, how much pods of a priority could get on all nodes together.
+        room: of resources, how much pods of a priority could get on all nodes together; without a
+            priority, what nodes have, cordoned ones too.
         can_reclaim: whether a queue can have that much of its capacity back from borrowers.
         changed: called with gangs and queues whose status may be different.
     """
 
     quotas: Quotas
     line: WaitLine
-    room: Callable[[int, Amounts], Mapping[str, int]]
+    room: Callable[[int | None, Amounts], Mapping[str, int]]
     can_reclaim: Callable[[str, Amounts], bool]
     changed: Callable[[Gang | str], None]
     _gated: dict[str, GatedGang] = field(default_factory=dict)  # by key of the group
@@ -312,7 +312,7 @@ class GangAdmission:
             return ""
         lacking = listed(short, left, item.wanted)
         text = f"gang wants more than nodes have free: {lacking}"
-        empty = self.room(_ABOVE_ALL, item.wanted)
+        empty = self.room(None, item.wanted)
         never = [name for name in short if empty.get(name, 0) < item.wanted[name]]
         if never:
             text += (

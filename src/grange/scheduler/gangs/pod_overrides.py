@@ -24,6 +24,7 @@ from grange.scheduler.podinfo import PodInfo
 RESERVED_TAINT = "grange.dev/reserved-for"
 """Taint that nodes have inside the scheduler, and nowhere else, while they are reserved."""
 
+_ANYTHING = Toleration(operator="Exists")
 _TOLERATION = Toleration(key=RESERVED_TAINT, operator="Exists")
 
 
@@ -62,6 +63,11 @@ def past_reservations(info: PodInfo) -> PodInfo:
     """The pod as if it tolerated nodes that are reserved for a gang."""
     spec = info.pod.spec
     return _with(info, msgspec.structs.replace(spec, tolerations=(*spec.tolerations, _TOLERATION)))
+
+
+def on_closed_nodes(info: PodInfo) -> PodInfo:
+    """The pod as if it tolerated every taint, and nodes that are cordoned."""
+    return _with(info, msgspec.structs.replace(info.pod.spec, tolerations=(_ANYTHING,)))
 
 
 def reserved(node: Node, name: str) -> Node:

@@ -148,14 +148,20 @@ class GangPreemption:
         """Whether any pod on any node has a lower priority."""
         return self._lower.any_below(pod.pod.spec.priority)
 
-    def room(self, priority: int, names: Iterable[str]) -> dict[str, int]:
-        """Of each resource, what nodes that take pods have free with all pods of lower priority gone."""
+    def room(self, priority: int | None, names: Iterable[str]) -> dict[str, int]:
+        """Of each resource, what nodes that take pods have free with all pods of lower priority gone.
+
+        Without a priority, what all nodes have: cordoned ones may open, and any pod may end.
+        """
         table = self._cycle.snapshot.table
         rows = table.all
-        usable = table.valid[rows] & ~table.unschedulable[rows]
+        usable = table.valid[rows] & (~table.unschedulable[rows] | (priority is None))
         found = {}
         for name in names:
             offered, used = table.amounts(name, rows)
+            if priority is None:
+                found[name] = int(offered[usable].sum())
+                continue
             left = np.maximum(offered - used, 0) + self._lower.amounts_below(name, priority)
             found[name] = int(np.minimum(left, offered)[usable].sum())
         return found

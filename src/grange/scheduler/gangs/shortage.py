@@ -12,7 +12,7 @@ from grange.placement.node_usage import amount_of, asked_amounts
 from grange.placement.resource_fit import TOO_MANY_PODS, insufficient
 from grange.scheduler.framework import Profiles, Scope
 from grange.scheduler.gangs.capacity import Capacity, Shape, shapes
-from grange.scheduler.gangs.pod_overrides import past_reservations
+from grange.scheduler.gangs.pod_overrides import on_closed_nodes
 from grange.scheduler.gangs.quotas import shown
 from grange.scheduler.podinfo import PodInfo
 
@@ -99,9 +99,10 @@ def room_when_empty(
 ) -> int:
     """For how many of the pods there would be room at most if no other pods were on the nodes.
 
+    Tainted and cordoned nodes count, since they may open: more than this can never fit.
     With ``domain_key`` all nodes must share a value of that label.
     """
-    wanted = [Shape(past_reservations(shape.pod), shape.count) for shape in shapes(profiles, pods)]
+    wanted = [Shape(on_closed_nodes(shape.pod), shape.count) for shape in shapes(profiles, pods)]
     empty = Capacity.of(profiles, table, wanted, empty=True)
     if not domain_key:
         return empty.whole()
