@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 
 import click
 import pytest
@@ -289,22 +290,25 @@ def test_plan_is_shown_with_its_reasons() -> None:
     assert lines[3] == "pool p: nothing is to be done"
 
 
-async def kubernetes(request: Request, server: Handler) -> Response:
+async def kubernetes(
+    request: Request, server: Handler, code: int = 404, reason: str = "NotFound"
+) -> Response:
     """An API server that has NodePools and Machines as custom resources, and no reports."""
     if request.path.endswith(("/plan", "/audit")):
-        missing = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "no"}
-        return Response(404, body=json.dumps(missing).encode())
+        missing = {"kind": "Status", "code": code, "reason": reason, "message": "no"}
+        return Response(code, body=json.dumps(missing).encode())
     return await server(request)
 
 
+@pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (403, "Forbidden")])
 async def test_reports_are_answered_on_another_cluster(
-    clock: Clock, rng: Stream, log: Logger
+    code: int, reason: str, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with machine_world(clock, rng, log) as world:
         await world.add_pool()
         await world.add_pod("huge", cpu="4000")
         await world.settle(5.0)
-        world.intercept = kubernetes
+        world.intercept = partial(kubernetes, code=code, reason=reason)
         there = sessions.opened(world.new_client(), clock=clock, rng=rng, log=log)
         for pool in ("", "p"):
             (plan,) = await reports.reports(there, "plan", pool)

@@ -8,7 +8,7 @@ from grange.api.http import Request
 from grange.api.kinds import NODEPOOL
 from grange.api.meta import Document
 from grange.api.pool_report_requests import REPORT_PREFIX
-from grange.api.status import MethodNotAllowed, NotFound, ServiceUnavailable
+from grange.api.status import Forbidden, MethodNotAllowed, NotFound, ServiceUnavailable
 from grange.cli import machine_reports, options, session, terminal
 from grange.cli.command import Command
 from grange.cli.environment import Environment
@@ -89,7 +89,8 @@ async def _report(opened: session.ApiSession, what: str, pool: str) -> Document:
     """The report of the server's own process, else of the node controller that runs elsewhere."""
     try:
         response = await opened.fetch(Request("GET", NODEPOOL.path("", pool, what)))
-    except (NotFound, MethodNotAllowed, ServiceUnavailable):
+    except (Forbidden, NotFound, MethodNotAllowed, ServiceUnavailable):
+        # Kubernetes authorizes a subresource before it looks whether there is one.
         await opened.document(NODEPOOL, pool)  # raises where the pool is what was not found
         return await _requested(opened, what, pool)
     found: Document = json.loads(response.body)
