@@ -215,3 +215,24 @@ async def test_disruption_waits_while_its_pool_cannot_be_planned(
         await world.settle(60.0)
         assert (await world.machine(name)).phase is P.AVAILABLE
         assert not await is_leaving(world)
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+async def test_machine_whose_pool_object_is_gone_ends(
+    *, noticed: bool, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """No pool is left that has a grace and whose status shows what a drain waits for."""
+    async with machine_world(clock, rng, log) as world:
+        name = await in_use(world, PACKED)
+        await add_budget(world)
+        if not noticed:
+            await world.stop_controller()
+        await world.client.delete(NODEPOOL, "p")
+        if noticed:
+            await world.settle(5.0)
+            assert is_tainted(await world.node(name))
+        await world.client.patch(NODEPOOL, "p", patch={"metadata": {"finalizers": None}})
+        assert await pool_is_gone(world)
+        if not noticed:
+            await world.restart()
+        await world.empty()

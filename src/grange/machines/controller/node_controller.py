@@ -293,8 +293,11 @@ class NodeController:
         return True
 
     async def _drains(self, machine: Machine) -> bool:
-        """Whether a machine of a deleted pool is drained before it ends: pods are on it."""
-        if machine.phase not in _DRAINED:
+        """Whether a machine of a deleted pool is drained before it ends: pods are on it.
+
+        Not one whose pool object is gone: that has the grace, and its status shows what a drain waits for.
+        """
+        if machine.phase not in _DRAINED or self._listers.pool(machine.spec.pool) is None:
             return False
         record = record_of(machine)
         if record is not None and record.reason == POOL_DELETED:
