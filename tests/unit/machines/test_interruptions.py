@@ -17,6 +17,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.machines.disruption.disruption_progress import is_tainted, record_of
 from grange.machines.providers.simulated.cloud import CloudLatencies
+from grange.machines.providers.simulated.cloud_faults import CloudFault
 from grange.sim import builders
 
 P = MachinePhase
@@ -208,3 +209,35 @@ async def test_restart_goes_on_with_an_interruption(clock: Clock, rng: Stream, l
             await world.restart()
         await world.until(lambda: is_leaving(world, "p"), limit_s=60.0)
         assert world.cloud.launches == 2
+
+
+async def test_notice_outlives_a_list_that_fails(clock: Clock, rng: Stream, log: Logger) -> None:
+    """A controller that has begun knows no instance yet; a list that fails does not show that there is none."""
+    async with machine_world(clock, rng, log) as world:
+        name = (await shared_machine(world)).metadata.name
+        await world.stop_controller()
+        world.faults.add("instances", CloudFault.FAIL, CloudFault.FAIL)
+        interrupt(world, name)
+        await world.restart()
+        await world.until(lambda: is_noted(world, name), limit_s=30.0)
+
+
+@pytest.mark.parametrize("hangs", [1, 2])
+async def test_list_that_hangs_holds_no_notice_up(
+    clock: Clock, rng: Stream, log: Logger, hangs: int
+) -> None:
+    """Of the lists that a controller asks for as it begins, one hangs."""
+    async with machine_world(clock, rng, log) as world:
+        name = (await shared_machine(world)).metadata.name
+        await world.stop_controller()
+        asked: list[str] = []
+
+        def fault(call: str, subject: str) -> CloudFault | None:
+            asked.append(call)
+            is_it = call == "instances" and asked.count(call) == hangs
+            return CloudFault.HANG if is_it else None
+
+        world.cloud.faults = fault
+        interrupt(world, name)
+        await world.restart()
+        await world.until(lambda: is_noted(world, name), limit_s=30.0)

@@ -101,6 +101,7 @@ class ProviderWatch:
         self._looked = 0.0
         self._images: dict[str, tuple[Mapping[str, str], BootImage]] = {}
         self._look_now, self._find_now = asyncio.Event(), asyncio.Event()
+        self._listed = asyncio.Event()  # set by every list that succeeds
 
     # --- what is known ---------------------------------------------------------------------------
 
@@ -147,7 +148,7 @@ class ProviderWatch:
         async with Nursery("provider") as nursery:
             nursery.start(self._look_on(), name="instances")
             nursery.start(self._find_on(), name="catalogue")
-            nursery.start(self._read_notices(), name="interruptions")
+            nursery.start(self._read_notices(nursery), name="interruptions")
 
     async def _look_on(self) -> None:
         while True:
@@ -190,6 +191,7 @@ class ProviderWatch:
         before, missed = self._instances, self._missing
         self._instances, self._missing = result.by_machine, result.missing
         self._looked = began
+        self._listed.set()
         for name in sorted(names):
             known, was = self._instances.get(name), before.get(name)
             if known != was or (name in missed) != (name in self._missing):
@@ -211,17 +213,28 @@ class ProviderWatch:
 
     # --- interruptions ---------------------------------------------------------------------------
 
-    async def _read_notices(self) -> None:
+    async def _read_notices(self, nursery: Nursery) -> None:
         async with aclosing(self.calls.provider.interruptions()) as notices:
             async for notice in notices:
-                name = self._machine_of(notice.instance_id)
-                if name is None:
-                    await self.look()
-                    name = self._machine_of(notice.instance_id)
+                name = await self._machine_listed(notice.instance_id, nursery)
                 if name is None:
                     self._log.info("notice about an unknown instance", instance=notice.instance_id)
                 else:
                     await self._hooks.on_notice(name, notice, self.memory)
+
+    async def _machine_listed(self, instance_id: str, nursery: Nursery) -> str | None:
+        """The machine of an instance; None once a list that began later does not show the instance.
+
+        A list that fails shows nothing, and one that hangs does not delay the answer of another.
+        """
+        came, name = self._clock.monotonic(), self._machine_of(instance_id)
+        if name is None:
+            nursery.start(self.look(), name="instances of a notice")
+        while name is None and not self.looked_since(came):
+            self._listed.clear()
+            await self._listed.wait()
+            name = self._machine_of(instance_id)
+        return name
 
     def _machine_of(self, instance_id: str) -> str | None:
         found = (name for name, one in self._instances.items() if one.id == instance_id)
