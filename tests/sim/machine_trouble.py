@@ -9,7 +9,7 @@ from tests.support.machine_world import MachineWorld
 
 from grange.api import codec
 from grange.api.http import Request, Response
-from grange.api.kinds import POD
+from grange.api.kinds import NODE, POD
 from grange.api.kinds.pod import Pod, is_active
 from grange.base.clock import Clock
 from grange.base.errors import invariant
@@ -20,6 +20,7 @@ from grange.machines.providers.provider import Provider
 from grange.machines.providers.simulated.cloud import SimulatedCloud
 from grange.machines.providers.simulated.cloud_faults import CloudFault
 from grange.machines.providers.simulated.simulated_provider import SimulatedProvider
+from grange.machines.scaling.node_match import instance_of
 from grange.sim.api_fixture import opened
 
 T = TypeVar("T")
@@ -55,6 +56,7 @@ class TroubledWorld(MachineWorld):
         deaths: how often it died.
         fault_share: share of the calls to the provider that have a fault.
         given: UIDs of the pods that each machine was ever given, by its name.
+        recorded: ids of the instances that a record has ever had.
     """
 
     def __init__(self, clock: Clock, rng: Stream, log: Logger) -> None:
@@ -64,6 +66,7 @@ class TroubledWorld(MachineWorld):
         self.deaths = 0
         self.fault_share = 0.0
         self.given: dict[str, list[str]] = {}
+        self.recorded: set[str] = set()
         self.draw = rng.fork("trouble")
         self._down = False
         self.cloud.faults = self._fault
@@ -133,7 +136,20 @@ class TroubledWorld(MachineWorld):
             document = codec.decode_document(request.body)
             name, uid = document["target"]["name"], document["metadata"]["uid"]
             self._see_binding(name, uid, (await self.client.list(POD)).items)
+        if request.method == "PATCH" and "/machines/" in request.path and response.status < 300:
+            status = codec.decode_document(response.body).get("status", {})
+            self.recorded |= {status["instanceID"]} if status.get("instanceID") else set()
         return response
+
+    async def nodes_left(self) -> list[str]:
+        """Names of the nodes that are there and that the controller deletes.
+
+        A node that the cluster named is known by its instance alone. If that vanishes before an answer or a list
+        shows it, no record names it: the cluster, which names nodes after instances, deletes it.
+        """
+        nodes = (await self.client.list(NODE)).items
+        known = {"", *self.recorded}
+        return [one.metadata.name for one in nodes if instance_of(one) in known]
 
     def _see_binding(self, node: str, uid: str, pods: "list[Pod] | tuple[Pod, ...]") -> None:
         (machine,) = [name for name in self.cloud.instances if self.node_name(name) == node]
