@@ -24,8 +24,6 @@ def plan_lines(reports: Sequence[Document]) -> list[str]:
             for one in report["decisions"]
         ]
         lines += _pool(report, _PLAN_HEAD, rows, "nothing is to be done")
-        if omitted := report.get("omitted", 0):
-            lines.append(f"  and {omitted} more")
     return lines
 
 
@@ -60,4 +58,6 @@ def _pool(report: Document, head: Sequence[str], rows: list[list[str]], none: st
         return [f"pool {name}: not known: {report['refusal']}"]
     if not rows:
         return [f"pool {name}: {none}"]
-    return [f"pool {name}:", *(f"  {line}" for line in table.render([head, *rows]))]
+    omitted = report.get("omitted", 0)
+    more = [f"  and {omitted} more"] if omitted else []
+    return [f"pool {name}:", *(f"  {line}" for line in table.render([head, *rows])), *more]

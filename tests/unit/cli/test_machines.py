@@ -334,10 +334,13 @@ async def test_reports_without_a_controller_name_the_remedy(
         assert not (await world.client.get(NODEPOOL, "p")).metadata.annotations
 
 
-def test_plan_counts_decisions_that_are_not_shown() -> None:
+def test_reports_count_entries_that_are_not_shown() -> None:
     start = {"action": "start", "machine": "m", "instanceType": "small", "pod": "", "reason": ""}
     lines = machine_reports.plan_lines([pool_report(decisions=[start], omitted=3)])
     assert lines[-1] == "  and 3 more"
+    lost = {"machine": "m", "instance": "i", "problem": "NoInstance", "message": "it is Claimed"}
+    lines = machine_reports.audit_lines([pool_report(differences=[lost], omitted=2)])
+    assert lines[-1] == "  and 2 more"
 
 
 def test_audit_agrees_only_without_a_difference() -> None:

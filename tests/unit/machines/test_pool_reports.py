@@ -3,6 +3,7 @@
 import json
 
 import msgspec
+import pytest
 from tests.support.machine_world import MachineWorld, machine_world
 
 from grange.api.http import Request, Response
@@ -15,6 +16,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.machines.controller.pool_reports import differences
+from grange.machines.controller.report_requests import shortened
 from grange.machines.providers.provider import Instance, InstanceState
 from grange.sim.api_fixture import Handler
 
@@ -185,6 +187,78 @@ async def test_requested_report_survives_refused_writes(
         await world.settle(10.0)
         assert refused == 3
         assert request_id in (await world.client.get(NODEPOOL, "p")).status.reports
+
+
+@pytest.mark.parametrize(("code", "reason"), [(413, "RequestEntityTooLarge"), (422, "Invalid")])
+async def test_report_that_the_server_refuses_is_answered(
+    code: int, reason: str, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.settle(1.0)
+
+        async def intercept(sent: Request, server: Handler) -> Response:
+            if sent.method == "PATCH" and b"instances" in sent.body:  # a count of the report
+                body = {"kind": "Status", "code": code, "reason": reason, "message": "no"}
+                return Response(code, body=json.dumps(body).encode())
+            return await server(sent)
+
+        request_id = await request(world, "audit")
+        world.intercept = intercept
+        await world.settle(3.0)
+        pool = await world.client.get(NODEPOOL, "p")
+        answer = json.loads(pool.status.reports[request_id])
+        assert answer["refusal"] == f"the server refused the report: {reason}"
+        assert not pool.metadata.annotations
+
+
+async def test_hostile_request_has_a_short_answer(
+    clock: Clock, rng: Stream, log: Logger, records: list[tuple[str, dict[str, object]]]
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.settle(1.0)
+        refused = 0
+
+        async def intercept(sent: Request, server: Handler) -> Response:
+            nonlocal refused
+            if sent.method == "PATCH" and b"there is no report" in sent.body and not refused:
+                refused += 1
+                return Response(503)
+            return await server(sent)
+
+        world.intercept = intercept
+        annotations = {"reports.grange.dev/r": "\x01" * 250_000}
+        await world.client.patch(NODEPOOL, "p", patch={"metadata": {"annotations": annotations}})
+        await world.settle(3.0)
+        pool = await world.client.get(NODEPOOL, "p")
+        assert not pool.metadata.annotations
+        assert len(pool.status.reports["r"]) < 1_000
+        (facts,) = [facts for event, facts in records if event == "report not written"]
+        assert facts["what"] == "\x01" * 64
+
+
+async def test_pool_keeps_its_latest_four_reports(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.settle(1.0)
+        first = await request(world, "plan")
+        await world.settle(2.0)
+        annotations = {f"reports.grange.dev/r{number}": "plan" for number in range(4)}
+        await world.client.patch(NODEPOOL, "p", patch={"metadata": {"annotations": annotations}})
+        await world.settle(2.0)
+        pool = await world.client.get(NODEPOOL, "p")
+        assert not pool.metadata.annotations
+        assert first not in pool.status.reports
+        assert sorted(pool.status.reports) == ["r0", "r1", "r2", "r3"]
+
+
+@pytest.mark.parametrize("field", ["decisions", "differences"])
+def test_report_beyond_its_bound_is_counted(field: str) -> None:
+    report = {"refusal": "", field: [{"machine": f"m-{number}"} for number in range(2_003)]}
+    found = shortened(report)
+    assert (len(found[field]), found["omitted"]) == (2_000, 3)
+    assert shortened({"refusal": "", field: report[field][:2_000]}).get("omitted") is None
 
 
 def test_records_and_instances_are_compared_both_ways() -> None:

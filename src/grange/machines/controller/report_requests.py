@@ -12,7 +12,7 @@ from grange.api.kinds import NODEPOOL
 from grange.api.kinds.nodepool import NodePool
 from grange.api.meta import Document, preconditions
 from grange.api.pool_report_requests import AUDIT, PLAN, REPORT_PREFIX
-from grange.api.status import ApiError, NotFound
+from grange.api.status import ApiError, Invalid, NotFound, TooLarge
 from grange.base.tasks import Nursery
 from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.pool_reports import PoolReports
@@ -20,7 +20,9 @@ from grange.machines.controller.pool_reports import PoolReports
 _KEPT = timedelta(minutes=1)
 _RETRY_S = 1.0
 _MOST_AT_ONCE = 16  # each audit lists all instances of a provider
-_DECISIONS = 2_000  # of a report in a status: objects of Kubernetes have 1.5 MB at most
+_MOST_ENTRIES = 2_000  # of a report in a status: objects of Kubernetes have 1.5 MB at most
+_MOST_KEPT = 4  # of a pool, for the same reason
+_SHOWN = 64  # characters of a request: an annotation may have 256 KiB
 
 
 class _Stamp(msgspec.Struct):
@@ -40,6 +42,7 @@ class ReportRequests:
         self._clock, self._log = context.clock, context.log
         self._reports = reports
         self._answering: set[tuple[str, str]] = set()
+        self._keeping = asyncio.Lock()  # reports are counted and written by one at a time
         self._changed = asyncio.Event()
 
     def wake(self) -> None:
@@ -67,15 +70,21 @@ class ReportRequests:
 
     async def _answer(self, pool: str, request_id: str, what: str) -> None:
         try:
-            report = await self._report(pool, what)
-            status: Document = {"reports": {request_id: json.dumps(_shortened(report))}}
-            await self._write(pool, {"status": status}, "status")
+            report = shortened(await self._report(pool, what))
+            try:
+                await self._keep(pool, request_id, report)
+            except (TooLarge, Invalid) as error:  # it would be refused each time
+                self._log.warning(
+                    "report refused", pool=pool, what=what[:_SHOWN], reason=error.reason
+                )
+                refusal = f"the server refused the report: {error.reason}"
+                await self._keep(pool, request_id, self._refusal(refusal))
             done = {f"{REPORT_PREFIX}{request_id}": None}
             await self._write(pool, {"metadata": {"annotations": done}})
         except NotFound:
             pass  # the pool went meanwhile, and its requests with it
         except ApiError as error:
-            self._log.warning("report not written", pool=pool, what=what, error=error)
+            self._log.warning("report not written", pool=pool, what=what[:_SHOWN], error=error)
             await self._clock.sleep(_RETRY_S)
         finally:
             self._answering.discard((pool, request_id))
@@ -86,8 +95,23 @@ class ReportRequests:
             return self._reports.plan(pool)
         if what == AUDIT:
             return await self._reports.audit(pool)
+        return self._refusal(f"there is no report {what[:_SHOWN]!r}; request {PLAN} or {AUDIT}")
+
+    def _refusal(self, text: str) -> Document:
         stamp = timestamps.rfc3339(self._clock.now())
-        return {"time": stamp, "refusal": f"there is no report {what!r}; request {PLAN} or {AUDIT}"}
+        return {"time": stamp, "refusal": text, "decisions": [], "differences": []}
+
+    async def _keep(self, pool: str, request_id: str, report: Document) -> None:
+        """Write a report into the status, in place of the oldest one where a pool has enough."""
+        async with self._keeping:
+            found = self._listers.pool(pool)
+            kept = {} if found is None else {**found.status.reports}
+            kept.pop(request_id, None)
+            now = self._clock.now()
+            by_age = sorted(kept, key=lambda key: _time_of(kept[key], now - _KEPT), reverse=True)
+            removed = dict.fromkeys(by_age[_MOST_KEPT - 1 :])
+            reports: Document = {request_id: json.dumps(report), **removed}
+            await self._write(pool, {"status": {"reports": reports}}, "status")
 
     async def _write(self, pool: str, patch: Document, subresource: str = "") -> None:
         written = await self._client.patch(NODEPOOL, pool, patch=patch, subresource=subresource)
@@ -122,15 +146,13 @@ def _requests(pool: NodePool) -> Iterator[tuple[str, str]]:
             yield key.removeprefix(REPORT_PREFIX), what
 
 
-def _shortened(report: Document) -> Document:
-    """A report that fits into a status: decisions beyond a bound are only counted."""
-    decisions = report.get("decisions", [])
-    omitted = len(decisions) - _DECISIONS
-    return (
-        report
-        if omitted <= 0
-        else {**report, "decisions": decisions[:_DECISIONS], "omitted": omitted}
-    )
+def shortened(report: Document) -> Document:
+    """A report that fits into a status: decisions or differences beyond a bound are only counted."""
+    for field in ("decisions", "differences"):
+        entries = report.get(field, [])
+        if (omitted := len(entries) - _MOST_ENTRIES) > 0:
+            return {**report, field: entries[:_MOST_ENTRIES], "omitted": omitted}
+    return report
 
 
 def _time_of(text: str, default: datetime) -> datetime:
