@@ -25,7 +25,7 @@ class RoleStatus(View, frozen=True):
     """The pods of one role.
 
     Attributes:
-        active: pods that run and are not being deleted.
+        active: pods that run and are not being deleted; once the job is finished, those that stay.
         ready: pods whose Ready condition is True.
         succeeded: indexes that are complete; for a role that never completes, pods that succeeded.
         failed: pods that ended without success, in all attempts; not those that a rule ignores.

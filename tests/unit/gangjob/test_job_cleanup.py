@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace as with_fields
 from tests.unit.gangjob.job_simulator import (
-    START,
     JobSimulator,
     batch_job,
     gang_job,
@@ -83,6 +82,21 @@ def test_check_58_complete_pods_are_cleaned_by_policy(policy: CleanPodPolicy, le
     world = finished(tf_job(worker=4, ps=2, clean_pod_policy=policy), complete=True)
     world.settle()
     assert len(world.pods) == len(world.services) == left
+
+
+@pytest.mark.parametrize(("policy", "active"), [(ALL, 0), (RUNNING, 0), (NONE, 3)])
+def test_end_counts_active_pods_that_stay(policy: CleanPodPolicy, active: int) -> None:
+    world = JobSimulator(gang_job(workers(4), clean_pod_policy=policy)).started()
+    world.fail("train-worker-0")
+    plan = world.step()
+    assert (world.phase, plan.delete) == ("Failed", ())
+    assert (world.role().active, world.role().ready) == (active, active)
+    writes = world.status_writes
+    world.settle()
+    assert world.status_writes == writes
+    world.end(*(name for name in world.pods if name != "train-worker-0"))
+    world.settle()
+    assert world.role().active == 0
 
 
 def test_pending_pods_are_cleaned_as_running_ones() -> None:
@@ -310,8 +324,10 @@ def test_check_70_events_follow_the_status() -> None:
 
 
 def test_check_24_invalid_spec_fails_the_job_once() -> None:
-    plan = logic.reject(JobStatus(), "TFJob", "spec.tfReplicaSpecs: is empty", START)
+    world = JobSimulator(replace(tf_job(), roles=()))
+    plan = logic.reject(world.inputs(), "spec.tfReplicaSpecs: is empty")
     assert plan.status.phase == "Failed"
     assert [event.reason for event in plan.events] == ["TFJobCreated", "InvalidJobSpec"]
-    again = logic.reject(plan.status, "TFJob", "spec.tfReplicaSpecs: is empty", START)
-    assert again == JobPlan(plan.status)
+    world.status = plan.status
+    again = logic.reject(world.inputs(), "spec.tfReplicaSpecs: is empty")
+    assert again == JobPlan(plan.status, gang=False)

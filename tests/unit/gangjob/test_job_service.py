@@ -329,3 +329,28 @@ async def test_refused_spec_fails_a_job_that_has_not_ended(
         assert status.phase == phase
         true = {item.type for item in status.conditions if item.status == "True"}
         assert true == {"Created", phase}
+
+
+async def test_refused_spec_stops_the_pods_of_the_job(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with job_world(clock, rng, log) as world:
+        adapter = _Refusing()
+        world.nursery.start(world.deps.informers.run())
+        world.start(JobService(world.deps, adapter))
+        await world.add_job(replicas=3, successPolicy={"count": 3})
+        await world.reaches("Running")
+        await world.finish("train-worker-0")
+        await world.settle(2)
+        adapter.refuses = True
+        patch = {"metadata": {"labels": {"touched": "yes"}}}
+        await world.client.patch(GANGJOB, "train", "default", patch=patch)
+        await world.settle(2)
+        [role] = (await world.status()).replica_statuses.values()
+        assert (role.active, role.ready, role.succeeded) == (0, 0, 1)
+        assert {name: pod.metadata.finalizers for name, pod in (await world.pods()).items()} == {
+            "train-worker-0": ()
+        }
+        assert (await world.client.list(PODGROUP, "default")).items == []
+        await world.client.delete(GANGJOB, "train", "default")
+        await world.settle(2)

@@ -1,5 +1,6 @@
 """What a finished job leaves behind: pods and Services by its policy, and itself for a while."""
 
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from grange.api import timestamps
@@ -17,7 +18,27 @@ CLEANED_UP = "the job is finished"
 _AT_WORK = frozenset({"Pending", "Running"})
 
 
-def is_kept(pod: JobPod, policy: CleanPodPolicy, finished_at: datetime) -> bool:
+def divide(
+    pods: Iterable[JobPod], policy: CleanPodPolicy, status: JobStatus, now: datetime
+) -> tuple[list[JobPod], list[JobPod]]:
+    """The pods that stay after the job has finished, and those that do not or are being deleted.
+
+    Args:
+        pods: of the job.
+        policy: of the job.
+        status: of the finished job.
+        now: its end where the status lacks it.
+    """
+    end = timestamps.parse_or(status.completion_time, now)
+    kept: list[JobPod] = []
+    going: list[JobPod] = []
+    for pod in pods:
+        stays = not pod.deleting and _is_kept(pod, policy, end)
+        (kept if stays else going).append(pod)
+    return kept, going
+
+
+def _is_kept(pod: JobPod, policy: CleanPodPolicy, finished_at: datetime) -> bool:
     """Whether a pod stays after the job has finished.
 
     A pending pod would run later, so it counts as running. A pod at work that is younger than the end
@@ -45,7 +66,7 @@ def wanted_services(model: JobModel) -> tuple[str, ...]:
     )
 
 
-def kept_services(model: JobModel, kept: tuple[JobPod, ...]) -> frozenset[str]:
+def kept_services(model: JobModel, kept: Collection[JobPod]) -> frozenset[str]:
     """The Services of a finished job: those of pods that stay."""
     if model.services is ServiceMode.JOB and kept:
         return frozenset({model.name})

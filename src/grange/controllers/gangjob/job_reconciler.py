@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from typing import Generic, NoReturn, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -146,10 +146,11 @@ class JobReconciler(Generic[R]):
         job = self._listers.jobs.store.get(key)
         if job is None:
             return Done()
+        refused: InvalidJob | None = None
         try:
             model = frameworks.completed(self._adapter.model(job))
         except InvalidJob as error:
-            await self._refuse(job, error)
+            model, refused = self._without_spec(job), error
         if not model.managed:
             return Done()
         if (wait_s := self._written.remaining_s(job)) > 0:
@@ -158,6 +159,8 @@ class JobReconciler(Generic[R]):
         if unsettled_s > 0:
             return Requeue(unsettled_s)
         observed = await self._observe(job, model)
+        if refused is not None:
+            return await self._refuse(observed, refused)
         if not await self._sees_counted_pods(observed):
             return Requeue(_AGAIN_S)
         return await self._apply(observed, logic.plan(observed.inputs))
@@ -371,21 +374,26 @@ class JobReconciler(Generic[R]):
         self._written.wrote(written)
         return True
 
-    async def _refuse(self, job: R, error: InvalidJob) -> NoReturn:
-        """Write a Failed condition that states why the spec cannot be acted on.
+    def _without_spec(self, job: R) -> JobModel:
+        """Who a job is whose spec cannot be acted on."""
+        meta = job.metadata
+        return JobModel(
+            self._kind.kind,
+            meta.namespace,
+            meta.name,
+            meta.uid,
+            roles=(),
+            generation=meta.generation,
+            deleting=meta.deletion_timestamp is not None,
+        )
+
+    async def _refuse(self, observed: _Observed[R], error: InvalidJob) -> Result:
+        """Write a Failed condition that states why the spec cannot be acted on, and clean up.
 
         Raises:
-            Terminal: always.
+            Terminal: that is done.
         """
-        old = self._adapter.status(job)
-        plan = logic.reject(old, self._kind.kind, str(error), self._clock.now())
-        if plan.status != old:
-            generation = job.metadata.generation or 0
-            new = msgspec.structs.replace(plan.status, observed_generation=generation)
-            if await self._write_status(job, old, new):
-                self.instruments.observe(job, old, new, self._clock.now())
-                for event in plan.events:
-                    self._recorder.event(
-                        job, event.type, event.reason, event.message, kind=self._kind
-                    )
-        raise Terminal(f"{job.key}: {error}") from error
+        result = await self._apply(observed, logic.reject(observed.inputs, str(error)))
+        if isinstance(result, Requeue):
+            return result
+        raise Terminal(f"{observed.job.key}: {error}") from error

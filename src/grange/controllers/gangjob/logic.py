@@ -14,13 +14,11 @@ derived from pods again is in the status, which is written before anything that 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as with_changes
-from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
 
-from grange.api import timestamps
 from grange.api.job_status import JobStatus
 from grange.controllers.gangjob import (
     failure_handling,
@@ -39,6 +37,7 @@ from grange.controllers.gangjob.job_phase import JobPhase, JobStep
 from grange.controllers.gangjob.job_reasons import JobReason
 from grange.controllers.gangjob.model import (
     CleanPodPolicy,
+    Deletion,
     GangBackend,
     JobInputs,
     JobPlan,
@@ -96,13 +95,42 @@ def plan(inputs: JobInputs) -> JobPlan:
     return _ended(draft, writer, end) if end else _at_work(draft, writer)
 
 
-def reject(status: JobStatus, kind: str, message: str, now: datetime) -> JobPlan:
-    """The plan for a job whose spec cannot be acted on: it fails, if it has not ended before."""
-    writer = JobStatusWriter(status, kind, now)
-    if not is_finished(status):
+def reject(inputs: JobInputs, message: str) -> JobPlan:
+    """The plan for a job whose spec cannot be acted on: it fails, if it has not ended before.
+
+    Pods at work are deleted, as by default; how many indexes are complete stays in the status.
+
+    Args:
+        inputs: with a model that names the job and has no roles.
+        message: why, for people.
+    """
+    model, now = inputs.model, inputs.now
+    tracked = tuple(pod for pod in inputs.pods if pod.tracked)
+    if model.deleting:
+        return JobPlan(inputs.status, release=tracked, gang=False)
+    writer = JobStatusWriter(inputs.status, model.kind, now)
+    ended = is_finished(inputs.status)
+    if not ended:
         writer.create()
         writer.finish(JobStep.FAIL, JobReason.INVALID, message)
-    return JobPlan(writer.status, events=tuple(writer.events))
+    status = replace(
+        writer.status,
+        observed_generation=model.generation,
+        replica_statuses={
+            name: replace(item, active=0, ready=0, in_place_restarts=0)
+            for name, item in inputs.status.replica_statuses.items()
+        },
+    )
+    if not ended:
+        return JobPlan(status, events=tuple(writer.events), requeue_s=0.0)
+    kept, going = job_cleanup.divide(inputs.pods, model.clean_pod_policy, status, now)
+    return JobPlan(
+        status,
+        delete=tuple(Deletion(pod, job_cleanup.CLEANED_UP) for pod in going if not pod.deleting),
+        release=tracked,
+        gang=False,
+        delete_services=tuple(sorted(inputs.services - job_cleanup.kept_services(model, kept))),
+    )
 
 
 def _success(draft: PlanDraft) -> JobEnd | None:
@@ -231,6 +259,11 @@ def _ended(draft: PlanDraft, writer: JobStatusWriter, end: JobEnd) -> JobPlan:
     draft.counts.counted.clear()  # nothing is charged any more
     draft.deletions.clear()
     draft.requeue(0.0)
+    model, status = draft.model, writer.status
+    _, going = job_cleanup.divide(
+        draft.inputs.pods, model.clean_pod_policy, status, draft.inputs.now
+    )
+    draft.leaving = {pod.uid for pod in going}
     return _plan(draft, writer, gang=None)
 
 
@@ -242,16 +275,9 @@ def _after_the_end(draft: PlanDraft, writer: JobStatusWriter) -> JobPlan:
         members.counts.completed |= ended - members.counts.given_up
     draft.counts.counted.clear()
     draft.release(*draft.inputs.pods)
-    end = timestamps.parse_or(writer.status.completion_time, now)
-    kept = tuple(
-        pod
-        for pod in draft.inputs.pods
-        if not pod.deleting and job_cleanup.is_kept(pod, model.clean_pod_policy, end)
-    )
-    staying = {pod.uid for pod in kept}
-    for pod in draft.inputs.pods:
-        if pod.uid not in staying:
-            draft.delete(pod, job_cleanup.CLEANED_UP)
+    kept, going = job_cleanup.divide(draft.inputs.pods, model.clean_pod_policy, writer.status, now)
+    for pod in going:
+        draft.delete(pod, job_cleanup.CLEANED_UP)
     left = job_cleanup.time_to_live(model, writer.status, now)
     if left is not None and left > 0:
         draft.requeue(left)

@@ -40,6 +40,7 @@ class PlanDraft:
         members: the pods by role and index.
         deletions: by UID.
         releases: by UID.
+        leaving: UIDs of pods that the clean-up of a job that ends now takes in the next pass.
         creations: in order.
         notices: events about single members, recorded after those of the phase.
         restarts: what is being restarted and why; not empty: the job is restarting.
@@ -54,6 +55,7 @@ class PlanDraft:
     members: JobMembers
     deletions: dict[str, Deletion] = field(default_factory=dict)
     releases: dict[str, JobPod] = field(default_factory=dict)
+    leaving: set[str] = field(default_factory=set)
     creations: list[Creation] = field(default_factory=list)
     notices: list[JobEvent] = field(default_factory=list)
     restarts: list[str] = field(default_factory=list)
@@ -72,7 +74,9 @@ class PlanDraft:
             name: [
                 pod
                 for pod in members.having(PodOutcome.LIVE)
-                if pod.phase == "Running" and pod.uid not in self.deletions
+                if pod.phase == "Running"
+                and pod.uid not in self.deletions
+                and pod.uid not in self.leaving
             ]
             for name, members in self.members.roles.items()
         }
