@@ -18,6 +18,7 @@ from grange.base.rng import Stream
 from grange.machines.controller.pool_reports import differences
 from grange.machines.controller.report_requests import shortened
 from grange.machines.providers.provider import Instance, InstanceState
+from grange.machines.providers.simulated.cloud import CloudLatencies
 from grange.sim.api_fixture import Handler
 
 P = MachinePhase
@@ -238,19 +239,90 @@ async def test_hostile_request_has_a_short_answer(
         assert facts["what"] == "\x01" * 64
 
 
+async def test_report_without_room_for_any_answer_is_given_up(
+    clock: Clock, rng: Stream, log: Logger, records: list[tuple[str, dict[str, object]]]
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.settle(1.0)
+
+        async def intercept(sent: Request, server: Handler) -> Response:
+            if sent.method == "PATCH" and b"reports" in sent.body and b"decisions" in sent.body:
+                body = {"kind": "Status", "code": 413, "reason": "RequestEntityTooLarge"}
+                return Response(413, body=json.dumps(body).encode())
+            return await server(sent)
+
+        world.intercept = intercept
+        await request(world, "plan")
+        await world.settle(30.0)
+        assert not (await world.pool()).metadata.annotations
+        assert len([event for event, _ in records if event == "report refused"]) == 1
+
+
+async def test_failed_report_is_tried_again_after_growing_pauses(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.settle(1.0)
+        refused = 0
+
+        async def intercept(sent: Request, server: Handler) -> Response:
+            nonlocal refused
+            if sent.method == "PATCH" and b"decisions" in sent.body:
+                refused += 1
+                return Response(503)
+            return await server(sent)
+
+        world.intercept = intercept
+        request_id = await request(world, "plan")
+        await world.settle(60.0)
+        assert refused <= 6
+        tried = refused
+        gone = {f"reports.grange.dev/{request_id}": None}
+        await world.client.patch(NODEPOOL, "p", patch={"metadata": {"annotations": gone}})
+        await world.settle(60.0)
+        assert refused == tried
+
+
 async def test_pool_keeps_its_latest_four_reports(clock: Clock, rng: Stream, log: Logger) -> None:
     async with machine_world(clock, rng, log) as world:
         await world.add_pool()
         await world.settle(1.0)
         first = await request(world, "plan")
+        await world.settle(6.0)
+        await request_many(world, 4)
         await world.settle(2.0)
-        annotations = {f"reports.grange.dev/r{number}": "plan" for number in range(4)}
-        await world.client.patch(NODEPOOL, "p", patch={"metadata": {"annotations": annotations}})
-        await world.settle(2.0)
-        pool = await world.client.get(NODEPOOL, "p")
+        pool = await world.pool()
         assert not pool.metadata.annotations
         assert first not in pool.status.reports
         assert sorted(pool.status.reports) == ["r0", "r1", "r2", "r3"]
+
+
+@pytest.mark.parametrize("slow_s", [0.0, 8.0])
+async def test_each_of_many_requested_reports_can_be_read(
+    slow_s: float, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.settle(1.0)
+        world.cloud.latencies = CloudLatencies(call=slow_s)
+        await request_many(world, 7, "audit")
+        seen: dict[str, set[float]] = {}
+        for _ in range(60):
+            for key in (pool := await world.pool()).status.reports:
+                seen.setdefault(key, set()).add(world.clock.monotonic())
+            assert len(pool.status.reports) <= 4
+            await world.settle(0.5)
+        assert sorted(seen) == [f"r{number}" for number in range(7)]
+        assert min(max(times) - min(times) for times in seen.values()) >= 3.5
+        assert not (await world.pool()).metadata.annotations
+
+
+async def request_many(world: MachineWorld, count: int, what: str = "plan") -> None:
+    """Requests of several clients at once."""
+    annotations = {f"reports.grange.dev/r{number}": what for number in range(count)}
+    await world.client.patch(NODEPOOL, "p", patch={"metadata": {"annotations": annotations}})
 
 
 @pytest.mark.parametrize("field", ["decisions", "differences"])

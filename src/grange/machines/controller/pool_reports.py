@@ -55,8 +55,7 @@ class PoolReports:
         pool = self._listers.pool(name)
         plan, refusal = (None, "there is none") if pool is None else self._planned(pool)
         decisions = [] if plan is None else self._decisions(name, plan)
-        stamp = timestamps.rfc3339(self._clock.now())
-        return {"time": stamp, "refusal": refusal, "decisions": decisions}
+        return {"time": self._stamp(), "refusal": refusal, "decisions": decisions}
 
     def _planned(self, pool: NodePool) -> tuple[ScalingPlan | None, str]:
         name, watch = pool.metadata.name, self._providers.of_pool(pool)
@@ -155,9 +154,8 @@ class PoolReports:
         """
         pool = self._listers.pool(name)
         watch = "there is none" if pool is None else self._providers.of_pool(pool)
-        stamp = timestamps.rfc3339(self._clock.now())
         if isinstance(watch, str):
-            return {"time": stamp, "refusal": watch, "differences": []}
+            return {"time": self._stamp(), "refusal": watch, "differences": []}
         try:
             found, count = await self._differences(name, watch)
             if found:
@@ -165,10 +163,14 @@ class PoolReports:
                 again, count = await self._differences(name, watch)
                 found = [one for one in again if one in found]
         except ProviderError as error:
-            return {"time": stamp, "refusal": f"{error}", "differences": []}
+            return {"time": self._stamp(), "refusal": f"{error}", "differences": []}
         machines = len(self._listers.machines_of(name))
         counts = {"machines": machines, "instances": count}
-        return {"time": stamp, "refusal": "", **counts, "differences": found}
+        return {"time": self._stamp(), "refusal": "", **counts, "differences": found}
+
+    def _stamp(self) -> str:
+        """Now: a report is as old as its end."""
+        return timestamps.rfc3339(self._clock.now())
 
     async def _differences(self, pool: str, watch: ProviderWatch) -> tuple[list[Document], int]:
         instances = await watch.calls.within("instances", watch.calls.provider.instances())

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import msgspec
@@ -13,12 +14,17 @@ from grange.api.kinds.nodepool import NodePool
 from grange.api.meta import Document, preconditions
 from grange.api.pool_report_requests import AUDIT, PLAN, REPORT_PREFIX
 from grange.api.status import ApiError, Invalid, NotFound, TooLarge
+from grange.base.backoff import Exponential
 from grange.base.tasks import Nursery
 from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.pool_reports import PoolReports
 
 _KEPT = timedelta(minutes=1)
+_READ = timedelta(
+    seconds=5
+)  # clients look some times a second: until then no other report replaces one
 _RETRY_S = 1.0
+_RETRY = Exponential(initial_s=_RETRY_S, cap_s=30.0)  # as long as clients wait
 _MOST_AT_ONCE = 16  # each audit lists all instances of a provider
 _MOST_ENTRIES = 2_000  # of a report in a status: objects of Kubernetes have 1.5 MB at most
 _MOST_KEPT = 4  # of a pool, for the same reason
@@ -54,41 +60,67 @@ class ReportRequests:
         async with Nursery("reports") as nursery:
             while True:
                 self._changed.clear()
-                for pool in self._listers.pools():
-                    for request_id, what in _requests(pool):
-                        request = pool.metadata.name, request_id
-                        if request in self._answering or len(self._answering) >= _MOST_AT_ONCE:
-                            continue
-                        self._answering.add(request)
-                        nursery.start(self._answer(pool.metadata.name, request_id, what))
-                due_s = await self._remove_old()
+                due_s = [self._begin(pool, nursery) for pool in self._listers.pools()]
+                due_s.append(await self._remove_old())
                 try:
-                    async with self._clock.timeout(due_s):
+                    async with self._clock.timeout(min(filter(None, due_s), default=None)):
                         await self._changed.wait()
                 except TimeoutError:
-                    pass  # a report is old enough to go
+                    pass  # a report is old enough to go, or to be replaced
+
+    def _begin(self, pool: NodePool, nursery: Nursery) -> float | None:
+        """Answer requests for which the pool has room; seconds until it has more, None where all have it."""
+        name, now = pool.metadata.name, self._clock.now()
+        under_way = {key for key, _ in _requests(pool) if (name, key) in self._answering}
+        times = (
+            _time_of(pool.status.reports[key], now - _KEPT)
+            for key in pool.status.reports.keys() - under_way
+        )
+        ages = sorted(age for time in times if timedelta() <= (age := now - time) < _READ)
+        room = _MOST_KEPT - len(ages) - len(under_way)
+        for request_id, what in _requests(pool):
+            if request_id in under_way or len(self._answering) >= _MOST_AT_ONCE:
+                continue
+            if room <= 0:
+                return (_READ - ages[-1]).total_seconds() if ages else None
+            room -= 1
+            self._answering.add((name, request_id))
+            nursery.start(self._answer(name, request_id, what))
+        return None
 
     async def _answer(self, pool: str, request_id: str, what: str) -> None:
+        failures = 0
         try:
-            report = shortened(await self._report(pool, what))
-            try:
-                await self._keep(pool, request_id, report)
-            except (TooLarge, Invalid) as error:  # it would be refused each time
-                self._log.warning(
-                    "report refused", pool=pool, what=what[:_SHOWN], reason=error.reason
-                )
-                refusal = f"the server refused the report: {error.reason}"
-                await self._keep(pool, request_id, self._refusal(refusal))
-            done = {f"{REPORT_PREFIX}{request_id}": None}
-            await self._write(pool, {"metadata": {"annotations": done}})
-        except NotFound:
-            pass  # the pool went meanwhile, and its requests with it
-        except ApiError as error:
-            self._log.warning("report not written", pool=pool, what=what[:_SHOWN], error=error)
-            await self._clock.sleep(_RETRY_S)
+            while self._is_requested(pool, request_id):
+                try:
+                    await self._answer_once(pool, request_id, what)
+                    return
+                except NotFound:
+                    return  # the pool went meanwhile, and its requests with it
+                except ApiError as error:
+                    failures += 1
+                    facts = {"pool": pool, "what": what[:_SHOWN], "attempt": failures}
+                    self._log.warning("report not written", **facts, error=error)
+                await self._clock.sleep(_RETRY.delay(failures))
         finally:
             self._answering.discard((pool, request_id))
             self._changed.set()
+
+    def _is_requested(self, pool: str, request_id: str) -> bool:
+        found = self._listers.pool(pool)
+        return found is not None and f"{REPORT_PREFIX}{request_id}" in found.metadata.annotations
+
+    async def _answer_once(self, pool: str, request_id: str, what: str) -> None:
+        report = shortened(await self._report(pool, what))
+        try:
+            await self._keep(pool, request_id, report)
+        except (TooLarge, Invalid) as error:  # it would be refused each time
+            self._log.warning("report refused", pool=pool, what=what[:_SHOWN], reason=error.reason)
+            refusal = f"the server refused the report: {error.reason}"
+            with suppress(TooLarge, Invalid):  # the pool has no room for any answer
+                await self._keep(pool, request_id, self._refusal(refusal))
+        done = {f"{REPORT_PREFIX}{request_id}": None}
+        await self._write(pool, {"metadata": {"annotations": done}})
 
     async def _report(self, pool: str, what: str) -> Document:
         if what == PLAN:
