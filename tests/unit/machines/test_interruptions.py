@@ -7,17 +7,17 @@ from tests.support.machine_world import MachineWorld, machine_world
 
 from grange.api import conditions
 from grange.api.http import Request
-from grange.api.kinds import POD, PODDISRUPTIONBUDGET
+from grange.api.kinds import MACHINE, POD, PODDISRUPTIONBUDGET
 from grange.api.kinds.machine import Machine
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
-from grange.api.status import ApiError, ServiceUnavailable
+from grange.api.status import ApiError, Forbidden, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.machines.disruption.disruption_progress import is_tainted, record_of
 from grange.machines.providers.simulated.cloud import CloudLatencies
-from grange.machines.providers.simulated.cloud_faults import CloudFault
+from grange.machines.providers.simulated.cloud_faults import CloudFault, no_fault
 from grange.sim import builders
 
 P = MachinePhase
@@ -241,3 +241,46 @@ async def test_list_that_hangs_holds_no_notice_up(
         interrupt(world, name)
         await world.restart()
         await world.until(lambda: is_noted(world, name), limit_s=30.0)
+
+
+async def test_notice_of_an_unknown_instance_holds_no_later_one_up(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """While no list succeeds it may be ours: it comes again, and is noted when a list shows its machine."""
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=[{"instanceType": "small", "count": 2}])
+        await world.count(P.AVAILABLE, 2)
+        first, second = sorted(one.metadata.name for one in await world.machines())
+        await world.stop_controller()
+        nothing: Document = {"status": {"instanceID": None}}
+        await world.client.patch(MACHINE, first, patch=nothing, subresource="status")
+        world.cloud.faults = lambda call, _: CloudFault.FAIL if call == "instances" else None
+        for name in (first, second):
+            interrupt(world, name)
+        await world.restart()
+        await world.until(lambda: is_noted(world, second), limit_s=10.0)
+        await world.settle(20.0)
+        assert not await is_noted(world, first)
+        world.cloud.faults = no_fault
+        await world.until(lambda: is_noted(world, first), limit_s=75.0)
+
+
+async def test_notice_that_cannot_be_written_holds_no_later_one_up(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool(standby=[{"instanceType": "small", "count": 2}])
+        await world.count(P.AVAILABLE, 2)
+        first, second = sorted(one.metadata.name for one in await world.machines())
+        refused = True
+
+        def failing(request: Request) -> ApiError | None:
+            is_it = request.method == "PATCH" and f"/machines/{first}" in request.path
+            return Forbidden("a policy refuses it") if is_it and refused else None
+
+        world.gate = failing
+        for name in (first, second):
+            interrupt(world, name)
+        await world.until(lambda: is_noted(world, second), limit_s=10.0)
+        refused = False
+        await world.until(lambda: is_noted(world, first), limit_s=30.0)

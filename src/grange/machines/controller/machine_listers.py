@@ -147,6 +147,11 @@ class MachineListers:
         """Names of all records."""
         return {machine.metadata.name for machine in self.machines()}
 
+    def machine_with(self, instance: str) -> str | None:
+        """Name of a machine whose record has an instance."""
+        found = self._machines.store.by_index(_BY_INSTANCE, instance) if instance else ()
+        return next((one.metadata.name for one in found), None)
+
     def pool(self, name: str) -> NodePool | None:
         """The newest known version of a pool."""
         return self._pool_views.get(ObjectKey("", name))

@@ -6,7 +6,7 @@ nothing that runs, and a list that fails is no empty list.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from grange.machines.providers.provider import Instance, InstanceState, Interrup
 from grange.machines.scaling.capacity_memory import CapacityMemory
 
 _ENDING = {InstanceState.ENDING, InstanceState.STOPPING}
+_NOTICE_S = 5.0  # a notice holds later ones up for no longer
 
 
 @dataclass(slots=True)
@@ -215,15 +216,25 @@ class ProviderWatch:
 
     async def _read_notices(self, nursery: Nursery) -> None:
         async with aclosing(self.calls.provider.interruptions()) as notices:
-            async for notice in notices:
+            handled: bool | None = None  # what the first one is asked for with
+            while (notice := await _following(notices, handled=handled)) is not None:
+                handled = await self._is_handled(notice, nursery)
+
+    async def _is_handled(self, notice: Interruption, nursery: Nursery) -> bool:
+        """Whether a notice was handled in a short time; if not it comes again, and later ones come before."""
+        try:
+            async with self._clock.timeout(_NOTICE_S):
                 name = await self._machine_listed(notice.instance_id, nursery)
                 if name is None:
                     self._log.info("notice about an unknown instance", instance=notice.instance_id)
                 else:
                     await self._hooks.on_notice(name, notice, self.memory)
+        except TimeoutError:
+            return False
+        return True
 
     async def _machine_listed(self, instance_id: str, nursery: Nursery) -> str | None:
-        """The machine of an instance; None once a list that began later does not show the instance.
+        """The machine of an instance; None once a list that began later does not show it, and no record.
 
         A list that fails shows nothing, and one that hangs does not delay the answer of another.
         """
@@ -238,7 +249,7 @@ class ProviderWatch:
 
     def _machine_of(self, instance_id: str) -> str | None:
         found = (name for name, one in self._instances.items() if one.id == instance_id)
-        return next(found, None)
+        return next(found, None) or self._listers.machine_with(instance_id)
 
     # --- catalogue and images --------------------------------------------------------------------
 
@@ -295,3 +306,13 @@ class ProviderWatch:
             self._log.warning("provider failed", error=error)
         self._errors[what] = error
         self._hooks.on_change()
+
+
+async def _following(
+    notices: AsyncGenerator[Interruption, bool | None], *, handled: bool | None
+) -> Interruption | None:
+    """The next notice, after an answer to the last one; None where there are no more."""
+    try:
+        return await notices.asend(handled)
+    except StopAsyncIteration:
+        return None

@@ -235,8 +235,12 @@ class Provider(Protocol):
             ProviderError: it may not have grown.
         """
 
-    def interruptions(self) -> AsyncGenerator[Interruption, None]:
-        """Notices until cancelled; ends at once where the provider has none."""
+    def interruptions(self) -> AsyncGenerator[Interruption, bool | None]:
+        """Notices until cancelled; ends at once where the provider has none.
+
+        A notice is forgotten when the next one is asked for. One that is answered by False (``asend``) comes
+        again some time later.
+        """
 
     async def close(self) -> None:
         """End threads and connections; instances stay."""

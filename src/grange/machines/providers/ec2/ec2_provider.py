@@ -161,7 +161,7 @@ class Ec2Provider:
             await clock.sleep(_RESIZE_LOOK_S)
         return True
 
-    async def interruptions(self) -> AsyncGenerator[Interruption, None]:
+    async def interruptions(self) -> AsyncGenerator[Interruption, bool | None]:
         """Notices of the queue, each removed there when the next one is asked for."""
         while self._config.interruption_queue:
             try:
@@ -170,8 +170,11 @@ class Ec2Provider:
                 self._tools.log.warning("notices cannot be read", error=str(error))
                 messages = []
             for message in messages:
+                handled = True
                 for notice in self._read(message):
-                    yield notice
+                    handled = (yield notice) is not False and handled
+                if not handled:
+                    continue  # the queue shows it again after its visibility timeout
                 handle = message["ReceiptHandle"]
                 try:
                     await self._run("DeleteMessage", partial(self._delete, handle))

@@ -164,7 +164,7 @@ class LibcloudProvider:
         del instance_id, gib
         return False
 
-    async def interruptions(self) -> AsyncGenerator[Interruption, None]:
+    async def interruptions(self) -> AsyncGenerator[Interruption, bool | None]:
         """There are none."""
         nothing: tuple[Interruption, ...] = ()
         for notice in nothing:

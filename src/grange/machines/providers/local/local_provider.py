@@ -117,7 +117,7 @@ class LocalProvider:
         """There is no volume."""
         return False
 
-    async def interruptions(self) -> AsyncGenerator[Interruption, None]:
+    async def interruptions(self) -> AsyncGenerator[Interruption, bool | None]:
         """There are none."""
         none: tuple[Interruption, ...] = ()
         for notice in none:

@@ -252,10 +252,14 @@ class SimulatedCloud:
         if announced in self._announced:
             self._announced.remove(announced)
 
-    async def announcement(self) -> None:
-        """Wait for the next one."""
+    async def announcement(self, until: float | None) -> None:
+        """Wait for the next one, no longer than until a monotonic time."""
         self._announcement.clear()
-        await self._announcement.wait()
+        try:
+            async with self.clock.timeout(None if until is None else until - self.now()):
+                await self._announcement.wait()
+        except TimeoutError:
+            pass  # one comes again
 
     def wipe(self, instance_id: str) -> None:
         """Remove what a holder left.

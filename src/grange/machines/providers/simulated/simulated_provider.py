@@ -13,10 +13,12 @@ from grange.machines.providers.provider import (
     ProviderError,
     ThrottledError,
 )
-from grange.machines.providers.simulated.cloud import IMAGES, SimulatedCloud
+from grange.machines.providers.simulated.cloud import IMAGES, AnnouncedEnd, SimulatedCloud
 from grange.machines.providers.simulated.cloud_faults import CloudFault
 
 T = TypeVar("T")
+
+_AGAIN_S = 10.0  # a notice that was put off comes again
 
 
 def _refusal(fault: CloudFault | None) -> ProviderError | None:
@@ -110,15 +112,19 @@ class SimulatedProvider:
 
         return await self._call("resize_volume", instance_id, resize)
 
-    async def interruptions(self) -> AsyncGenerator[Interruption, None]:
+    async def interruptions(self) -> AsyncGenerator[Interruption, bool | None]:
         """The notices of the cloud, each removed there when the next one is asked for."""
+        again: dict[AnnouncedEnd, float] = {}  # when those come that were put off
         while True:
-            waiting = self.cloud.announced(self._cluster)
-            if waiting:
-                yield waiting[0].notice(self.cloud.now())
-                self.cloud.taken(waiting[0])
+            now, announced = self.cloud.now(), self.cloud.announced(self._cluster)
+            again = {one: at for one, at in again.items() if one in announced and at > now}
+            waiting = next((one for one in announced if one not in again), None)
+            if waiting is None:
+                await self.cloud.announcement(min(again.values(), default=None))
+            elif (yield waiting.notice(now)) is False:
+                again[waiting] = self.cloud.now() + _AGAIN_S
             else:
-                await self.cloud.announcement()
+                self.cloud.taken(waiting)
 
     async def close(self) -> None:
         """Nothing to end."""

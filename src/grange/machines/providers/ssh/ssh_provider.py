@@ -148,7 +148,7 @@ class SshProvider:
         """Disks of hosts have their size."""
         return False
 
-    async def interruptions(self) -> AsyncGenerator[Interruption, None]:
+    async def interruptions(self) -> AsyncGenerator[Interruption, bool | None]:
         """There are none."""
         nothing: tuple[Interruption, ...] = ()
         for notice in nothing:
