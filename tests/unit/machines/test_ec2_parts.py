@@ -63,6 +63,17 @@ def test_f67_a_subnet_without_addresses_is_hidden_alone() -> None:
     assert both.zones(ANY) == {"a"}
 
 
+def test_refusals_of_the_same_call_have_the_same_message() -> None:
+    """What is encoded in a message differs each time, so that each would count as another error."""
+    shown = set()
+    for encoded in ("x1Yz", "Qq_7-"):
+        text = f"You may not. Encoded authorization failure message: {encoded}"
+        answer = {"Error": {"Code": "UnauthorizedOperation", "Message": text}}
+        shown.add(f"{translate('RunInstances', ClientError(answer, 'RunInstances'))}")
+    (message,) = shown
+    assert "UnauthorizedOperation: You may not; give the controllers credentials" in message
+
+
 def test_f68_a_refresh_finds_new_subnets_and_survives_errors() -> None:
     answers: list[Sequence[Subnet] | ProviderError] = [
         [Subnet("s1", "a", free_addresses=1)],

@@ -102,3 +102,17 @@ def test_the_newest_image_of_a_driver_is_used() -> None:
     for spec in ({}, {"owner": "x"}, {"name": "debian"}, {"id": "1", "name": "debian-13"}):
         with pytest.raises(MisconfiguredError, match=r"^spec\.bootImage"):
             matching_image(made, spec)
+
+
+@pytest.mark.parametrize(
+    "text", ["Unexpected API Error. (HTTP 500) ({})", "Unexpected API Error. (HTTP 500) {}"]
+)
+def test_failures_of_the_same_call_have_the_same_message(text: str) -> None:
+    """Clouds add an id of the request, by which each would count as another error."""
+    ids = ("Request-ID: req-1f-2", "Request ID req-9")
+    shown = {
+        f"{translate('openstack', 'list_nodes', BaseHTTPError(500, text.format(one)))}"
+        for one in ids
+    }
+    (message,) = shown
+    assert "Unexpected API Error. (HTTP 500); it is tried again" in message

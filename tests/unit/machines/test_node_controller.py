@@ -3,14 +3,15 @@
 from tests.support.machine_world import machine_world
 
 from grange.api import conditions
-from grange.api.kinds import NODEPOOL
-from grange.api.kinds.machine import DEDICATED_TAINT, NODE_POOL_LABEL
+from grange.api.kinds import NAMESPACE, NODEPOOL
+from grange.api.kinds.machine import DEDICATED_TAINT, NODE_POOL_LABEL, MachineOffering
 from grange.api.machine_phases import MachinePhase
 from grange.api.status import NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.machines.providers.simulated.cloud_faults import CloudFault
+from grange.machines.providers.provider import LaunchRequest
+from grange.machines.providers.simulated.cloud_faults import CloudFault, no_fault
 
 P, F = MachinePhase, CloudFault
 
@@ -258,3 +259,27 @@ async def test_limits_of_a_packed_pool_are_its_own(clock: Clock, rng: Stream, lo
         missing = "pool q: standby unknown: the provider does not offer it that way"
         assert shown["q", "Launching"] == ("False", missing)
         assert shown["r", "WithinLimits"] == shown["r", "Launching"] == fine
+
+
+async def test_refused_end_of_an_orphan_is_logged_once(
+    clock: Clock, rng: Stream, log: Logger, records: list[tuple[str, dict[str, object]]]
+) -> None:
+    async with machine_world(clock, rng, log) as world:
+        await world.add_pool()
+        await world.settle(1.0)
+        tag = (await world.client.get(NAMESPACE, "kube-system")).metadata.uid
+        world.cloud.launch(LaunchRequest("stranger", (MachineOffering("small"),)), tag)
+        calls = 0
+
+        def fault(call: str, subject: str) -> CloudFault | None:
+            nonlocal calls
+            calls += call == "terminate"
+            return CloudFault.MISCONFIGURED if call == "terminate" else None
+
+        world.cloud.faults = fault
+        await world.settle(120.0)
+        logged = [event for event, _ in records if "instance" in event]
+        assert calls > 5
+        assert logged == ["instance without a record is ended", "instance not ended"]
+        world.cloud.faults = no_fault
+        await world.empty()

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from grange.api.status import ApiError
 from grange.base.clock import Clock
 from grange.base.log import Logger
-from grange.base.tasks import Nursery
+from grange.base.tasks import Child, Nursery
 from grange.machines.catalogue import InstanceType
 from grange.machines.controller.instance_looks import InstanceLooks
 from grange.machines.controller.machine_listers import MachineListers
 from grange.machines.controller.node_controller_config import NodeControllerConfig
 from grange.machines.controller.provider_calls import ProviderCalls
+from grange.machines.providers.last_errors import LastErrors
 from grange.machines.providers.provider import Instance, InstanceState, Interruption, ProviderError
 from grange.machines.scaling.capacity_memory import CapacityMemory
 
@@ -94,7 +95,7 @@ class ProviderWatch:
         self._listers, self._hooks, self._config = listers, hooks, config
         self._clock, self._log = clock, log
         self.catalogue: Sequence[InstanceType] | None = None
-        self._errors: dict[str, str] = {}  # by what could not be read last
+        self._errors, self._kept = LastErrors(), LastErrors()  # of reads, and of ends by instance
         self.calling: set[str] = set()
         self._looks = InstanceLooks(config.strike_s)
         self._instances: Mapping[str, Instance] = {}
@@ -103,13 +104,14 @@ class ProviderWatch:
         self._images: dict[str, tuple[Mapping[str, str], BootImage]] = {}
         self._look_now, self._find_now = asyncio.Event(), asyncio.Event()
         self._listed = asyncio.Event()  # set by every list that succeeds
+        self._asked: Child[None] | None = None  # the list that a notice asked for
 
     # --- what is known ---------------------------------------------------------------------------
 
     @property
     def error(self) -> str:
         """Why the instances or the catalogue could not be read last; empty where they could."""
-        return self._errors.get("instances") or self._errors.get("catalogue") or ""
+        return self._errors.get("instances") or self._errors.get("catalogue")
 
     def instance(self, machine: str) -> Instance | None:
         """The instance of a machine, as the last list showed it."""
@@ -146,6 +148,7 @@ class ProviderWatch:
     async def run(self) -> None:
         """Look until cancelled."""
         self.calling.clear()
+        self._asked = None
         async with Nursery("provider") as nursery:
             nursery.start(self._look_on(), name="instances")
             nursery.start(self._find_on(), name="catalogue")
@@ -205,12 +208,15 @@ class ProviderWatch:
         try:
             if await self._hooks.is_recorded(orphan.machine):
                 return
-            self._log.warning(
-                "instance without a record is ended", instance=orphan.id, machine=orphan.machine
-            )
+            if not self._kept.get(orphan.id):
+                self._log.warning(
+                    "instance without a record is ended", instance=orphan.id, machine=orphan.machine
+                )
             await self.calls.within("terminate", self.calls.provider.terminate(orphan.id))
+            self._kept.changed(orphan.id, "")
         except (ApiError, ProviderError) as error:
-            self._log.warning("instance not ended", instance=orphan.id, error=error)
+            if self._kept.changed(orphan.id, f"{error}"):
+                self._log.warning("instance not ended", instance=orphan.id, error=error)
 
     # --- interruptions ---------------------------------------------------------------------------
 
@@ -239,8 +245,8 @@ class ProviderWatch:
         A list that fails shows nothing, and one that hangs does not delay the answer of another.
         """
         came, name = self._clock.monotonic(), self._machine_of(instance_id)
-        if name is None:
-            nursery.start(self.look(), name="instances of a notice")
+        if name is None and (self._asked is None or self._asked.done()):
+            self._asked = nursery.start(self.look(), name="instances of a notice")
         while name is None and not self.looked_since(came):
             self._listed.clear()
             await self._listed.wait()
@@ -300,11 +306,10 @@ class ProviderWatch:
 
     def _note(self, what: str, error: str) -> None:
         """Why something could not be read; empty: it was."""
-        if error == self._errors.get(what, ""):
+        if not self._errors.changed(what, error):
             return
         if error:
             self._log.warning("provider failed", error=error)
-        self._errors[what] = error
         self._hooks.on_change()
 
 

@@ -43,6 +43,7 @@ _CREDENTIALS = {
 _MISCONFIGURED = ("Invalid", "Missing", "UnknownParameter", "AWS.SimpleQueueService.NonExistent")
 _GONE = {"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InvalidInstanceId"}
 _TRANSIENT = {"InvalidState", "IncorrectInstanceState", "IncorrectState"}
+_ENCODED = "Encoded authorization failure message"  # differs each time
 _MESSAGE_MAX = 400
 
 
@@ -66,8 +67,9 @@ def translate(call: str, error: Exception, *, zone: str = "") -> ProviderError:
         return _without_answer(call, error)
     detail = ""
     if isinstance(error, ClientError):
-        detail = str(error.response.get("Error", {}).get("Message", ""))[:_MESSAGE_MAX]
-    what = f"ec2 {call}: {code}: {detail.rstrip('.')}"
+        detail = str(error.response.get("Error", {}).get("Message", "")).partition(_ENCODED)[0]
+    detail = detail[:_MESSAGE_MAX].rstrip(". ")
+    what = f"ec2 {call}: {code}: {detail}"
     if code in _SHORTAGE | _NOT_OFFERED | _QUOTA:
         return _capacity_error(code, what, detail, zone)
     if code in _THROTTLED:

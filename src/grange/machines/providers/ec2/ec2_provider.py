@@ -32,6 +32,7 @@ from grange.machines.providers.ec2.ec2_instances import (
 )
 from grange.machines.providers.ec2.interruption_queue import read_notice
 from grange.machines.providers.ec2.subnet_table import AddressAffinity, Subnet, SubnetTable
+from grange.machines.providers.last_errors import LastErrors
 from grange.machines.providers.provider import (
     CapacityError,
     Instance,
@@ -163,11 +164,14 @@ class Ec2Provider:
 
     async def interruptions(self) -> AsyncGenerator[Interruption, bool | None]:
         """Notices of the queue, each removed there when the next one is asked for."""
+        errors = LastErrors()
         while self._config.interruption_queue:
             try:
                 messages = await self._run("ReceiveMessage", self._receive)
+                errors.changed("read", "")
             except ProviderError as error:
-                self._tools.log.warning("notices cannot be read", error=str(error))
+                if errors.changed("read", f"{error}"):
+                    self._tools.log.warning("notices cannot be read", error=str(error))
                 messages = []
             for message in messages:
                 handled = True
@@ -178,8 +182,10 @@ class Ec2Provider:
                 handle = message["ReceiptHandle"]
                 try:
                     await self._run("DeleteMessage", partial(self._delete, handle))
+                    errors.changed("remove", "")
                 except ProviderError as error:  # it comes again
-                    self._tools.log.warning("a notice cannot be removed", error=str(error))
+                    if errors.changed("remove", f"{error}"):
+                        self._tools.log.warning("a notice cannot be removed", error=str(error))
             if not messages:
                 await self._tools.clock.sleep(_POLL_S)
 

@@ -31,6 +31,7 @@ _SHORTAGE = re.compile(
     r"|sold out|currently unavailable|(not |un)available in (this|the|that|your)\b",
     re.IGNORECASE,
 )
+_REQUEST_ID = re.compile(r" ?\(?request[ -]?id:? ?[\w-]+\)?", re.IGNORECASE)  # differs each time
 _NETWORK = re.compile(r"\bnetworks?\b", re.IGNORECASE)
 _THROTTLED = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_ENTITY_TOO_LARGE}
 _REFUSED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
@@ -109,5 +110,5 @@ def _shown(error: Exception, secrets: Collection[str]) -> str:
     text = str(error.value) if isinstance(error, LibcloudError) else str(error)
     for secret in secrets:
         text = text.replace(secret, "…")
-    text = " ".join(text.split())[:_MESSAGE_MAX].rstrip(".")
+    text = _REQUEST_ID.sub("", " ".join(text.split()))[:_MESSAGE_MAX].rstrip(".")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -22,6 +22,7 @@ from grange.api.kinds.machine import MachineOffering
 from grange.api.kinds.node import NodeAddress
 from grange.machines.catalogue import InstanceType
 from grange.machines.providers import ProviderTools
+from grange.machines.providers.last_errors import LastErrors
 from grange.machines.providers.libcloud.driver_adapters import (
     CLUSTER,
     MACHINE,
@@ -84,6 +85,7 @@ class LibcloudProvider:
         self._tokens: dict[str, None] = {}
         self._faults: dict[tuple[str, str], str] = {}
         self._failed: set[str] = set()
+        self._kept = LastErrors()  # of their ends
         self._unusable = ""
         self._sizes: Mapping[str, tuple[NodeSize, InstanceType]] = {}
 
@@ -290,12 +292,13 @@ class LibcloudProvider:
         return found
 
     def _end_failed(self, calls: DriverCalls, node: Node) -> None:
+        error = ""
         try:
             self._destroy(calls, node)
-        except ProviderError as error:  # the next list tries again
-            self._tools.log.warning(
-                "failed instance not ended", instance=str(node.id), error=str(error)
-            )
+        except ProviderError as failure:  # the next list tries again
+            error = f"{failure}"
+        if self._kept.changed(f"{node.id}", error) and error:
+            self._tools.log.warning("failed instance not ended", instance=str(node.id), error=error)
 
     def _destroy(self, calls: DriverCalls, node: Node) -> None:
         try:
