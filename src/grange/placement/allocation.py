@@ -1,17 +1,17 @@
 """How well a node's resources would be used: the strategies of NodeResourcesFit, and balance.
 
-Every formula comes twice, for one node and for rows of the table, and both give the same integer.
-The formulas and their order of operations are those of kube-scheduler: a resource that the node
-does not have is left out, and so is an extended one that the pod does not ask for; CPU and memory
-are taken in the non-zero view (what a pod leaves unsaid counts as a small default), except for
-balance, which takes real requests.
+One node and rows of the table get the same integers. The formulas and their order of operations are
+those of kube-scheduler: a resource that the node does not have is left out, and so is an extended one
+that the pod does not ask for; CPU and memory are taken in the non-zero view (what a pod leaves unsaid
+counts as a small default), except for balance, which takes real requests.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +78,8 @@ def _counts(name: str, wanted: int) -> bool:
 class Strategy(ABC):
     """A score by utilisation: the weighted mean over resources, 0 to 100.
 
+    A formula is stated once, for the amounts of one node and for columns of them.
+
     Attributes:
         resources: what counts.
     """
@@ -85,72 +87,57 @@ class Strategy(ABC):
     resources: tuple[ResourceWeight, ...]
 
     @abstractmethod
-    def one(self, after: int, total: int) -> int:
+    def one(self, after: Any, total: Any) -> Any:
         """The score of one resource; ``total`` is positive."""
 
-    @abstractmethod
-    def many(self, after: Integers, total: Integers) -> Integers:
-        """The same for many."""
-
-    def mean(self, parts: Sequence[tuple[int, int]]) -> int:
-        """Of (score, weight) of the resources that the node has."""
-        weights = sum(weight for _, weight in parts)
-        return sum(score * weight for score, weight in parts) // weights if weights else 0
-
-    def means(self, scores: Sequence[Integers], weights: Sequence[Integers]) -> Integers:
-        """The same for many; a weight of 0 leaves the resource out on that row."""
-        weighted = [score * weight for score, weight in zip(scores, weights, strict=True)]
-        return sum(weighted) // np.maximum(sum(weights), 1)
+    def mean(self, scores: Sequence[Any], weights: Sequence[Any]) -> Any:
+        """Of the resources; those that the node does not have weigh 0."""
+        whole = sum(weights)
+        return _weighted(scores, weights) // (whole + (whole == 0))
 
     def score(self, request: PodRequest, offered: Resources, usage: Usage) -> int:
         """The score of a node for a pod."""
-        parts = []
-        for resource in self.resources:
-            wanted = asked(resource.name, request, nonzero=True)
-            total, used = _node(resource.name, offered, usage, nonzero=True)
-            if total and _counts(resource.name, wanted):
-                parts.append((self.one(used + wanted, total), resource.weight))
-        return self.mean(parts)
+        return int(self._mean_of(request, lambda name: _node(name, offered, usage, nonzero=True)))
 
     def score_rows(self, request: PodRequest, table: NodeTable, rows: Rows) -> Integers:
         """The scores of rows for a pod."""
+        found: Integers = np.zeros(len(table.valid[rows]), np.int64)
+        found += self._mean_of(request, lambda name: _rows(name, table, rows, nonzero=True))
+        return found
+
+    def _mean_of(self, request: PodRequest, read: Callable[[str], tuple[Any, Any]]) -> Any:
         scores, weights = [], []
         for resource in self.resources:
             wanted = asked(resource.name, request, nonzero=True)
             if _counts(resource.name, wanted):
-                total, used = _rows(resource.name, table, rows, nonzero=True)
-                scores.append(self.many(used + wanted, np.maximum(total, 1)))
+                total, used = read(resource.name)
+                scores.append(self.one(used + wanted, total + (total == 0)))
                 weights.append(resource.weight * (total > 0))
-        if not scores:
-            return np.zeros(len(table.valid[rows]), np.int64)
-        return self.means(scores, weights)
+        return self.mean(scores, weights)
+
+
+def _weighted(scores: Sequence[Any], weights: Sequence[Any]) -> Any:
+    return sum([score * weight for score, weight in zip(scores, weights, strict=True)])
+
+
+def _capped(after: Any, total: Any) -> Any:
+    return after - (after - total) * (after > total)
 
 
 class LeastAllocated(Strategy):
     """The share that would be left: ``(total - after) * 100 / total``, 0 where it is exceeded."""
 
-    def one(self, after: int, total: int) -> int:
+    def one(self, after: Any, total: Any) -> Any:
         """The score of one resource."""
-        return 0 if after > total else (total - after) * MAX_SCORE // total
-
-    def many(self, after: Integers, total: Integers) -> Integers:
-        """The same for many."""
-        score: Integers = (total - after) * MAX_SCORE // total
-        score[after > total] = 0
-        return score
+        return (total - after) * MAX_SCORE // total * (after <= total)
 
 
 class MostAllocated(Strategy):
     """The share that would be in use: ``after * 100 / total``, 100 where it is exceeded."""
 
-    def one(self, after: int, total: int) -> int:
+    def one(self, after: Any, total: Any) -> Any:
         """The score of one resource."""
-        return min(after, total) * MAX_SCORE // total
-
-    def many(self, after: Integers, total: Integers) -> Integers:
-        """The same for many."""
-        score: Integers = np.minimum(after, total) * MAX_SCORE // total
-        return score
+        return _capped(after, total) * MAX_SCORE // total
 
 
 @dataclass(frozen=True)
@@ -183,28 +170,14 @@ class RequestedToCapacityRatio(Strategy):
             before = point
         return before[1]
 
-    def one(self, after: int, total: int) -> int:
+    def one(self, after: Any, total: Any) -> Any:
         """The score of one resource."""
-        return int(self.line[_FULL if after > total else after * _FULL // total])
+        return self.line[_capped(after, total) * _FULL // total]
 
-    def many(self, after: Integers, total: Integers) -> Integers:
-        """The same for many."""
-        score: Integers = self.line[np.minimum(after, total) * _FULL // total]
-        return score
-
-    def mean(self, parts: Sequence[tuple[int, int]]) -> int:
+    def mean(self, scores: Sequence[Any], weights: Sequence[Any]) -> Any:
         """Of those that score."""
-        weights = sum(weight for score, weight in parts if score)
-        total = sum(score * weight for score, weight in parts)
-        return (2 * total + weights) // (2 * weights) if weights else 0
-
-    def means(self, scores: Sequence[Integers], weights: Sequence[Integers]) -> Integers:
-        """The same for many."""
-        counted = [weight * (score > 0) for score, weight in zip(scores, weights, strict=True)]
-        weighted = [score * weight for score, weight in zip(scores, counted, strict=True)]
-        total: Integers = np.sum(weighted, axis=0)
-        parts: Integers = np.sum(counted, axis=0)
-        return (2 * total + parts) // np.maximum(2 * parts, 1)
+        whole = _weighted([score > 0 for score in scores], weights)
+        return (2 * _weighted(scores, weights) + whole) // (2 * whole + (whole == 0))
 
 
 # --- balance -------------------------------------------------------------------------------------
