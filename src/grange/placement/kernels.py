@@ -143,11 +143,3 @@ def image_locality(
     held = np.minimum(np.maximum(held, images.LEAST_BYTES), most)
     scores: Integers = MAX_SCORE * (held - images.LEAST_BYTES) // (most - images.LEAST_BYTES)
     return scores[rows]
-
-
-def normalised(raw: Integers, most: int, *, reverse: bool) -> Integers:
-    """Raw scores scaled to 0 to 100 by the given maximum; where it is 0, all 0 (100 in reverse)."""
-    if most == 0:
-        return np.full(len(raw), MAX_SCORE if reverse else 0, np.int64)
-    scaled: Integers = MAX_SCORE * raw // most
-    return MAX_SCORE - scaled if reverse else scaled

@@ -4,10 +4,13 @@ The formulas are those of kube-scheduler. Integer scores truncate. The formulas 
 resources are in ``allocation``, each with its vectorised form.
 """
 
-from collections.abc import Sequence
+from typing import TypeVar
 
 from grange.api.pod_requests import PodRequest, Resources
+from grange.placement.columns import Integers
 from grange.placement.node_usage import Usage, amount_of, asked_amounts
+
+N = TypeVar("N", int, Integers)
 
 MAX_SCORE = 100
 TOO_MANY_PODS = "Too many pods"
@@ -56,13 +59,10 @@ def exceeds_node(request: PodRequest, allocatable: Resources) -> bool:
     )
 
 
-def normalised(raw: Sequence[int], *, reverse: bool) -> list[int]:
-    """Raw scores scaled to 0 to 100 by their maximum; ``reverse`` makes the least the best.
+def normalised(raw: N, most: int, *, reverse: bool) -> N:
+    """Raw scores, one or many, scaled to 0 to 100 by their maximum; ``reverse`` makes the least the best.
 
-    With nothing but zeros every node gets 0, or 100 in reverse.
+    With a maximum of 0 every score is 0, or 100 in reverse.
     """
-    most = max(raw, default=0)
-    if most == 0:
-        return [MAX_SCORE if reverse else 0] * len(raw)
-    scaled = [MAX_SCORE * item // most for item in raw]
-    return [MAX_SCORE - item for item in scaled] if reverse else scaled
+    scaled = MAX_SCORE * raw // most if most else 0 * raw
+    return MAX_SCORE - scaled if reverse else scaled

@@ -186,10 +186,12 @@ def test_affinity_and_taints_equal_the_reference(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=6), st.booleans())
-def test_normalising_equals_the_reference(raw: list[int], reverse: bool) -> None:
-    column = np.asarray(raw, np.int64)
-    result = kernels.normalised(column, int(column.max()), reverse=reverse)
-    assert result.tolist() == resource_fit.normalised(raw, reverse=reverse)
+def test_normalising_a_column_equals_each_score(raw: list[int], reverse: bool) -> None:
+    most = max(raw)
+    result = resource_fit.normalised(np.asarray(raw, np.int64), most, reverse=reverse)
+    assert result.tolist() == [resource_fit.normalised(one, most, reverse=reverse) for one in raw]
+    assert min(result) >= 0
+    assert max(result) <= 100
 
 
 def test_check_106_golden_scores() -> None:
@@ -198,7 +200,8 @@ def test_check_106_golden_scores() -> None:
     need = pod_request(builders.pod("p", requests={"cpu": "100m", "memory": "500Mi"}).spec)
     assert LEAST.score(need, offered, IDLE) == 97
     assert allocation.balanced(("cpu", "memory"), need, offered, IDLE) == 74
-    assert resource_fit.normalised([0, 1, 2, 3], reverse=True) == [100, 67, 34, 0]
+    raw = np.asarray([0, 1, 2, 3], np.int64)
+    assert resource_fit.normalised(raw, 3, reverse=True).tolist() == [100, 67, 34, 0]
 
 
 def test_zero_requests_need_only_a_place() -> None:

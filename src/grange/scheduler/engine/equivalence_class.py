@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grange.base.bounded import BoundedDict
-from grange.placement import kernels
+from grange.placement import kernels, resource_fit
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.loads import Load
 from grange.scheduler.diagnosis import Diagnosis, Tally
@@ -85,10 +85,7 @@ class _Normalised:
         self.most = 0
 
     def scaled(self, raw: int) -> int:
-        if self.most == 0:
-            return 100 * self.weight if self.reverse else 0
-        scaled = 100 * raw // self.most
-        return self.weight * (100 - scaled if self.reverse else scaled)
+        return self.weight * resource_fit.normalised(raw, self.most, reverse=self.reverse)
 
 
 class EquivalenceClass:
@@ -159,7 +156,7 @@ class EquivalenceClass:
         total = self._worth[rows].copy()
         for score in self._normalised:
             most = int(score.raw[rows].max(initial=0, where=feasible))
-            scaled = kernels.normalised(score.raw[rows], most, reverse=score.reverse)
+            scaled = resource_fit.normalised(score.raw[rows], most, reverse=score.reverse)
             total += score.weight * scaled
         return total
 
@@ -303,7 +300,7 @@ class EquivalenceClass:
     def _made(self, snapshot: NodeInfoSnapshot, rows: Rows) -> Integers:
         total = self._worth[rows].copy()
         for score in self._normalised:
-            scaled = kernels.normalised(score.raw[rows], score.most, reverse=score.reverse)
+            scaled = resource_fit.normalised(score.raw[rows], score.most, reverse=score.reverse)
             total += score.weight * scaled
         keys: Integers = (total << TIE_BITS) + snapshot.ties[rows]
         keys[~self._feasible[rows]] = -1

@@ -193,8 +193,8 @@ def _score(
             continue
         scores = [plugin.score(state, pod, info) for info in feasible]
         if plugin.normalise is not Normalise.NONE:
-            reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
-            scores = resource_fit.normalised(scores, reverse=reverse)
+            most, reverse = max(scores), plugin.normalise is Normalise.BY_MAX_REVERSED
+            scores = [resource_fit.normalised(raw, most, reverse=reverse) for raw in scores]
         for at, score in enumerate(scores):
             totals[at] += weight * score
     return totals

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from grange.placement import kernels
+from grange.placement import resource_fit
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
 from grange.scheduler.dry_run import DryRun
@@ -144,7 +144,7 @@ class Evaluation:
             if plugin.normalise is not Normalise.NONE:
                 most = int(raw.max(initial=0, where=self.feasible))
                 reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
-                raw = kernels.normalised(raw, most, reverse=reverse)
+                raw = resource_fit.normalised(raw, most, reverse=reverse)
             found[name] = weight * raw
         for name, item, weight in self._profile.topology:
             ranking = item.ranking(pod, self.snapshot, item.concerns(pod, self.snapshot.index))
