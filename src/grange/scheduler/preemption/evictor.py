@@ -16,7 +16,7 @@ import msgspec
 from grange.api import timestamps
 from grange.api.kinds import POD
 from grange.api.kinds.pod import DISRUPTION_TARGET, Pod
-from grange.api.meta import Condition
+from grange.api.meta import Condition, preconditions
 from grange.api.status import ApiError, Conflict, Invalid, NotFound
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
@@ -27,7 +27,6 @@ from grange.reconcile.recorder import NORMAL, Recorder
 from grange.scheduler.framework import PostFilterResult
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.preemption import nominated_node_name
 from grange.scheduler.preemption.evaluator import BY_SCHEDULER
 
 _BACKOFF = Exponential(initial_s=0.2, cap_s=5.0)
@@ -137,9 +136,26 @@ class Evictor:
         return False
 
     async def _nominate(self, job: _Job) -> None:
-        await nominated_node_name.write(
-            self._client, job.pod.pod, job.nominated, partial(self._wanted, job)
-        )
+        """Write the nomination, or remove it (empty), unless the pod has a node by now."""
+        meta = job.pod.pod.metadata
+        while True:
+            live: Pod = await self._client.get(POD, meta.name, meta.namespace)
+            is_written = live.status.nominated_node_name == job.nominated
+            if live.metadata.uid != meta.uid or live.spec.node_name or is_written:
+                return
+            if not self._wanted(job):
+                return
+            patch = {
+                "metadata": preconditions(live.metadata),
+                "status": {"nominatedNodeName": job.nominated or None},
+            }
+            try:
+                await self._client.patch(
+                    POD, meta.name, meta.namespace, patch=patch, subresource="status"
+                )
+                return
+            except Conflict:
+                continue  # the pod was written in between
 
     async def _evict(self, job: _Job, victim: Pod) -> None:
         meta = victim.metadata
