@@ -14,16 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from math import isfinite
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from grange.api import codec, names
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.scheduler import plugins
 from grange.scheduler.config import SchedulerConfig
+from grange.scheduler.domains import DomainRule
 from grange.scheduler.engine import EVERY_NODE
-from grange.scheduler.extension_points import EXTENSION_POINTS, what_it_lacks, without
-from grange.scheduler.framework import Plugin, Profile, ProfileSet
+from grange.scheduler.framework import NodeCheck, Plugin, Profile, ProfileSet, TopologyPlugin
 from grange.scheduler.plugin_args import (
     API_VERSION,
     ConfigSection,
@@ -32,7 +32,9 @@ from grange.scheduler.plugin_args import (
     refusal,
     within,
 )
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queued_pods import QueueSettings
+from grange.scheduler.snapshot import NodeInfoSnapshot
 
 KIND = "KubeSchedulerConfiguration"
 DEFAULT_NAME = "default-scheduler"
@@ -272,7 +274,7 @@ def _unknown(path: str, name: str) -> ConfigurationError:
 def _refuse_idle(enabled: Sequence[Enabled], point: str, path: str, known: _Known) -> None:
     """Refuse plugins without an effect at the point, and weights without an effect."""
     for at, item in enumerate(enabled):
-        if lacking := what_it_lacks(known[item.name], point):
+        if lacking := _what_it_lacks(known[item.name], point):
             text = f"{item.name} does not {lacking}"
             raise ConfigurationError(f"{path}.enabled[{at}].name: {text}")
         if item.weight and point != "score":
@@ -286,7 +288,7 @@ def _chosen(given: Plugins, path: str, known: _Known) -> list[Plugin]:
     weights = {item.name: item.weight or 1 for item in given.multi_point.enabled}
     used = dict.fromkeys(whole)
     kept: dict[str, dict[str, None]] = {}
-    for point in EXTENSION_POINTS:
+    for point in _POINTS:
         changes: PluginSet = getattr(given, point)
         here = f"{path}.{_camel(point)}"
         kept[point] = dict.fromkeys(_merged(whole, changes, here, known))
@@ -301,9 +303,9 @@ def _reduced(
     plugin: Plugin, kept: Mapping[str, Mapping[str, None]], weights: Mapping[str, int]
 ) -> Plugin:
     made = replace(plugin, weight=weights.get(plugin.name, plugin.weight))
-    for point in EXTENSION_POINTS:
+    for point in _POINTS:
         if plugin.name not in kept[point]:
-            made = without(made, point)
+            made = _without_point(made, point)
     return made
 
 
@@ -329,3 +331,79 @@ def _merged(before: list[str], changes: PluginSet, path: str, known: _Known) -> 
 def _camel(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(word.capitalize() for word in others)
+
+
+# --- plugins that are enabled at some extension points only ----------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _ExtensionPoint:
+    """What a plugin does at a point of the configuration.
+
+    Attributes:
+        verb: completes "the plugin does not …".
+        fields: of ``Plugin``, that are dropped where the point is disabled.
+        also: further ones, any of which is enough to be enabled there.
+    """
+
+    verb: str
+    fields: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+
+
+# Stages that prepare or follow another one are part of that one here.
+_POINTS: Mapping[str, _ExtensionPoint] = {
+    "pre_enqueue": _ExtensionPoint("hold pods back", ("pre_enqueue",)),
+    "queue_sort": _ExtensionPoint("sort the queue", ("queue_sort",)),
+    "pre_filter": _ExtensionPoint("filter", ("pre_filter",), ("filter", "topology")),
+    "filter": _ExtensionPoint("filter", ("filter",), ("topology",)),
+    "post_filter": _ExtensionPoint("act when no node fits", ("post_filter",)),
+    "pre_score": _ExtensionPoint("score", (), ("score", "topology")),
+    "score": _ExtensionPoint("score", ("score",), ("topology",)),
+    "reserve": _ExtensionPoint("reserve", ("reserve", "device_allocator")),
+    "permit": _ExtensionPoint("permit", ("permit",)),
+    "pre_bind": _ExtensionPoint("act before binding"),
+    "bind": _ExtensionPoint("bind", ("bind",)),
+    "post_bind": _ExtensionPoint("act after binding"),
+}
+"""By their names in ``Plugins``."""
+
+# Where Kubernetes' plugin of the name does what is done at another point here, or is not needed.
+_AS_ELSEWHERE: Mapping[str, frozenset[str]] = {
+    "VolumeBinding": frozenset({"filter", "pre_score", "score", "reserve", "pre_bind"}),
+}
+
+
+class _ScoreOnly:
+    """A plugin about other nodes that rules none out."""
+
+    def __init__(self, whole: TopologyPlugin) -> None:
+        self.concerns = whole.concerns
+        self.score = whole.score
+        self.explain = whole.explain
+        self.ranking = whole.ranking
+
+    def filter(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> NodeCheck | None:
+        return None
+
+    def rules(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
+    ) -> Sequence[DomainRule]:
+        return ()
+
+
+def _without_point(plugin: Plugin, point: str) -> Plugin:
+    """The plugin without an extension point; one that does nothing there stays as it is."""
+    changes: dict[str, Any] = dict.fromkeys(_POINTS[point].fields)
+    if point == "filter":
+        changes["topology"] = plugin.topology and _ScoreOnly(plugin.topology)
+    if point == "score":
+        changes["weight"] = 0
+    return replace(plugin, **changes)
+
+
+def _what_it_lacks(plugin: Plugin, point: str) -> str:
+    """What a plugin does not do that is enabled at a point; empty if it does, or need not."""
+    here = _POINTS[point]
+    does = any(getattr(plugin, field) is not None for field in (*here.fields, *here.also))
+    return "" if does or point in _AS_ELSEWHERE.get(plugin.name, ()) else here.verb
