@@ -21,8 +21,15 @@ from grange.scheduler.diagnosis import EVERY_NODE, pre_filter
 from grange.scheduler.explain.changes import BlockingPod
 from grange.scheduler.explain.evaluation import Evaluation
 from grange.scheduler.framework import CycleState, Profile, Profiles, Scope
-from grange.scheduler.gangs.capacity import Capacity, Shape, copies, shapes
-from grange.scheduler.gangs.shortage import GangDemand, count_reasons, room_when_empty
+from grange.scheduler.gangs.capacity import (
+    Capacity,
+    GangDemand,
+    Shape,
+    copies,
+    count_reasons,
+    room_when_empty,
+    shapes,
+)
 from grange.scheduler.plugin_explanation import Remedy
 from grange.scheduler.plugins.noderesourcesfit.resources_explanation import (
     format_amount,

@@ -24,7 +24,14 @@ from grange.scheduler.cycle import Assumed, Batch, Cycle, Outcome, Unschedulable
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.errors import SnapshotInconsistent
 from grange.scheduler.framework import PostFilterResult, Profiles
-from grange.scheduler.gangs.capacity import Capacity, shapes
+from grange.scheduler.gangs.capacity import (
+    Capacity,
+    GangDemand,
+    count_reasons,
+    describe_requests,
+    room_when_empty,
+    shapes,
+)
 from grange.scheduler.gangs.event_handlers import Changed, GangEventHandlers
 from grange.scheduler.gangs.gang_admission import NO_ROOM, OVER_QUOTA, GangAdmission
 from grange.scheduler.gangs.pod_groups import Gang, PodGroups
@@ -34,12 +41,6 @@ from grange.scheduler.gangs.queue_policies import QueuePolicy
 from grange.scheduler.gangs.quorum import Quorum
 from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank, amounts, total
 from grange.scheduler.gangs.reservation import Reservation, choose
-from grange.scheduler.gangs.shortage import (
-    GangDemand,
-    count_reasons,
-    describe_requests,
-    room_when_empty,
-)
 from grange.scheduler.gangs.topology_options import preemption_options, topology_options
 from grange.scheduler.gangs.transaction import GangAttempt, Transaction, wanted
 from grange.scheduler.gangs.wait_line import WaitLine
