@@ -14,6 +14,7 @@ from grange.base.bounded import BoundedDict
 from grange.placement import kernels, resource_fit
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.loads import Load
+from grange.placement.resource_fit import MAX_SCORE, N
 from grange.scheduler.diagnosis import Diagnosis, Tally
 from grange.scheduler.engine.lazy_heap import LazyHeap
 from grange.scheduler.framework import (
@@ -71,21 +72,23 @@ class _Normalised:
     Attributes:
         value: the raw scores, for single elements.
         by_node: whether they change with the node object only.
+        nought: what a raw score of 0 comes to.
     """
 
-    __slots__ = ("by_node", "most", "plugin", "raw", "reverse", "value", "weight")
+    __slots__ = ("by_node", "most", "nought", "plugin", "raw", "reverse", "value", "weight")
 
     def __init__(self, plugin: Score, weight: int, raw: Integers) -> None:
         self.plugin = plugin
         self.weight = weight
         self.reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
         self.by_node = plugin.scope is Scope.NODE
+        self.nought = self.weight * MAX_SCORE if self.reverse else 0
         self.raw = raw
         self.value = raw.data
         self.most = 0
 
-    def scaled(self, raw: int) -> int:
-        return self.weight * resource_fit.normalised(raw, self.most, reverse=self.reverse)
+    def scaled(self, raw: N, most: int) -> N:
+        return self.weight * resource_fit.normalised(raw, most, reverse=self.reverse)
 
 
 class EquivalenceClass:
@@ -156,8 +159,7 @@ class EquivalenceClass:
         total = self._worth[rows].copy()
         for score in self._normalised:
             most = int(score.raw[rows].max(initial=0, where=feasible))
-            scaled = resource_fit.normalised(score.raw[rows], most, reverse=score.reverse)
-            total += score.weight * scaled
+            total += score.scaled(score.raw[rows], most) if most else score.nought
         return total
 
     def diagnose(self, snapshot: NodeInfoSnapshot) -> Diagnosis:
@@ -300,8 +302,7 @@ class EquivalenceClass:
     def _made(self, snapshot: NodeInfoSnapshot, rows: Rows) -> Integers:
         total = self._worth[rows].copy()
         for score in self._normalised:
-            scaled = resource_fit.normalised(score.raw[rows], score.most, reverse=score.reverse)
-            total += score.weight * scaled
+            total += score.scaled(score.raw[rows], score.most)
         keys: Integers = (total << TIE_BITS) + snapshot.ties[rows]
         keys[~self._feasible[rows]] = -1
         return keys
@@ -353,11 +354,14 @@ class EquivalenceClass:
                 worth[row] = total
             for score in normalised:
                 before = raw = score.value[row]
+                if not (raw or score.most or node_changed) and score.by_node:
+                    total += score.nought  # as a rule: no node has anything to be compared by
+                    continue
                 if node_changed or not score.by_node:
                     raw = score.value[row] = score.plugin.score(self._state, self.pod, info)
                 then, now = before if was_feasible else 0, raw if fits else 0
                 maxima_moved |= now != then and (now > score.most or then == score.most)
-                total += score.scaled(raw)
+                total += score.scaled(raw, score.most)
             key = (total << TIE_BITS) + tie[row] if fits else -1
             before, keys[row] = keys[row], key
             moved(row, before, key)
