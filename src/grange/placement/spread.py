@@ -1,13 +1,18 @@
 """How evenly pods spread over domains: topology spread constraints, compiled, and their formulas."""
 
 from collections.abc import Sequence
-from math import floor, log
+from math import log
+from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from grange.api.kinds.pod import Pod, TopologySpreadConstraint
 from grange.api.selectors import IN
+from grange.placement.columns import Integers
 from grange.placement.podaffinity import PodSelector, by_keys, requirements
+
+N = TypeVar("N", int, Integers)
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -88,10 +93,10 @@ def weight(domains: int) -> float:
     return log(domains + 2)
 
 
-def rounded(number: float) -> int:
-    """To the nearest integer, halves up; not negative."""
-    whole = floor(number)
-    return whole + (number - whole >= 0.5)
+def rounded(number: Any) -> Any:
+    """To the nearest integer, halves up; one number or many, not negative."""
+    halves = np.asarray(2.0 * number).astype(np.int64)
+    return (halves + 1) >> 1
 
 
 def raw_score(parts: Sequence[tuple[int, float, int]]) -> int:
@@ -99,9 +104,9 @@ def raw_score(parts: Sequence[tuple[int, float, int]]) -> int:
     total = 0.0
     for count, each, max_skew in parts:
         total += float(count) * each + float(max_skew - 1)
-    return rounded(total)
+    return int(rounded(total))
 
 
-def scaled(raw: int, least: int, most: int) -> int:
-    """A raw score reversed into 0 to 100, 100 being best."""
-    return 100 if most == 0 else 100 * (most + least - raw) // most
+def scaled(raw: N, least: int, most: int) -> N:
+    """Raw scores, one or many, reversed into 0 to 100, 100 being best."""
+    return 100 * (most + least - raw) // most if most else 0 * raw + 100

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from grange.placement import kernels, spread
 from grange.placement.columns import ABSENT, Ids, Integers, Mask, NodeTable
@@ -20,6 +19,8 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 
 MISSING = "node(s) didn't match pod topology spread constraints (missing required label)"
 SKEWED = "node(s) didn't match pod topology spread constraints"
+
+_NO_LEAST = 2**62
 
 Constraints = tuple[Constraint, ...]
 
@@ -133,15 +134,14 @@ class PreferredSpread:
     def scores(self, domains: DomainsOf, feasible: Mask) -> Integers:
         """As ``spread.raw_score`` and ``spread.scaled``; 0 outside all domains."""
         ids = {key: domains(key) for key in self.keys}
-        inside = feasible.copy()
+        inside = feasible
         for item in self._soft:
             if not item.lenient:
-                inside &= ids[item.key] >= 0
+                inside = inside & (ids[item.key] >= 0)
         places = int(np.count_nonzero(inside))
-        result: Integers = np.zeros(len(feasible), np.int64)
         if not places:
-            return result
-        total = np.zeros(len(feasible), np.float64)
+            return np.zeros(len(feasible), np.int64)
+        total: Any = 0.0
         for at, item in enumerate(self._soft):
             mine = ids[item.key]
             if item.key == HOSTNAME:
@@ -151,23 +151,11 @@ class PreferredSpread:
                 found = by_value(mine, self._table, item.key) if item.lenient else mine
                 number = int(np.count_nonzero(np.bincount(found[inside] + 1)))
                 counts = self._domains[at].counts[mine]
-            weight, extra = spread.weight(number), float(item.max_skew - 1)
-            part = counts.astype(np.float64) * weight + extra
-            total += np.where(mine >= 0, part, 0.0) if item.lenient else part
-        raw = _rounded(total[inside])
-        result[inside] = _scaled(raw, int(raw.min()), int(raw.max()))
-        return result
-
-
-def _rounded(total: NDArray[np.float64]) -> Integers:
-    """As ``spread.rounded``."""
-    whole = np.floor(total)
-    return (whole + (total - whole >= 0.5)).astype(np.int64)
-
-
-def _scaled(raw: Integers, least: int, most: int) -> Integers:
-    """As ``spread.scaled``."""
-    return np.full(len(raw), 100, np.int64) if most == 0 else 100 * (most + least - raw) // most
+            part = counts * spread.weight(number) + float(item.max_skew - 1)
+            total = total + (np.where(mine >= 0, part, 0.0) if item.lenient else part)
+        raw: Integers = spread.rounded(total)
+        least = int(raw.min(initial=_NO_LEAST, where=inside))
+        return inside * spread.scaled(raw, least, int(raw.max(initial=0, where=inside)))
 
 
 # --- the explanation -----------------------------------------------------------------------------
