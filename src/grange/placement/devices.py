@@ -37,7 +37,8 @@ def written(devices: Sequence[int]) -> str:
     return ",".join(str(at) for at in devices)
 
 
-def _changed(held: DeviceUsage, want: int, devices: Sequence[int], sign: int) -> DeviceUsage:
+def changed(held: DeviceUsage, want: int, devices: Sequence[int], sign: int) -> DeviceUsage:
+    """With one more pod (1) that holds these devices, or one less (-1)."""
     each = min(want, WHOLE)
     used = [*held.used, *[0] * (max(devices) + 1 - len(held.used))]
     for at in devices:
@@ -48,16 +49,6 @@ def _changed(held: DeviceUsage, want: int, devices: Sequence[int], sign: int) ->
     kind = tenant(want)
     tenants[kind] = tenants.get(kind, 0) + sign
     return DeviceUsage(tuple(used), tuple(sorted((k, n) for k, n in tenants.items() if n)))
-
-
-def charged(held: DeviceUsage, want: int, devices: Sequence[int]) -> DeviceUsage:
-    """With one more pod that holds these devices."""
-    return _changed(held, want, devices, 1)
-
-
-def discharged(held: DeviceUsage, want: int, devices: Sequence[int]) -> DeviceUsage:
-    """With one pod less: the exact inverse of ``charged``."""
-    return _changed(held, want, devices, -1)
 
 
 def fits(left: Free, want: int) -> bool:

@@ -12,11 +12,11 @@ import msgspec
 
 from grange.api.pod_requests import PodRequest, Resources
 from grange.placement import devices
-from grange.placement.node_usage import IDLE, Usage, charged, discharged
+from grange.placement.node_usage import IDLE, Usage, changed
 from grange.placement.ports import Holding
 
 _REGISTER_MAX = 20_000  # of some 500 bytes each
-_AFTER_MAX = 1_000
+_STEPS_MAX = 1_000
 
 
 class Load:
@@ -36,39 +36,31 @@ class Load:
         self._after: dict[int, tuple[PodRequest, Load]] = {}
         self._before: dict[int, tuple[PodRequest, Load]] = {}
 
-    def charged(self, request: PodRequest, ports: tuple[Holding, ...]) -> "Load":
-        """The load with one more pod."""
-        found = self._after.get(id(request))
-        if found is not None and not ports:
+    def changed(
+        self, request: PodRequest, ports: tuple[Holding, ...], held: Sequence[int], sign: int
+    ) -> "Load":
+        """The load with one more pod (1), or one less (-1): each is the exact inverse of the other.
+
+        Args:
+            request: what it asks for.
+            ports: the host ports and disks that it holds.
+            held: the devices that it holds.
+            sign: whether it comes or goes.
+        """
+        known = self._after if sign > 0 else self._before
+        plain = not (ports or held)
+        if plain and (found := known.get(id(request))) is not None:
             return found[1]
-        load = of(self.allocatable, charged(self.usage, request, ports))
-        if not ports:
-            if len(self._after) >= _AFTER_MAX:
-                self._after.clear()
-            self._after[id(request)] = (request, load)
+        usage = changed(self.usage, request, ports, sign)
+        if held:
+            used = devices.changed(usage.devices, devices.asked(request), held, sign)
+            usage = msgspec.structs.replace(usage, devices=used)
+        load = of(self.allocatable, usage)
+        if plain:
+            if len(known) >= _STEPS_MAX:
+                known.clear()
+            known[id(request)] = (request, load)
         return load
-
-    def discharged(self, request: PodRequest, ports: tuple[Holding, ...]) -> "Load":
-        """The load with one pod less: the exact inverse of ``charged``."""
-        found = self._before.get(id(request))
-        if found is not None and not ports:
-            return found[1]
-        load = of(self.allocatable, discharged(self.usage, request, ports))
-        if not ports:
-            if len(self._before) >= _AFTER_MAX:
-                self._before.clear()
-            self._before[id(request)] = (request, load)
-        return load
-
-    def holding(self, want: int, held: Sequence[int]) -> "Load":
-        """The load with so much of these devices in use by one pod more."""
-        found = devices.charged(self.usage.devices, want, held)
-        return of(self.allocatable, msgspec.structs.replace(self.usage, devices=found))
-
-    def releasing(self, want: int, held: Sequence[int]) -> "Load":
-        """The exact inverse of ``holding``."""
-        found = devices.discharged(self.usage.devices, want, held)
-        return of(self.allocatable, msgspec.structs.replace(self.usage, devices=found))
 
     def offered(self, allocatable: Resources) -> "Load":
         """The same pods on a node that offers something else."""

@@ -82,49 +82,33 @@ def asked_amounts(need: Resources) -> list[tuple[str, int]]:
     return [(name, amount) for name, amount in (*plain, *need.scalars.items()) if amount > 0]
 
 
-def charged(usage: Usage, request: PodRequest, ports: tuple[Holding, ...]) -> Usage:
-    """The usage with one more pod."""
-    need = request.resources
-    scalars = usage.scalars
-    if need.scalars:
-        scalars = dict(scalars)
-        for name, amount in need.scalars.items():
-            if amount:
-                scalars[name] = scalars.get(name, 0) + amount
-    return Usage(
-        usage.cpu_milli + need.cpu_milli,
-        usage.memory_bytes + need.memory_bytes,
-        usage.ephemeral_bytes + need.ephemeral_bytes,
-        usage.pods + 1,
-        usage.nonzero_cpu_milli + request.nonzero_cpu_milli,
-        usage.nonzero_memory_bytes + request.nonzero_memory_bytes,
-        scalars,
-        held(usage.ports, ports) if ports else usage.ports,
-        usage.devices,
-    )
-
-
-def discharged(usage: Usage, request: PodRequest, ports: tuple[Holding, ...]) -> Usage:
-    """The usage with one pod less: the exact inverse of ``charged``."""
+def changed(usage: Usage, request: PodRequest, ports: tuple[Holding, ...], sign: int) -> Usage:
+    """The usage with one more pod (1), or one less (-1): each is the exact inverse of the other."""
     need = request.resources
     scalars = usage.scalars
     if need.scalars:
         left = dict(scalars)
         for name, amount in need.scalars.items():
-            rest = left.get(name, 0) - amount
-            if rest:
-                left[name] = rest
-            else:
-                left.pop(name, None)
+            left[name] = left.get(name, 0) + sign * amount
+            if not left[name]:
+                del left[name]
         scalars = left or NO_SCALARS
+    holdings = usage.ports
+    if ports:
+        holdings = held(holdings, ports) if sign > 0 else released(holdings, ports)
     return Usage(
-        usage.cpu_milli - need.cpu_milli,
-        usage.memory_bytes - need.memory_bytes,
-        usage.ephemeral_bytes - need.ephemeral_bytes,
-        usage.pods - 1,
-        usage.nonzero_cpu_milli - request.nonzero_cpu_milli,
-        usage.nonzero_memory_bytes - request.nonzero_memory_bytes,
+        usage.cpu_milli + sign * need.cpu_milli,
+        usage.memory_bytes + sign * need.memory_bytes,
+        usage.ephemeral_bytes + sign * need.ephemeral_bytes,
+        usage.pods + sign,
+        usage.nonzero_cpu_milli + sign * request.nonzero_cpu_milli,
+        usage.nonzero_memory_bytes + sign * request.nonzero_memory_bytes,
         scalars,
-        released(usage.ports, ports) if ports else usage.ports,
+        holdings,
         usage.devices,
     )
+
+
+def charged(usage: Usage, request: PodRequest, ports: tuple[Holding, ...]) -> Usage:
+    """The usage with one more pod."""
+    return changed(usage, request, ports, 1)

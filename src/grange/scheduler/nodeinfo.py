@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from grange.api.kinds.node import Node
 from grange.api.pod_requests import Resources
-from grange.placement import devices, loads
+from grange.placement import loads
 from grange.placement.loads import Load
 from grange.placement.node_usage import Usage
 from grange.scheduler.errors import CacheError
@@ -64,18 +64,12 @@ def _dropped(pods: tuple[PodInfo, ...], uid: str) -> tuple[PodInfo, ...]:
 
 def charged(load: Load, info: PodInfo) -> Load:
     """The load with one more pod."""
-    load = load.charged(info.request, info.ports + info.disks)
-    if info.devices:
-        load = load.holding(devices.asked(info.request), info.devices)
-    return load
+    return load.changed(info.request, info.ports + info.disks, info.devices, 1)
 
 
 def discharged(load: Load, info: PodInfo) -> Load:
     """The load with one pod less: the exact inverse of ``charged``."""
-    load = load.discharged(info.request, info.ports + info.disks)
-    if info.devices:
-        load = load.releasing(devices.asked(info.request), info.devices)
-    return load
+    return load.changed(info.request, info.ports + info.disks, info.devices, -1)
 
 
 class NodeInfo:

@@ -6,7 +6,7 @@ from grange.api import pod_requests
 from grange.api.pod_requests import PodRequest, Resources
 from grange.placement import loads
 from grange.placement.loads import Load
-from grange.placement.node_usage import IDLE, charged, discharged
+from grange.placement.node_usage import IDLE, changed
 
 OFFER = Resources(cpu_milli=4000, memory_bytes=2**34, pods=110)
 REQUESTS = [
@@ -24,11 +24,11 @@ def test_a_load_is_what_its_pods_add_up_to(steps: list[tuple[int, bool]]) -> Non
     for pick, leaves in steps:
         if leaves and there:
             request = there.pop(pick % len(there))
-            load, usage = load.discharged(request, ()), discharged(usage, request, ())
+            load, usage = load.changed(request, (), (), -1), changed(usage, request, (), -1)
         else:
             request = REQUESTS[pick]
             there.append(request)
-            load, usage = load.charged(request, ()), charged(usage, request, ())
+            load, usage = load.changed(request, (), (), 1), changed(usage, request, (), 1)
         assert load.usage == usage
         assert load is loads.of(OFFER, usage)
 
@@ -36,9 +36,9 @@ def test_a_load_is_what_its_pods_add_up_to(steps: list[tuple[int, bool]]) -> Non
 def test_a_step_that_was_taken_before_is_looked_up() -> None:
     """Nothing is added up, nor looked for in the register, for a pod like one before."""
     empty = Load(OFFER, IDLE)  # in no register, so nothing else leads here
-    full = empty.charged(REQUESTS[0], ())
-    assert empty.charged(REQUESTS[0], ()) is full
-    back = full.discharged(REQUESTS[0], ())
+    full = empty.changed(REQUESTS[0], (), (), 1)
+    assert empty.changed(REQUESTS[0], (), (), 1) is full
+    back = full.changed(REQUESTS[0], (), (), -1)
     assert back is not empty
-    assert full.discharged(REQUESTS[0], ()) is back
+    assert full.changed(REQUESTS[0], (), (), -1) is back
     assert back.usage == IDLE

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from grange.api import pod_requests
 from grange.api.kinds.pod import Pod, PodSpec
 from grange.api.pod_requests import Resources, effective_spec, pod_request, spec_request
-from grange.placement.node_usage import IDLE, charged, discharged
+from grange.placement.node_usage import IDLE, changed, charged
 from grange.placement.ports import host_ports
 
 MIB = 2**20
@@ -210,7 +210,7 @@ def test_discharging_is_the_inverse_of_charging(found: list[PodSpec], order: obj
     assert usage.pods == len(pods)
     order.shuffle(pods)  # type: ignore[attr-defined]  # hypothesis gives a Random
     for need, held in pods:
-        usage = discharged(usage, need, held)
+        usage = changed(usage, need, held, -1)
     assert usage == IDLE
 
 

@@ -143,11 +143,11 @@ def test_discharging_undoes_charging_in_any_order(wants: list[int]) -> None:
         if devices.fits(left, want):
             chosen = devices.best_fit(left, want)
             pods.append((want, chosen))
-            usage = devices.charged(usage, want, chosen)
+            usage = devices.changed(usage, want, chosen, 1)
             left = devices.taken(left, want, chosen)
             assert min(left) >= 0
     for want, chosen in pods[::2] + pods[1::2]:
-        usage = devices.discharged(usage, want, chosen)
+        usage = devices.changed(usage, want, chosen, -1)
     assert usage == NONE_HELD
 
 
