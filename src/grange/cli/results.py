@@ -4,6 +4,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.cli import terminal
 from grange.cli.printers import documents
+from grange.cli.refused_objects import RefusedObjects
 
 
 class Results:
@@ -14,12 +15,14 @@ class Results:
 
     Attributes:
         wants_objects: a format is given, so that full objects are needed.
+        refusals: the objects that were refused; the verb goes on with the others.
     """
 
     def __init__(self, output: str) -> None:
         self._output = output
         self._found: list[tuple[AnyKind, Document]] = []
         self.wants_objects = bool(output)
+        self.refusals = RefusedObjects()
 
     def add(self, kind: AnyKind, document: Document, line: str) -> None:
         """Report one object.
@@ -35,7 +38,11 @@ class Results:
         else:
             terminal.echo(line)
 
-    def end(self) -> None:
-        """Print what was collected: one object as it is, several as a List."""
-        if self.wants_objects:
+    def end(self) -> int:
+        """Print what was collected: one object as it is, several as a List; the exit code.
+
+        Where all objects were refused there is nothing to print.
+        """
+        if self.wants_objects and (self._found or not self.refusals.count):
             terminal.write(documents.render(self._output, self._found, single=True))
+        return self.refusals.code

@@ -17,6 +17,7 @@ from grange.api.scheme import AnyKind, KindInfo, Scheme
 from grange.api.status import BadRequest, NotFound, from_status
 from grange.cli import manifests
 from grange.cli.environment import Environment
+from grange.cli.refused_objects import RefusedObjects
 from grange.cli.server_warnings import ServerWarnings
 from grange.client.access import Access
 from grange.client.client import Client
@@ -199,26 +200,31 @@ class ApiSession:
         return namespace or self.namespace or "default"
 
     async def targets(
-        self, pairs: Sequence[tuple[str, str]], *, selector: str = ""
+        self,
+        pairs: Sequence[tuple[str, str]],
+        refusals: RefusedObjects,
+        *,
+        selector: str = "",
     ) -> list[tuple[AnyKind, str, str]]:
         """Kind, name and namespace of the objects that are meant.
 
         Args:
             pairs: as ``split_names`` gives them; a kind without a name means all of its objects.
+            refusals: takes the lists that were refused.
             selector: for kinds without a name, only objects with these labels.
 
         Raises:
-            ApiError: a kind is not served, or a list was refused.
+            ApiError: a kind is not served.
         """
         targets: list[tuple[AnyKind, str, str]] = []
-        for word, name in pairs:
-            kind = await self.kind(word)
+        for kind, name in [(await self.kind(word), name) for word, name in pairs]:
             if name:
                 targets.append((kind, name, self.within(kind)))
                 continue
-            for item in await self.listed(kind, self.within(kind), selector=selector):
-                metadata = item["metadata"]
-                targets.append((kind, metadata["name"], metadata.get("namespace", "")))
+            with refusals.of_one():
+                for item in await self.listed(kind, self.within(kind), selector=selector):
+                    metadata = item["metadata"]
+                    targets.append((kind, metadata["name"], metadata.get("namespace", "")))
         return targets
 
     async def _discover(self) -> dict[str, list[AnyKind]]:

@@ -8,8 +8,8 @@ from grange.api.codec import decode_document, encode
 from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import ApiError, NotFound, TooManyRequests, Unauthorized
-from grange.cli import manifests, options, session, shown_errors, terminal, waiting
+from grange.api.status import NotFound
+from grange.cli import manifests, options, session, terminal, waiting
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
@@ -62,20 +62,15 @@ def command(
         applied = []
         results = Results(output)
         for document in wanted:
-            try:
+            with results.refusals.of_one():
                 kind = await opened.kind_of(document)
                 outcome, result = await apply_one(opened, kind, document, dry_run=dry_run)
-            except ApiError as error:
-                if not is_refusal(error):
-                    raise
-                shown_errors.ServerError(shown_errors.explain(error)).show()
-                continue
-            name = result["metadata"].get("name") or f"{result['metadata']['generateName']}…"
-            done = f"{documents.resource(kind)}/{name} {outcome}{_SUFFIXES[dry_run]}"
-            results.add(kind, result, done)
-            applied.append((kind, name, result["metadata"].get("namespace", "")))
+                name = result["metadata"].get("name") or f"{result['metadata']['generateName']}…"
+                done = f"{documents.resource(kind)}/{name} {outcome}{_SUFFIXES[dry_run]}"
+                results.add(kind, result, done)
+                applied.append((kind, name, result["metadata"].get("namespace", "")))
         results.end()
-        if refused := len(wanted) - len(applied):
+        if refused := results.refusals.count:
             if len(wanted) > 1:
                 left = "; not waiting for the others" if wait and applied else ""
                 terminal.echo(f"{refused} of {len(wanted)} objects refused{left}", err=True)
@@ -85,12 +80,6 @@ def command(
         return 0
 
     session.run(env, target, verb)
-
-
-def is_refusal(error: ApiError) -> bool:
-    """Whether the server has refused one object, so that others may still be accepted."""
-    of_all = isinstance(error, (Unauthorized, TooManyRequests))
-    return 400 <= error.code < 500 and not of_all
 
 
 async def apply_one(

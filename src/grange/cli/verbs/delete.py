@@ -1,5 +1,7 @@
 """``grange delete``: delete objects and wait until they are gone."""
 
+from contextlib import suppress
+
 import click
 
 from grange.api import http
@@ -13,6 +15,7 @@ from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
 from grange.cli.printers import documents
+from grange.cli.refused_objects import RefusedObjects
 from grange.cli.results import Results
 
 
@@ -74,38 +77,28 @@ async def _delete(
     wanted: list[Document],
     given: dict[str, object],
 ) -> int:
-    targets = await _targets(opened, pairs, wanted, str(given["selector"]))
+    results = Results(str(given["output"]))
+    refusals = results.refusals
+    targets = await _targets(opened, pairs, wanted, str(given["selector"]), refusals)
     body = encode(_options(given))
     gone: list[tuple[AnyKind, str, str]] = []
     uids: set[str] = set()
-    results = Results(str(given["output"]))
-    failures = 0
+    ignored = (NotFound,) if given["ignore_not_found"] else ()
     for kind, name, namespace in targets:
-        try:
-            answer = await opened.fetch(
-                Request(
-                    "DELETE",
-                    kind.path(namespace, name),
-                    headers={"content-type": http.JSON},
-                    body=body,
-                )
-            )
-        except NotFound as error:
-            if not given["ignore_not_found"]:
-                terminal.echo(f"Error: {error.message}", err=True)
-                failures += 1
-            continue
-        deleted = decode_document(answer.body)
-        results.add(kind, _named(deleted, name), f'{documents.resource(kind)} "{name}" deleted')
-        gone.append((kind, name, namespace))
-        uids.add(_uid(deleted))
-    results.end()
-    if not targets:
+        path, headers = kind.path(namespace, name), {"content-type": http.JSON}
+        with refusals.of_one(), suppress(*ignored):
+            answer = await opened.fetch(Request("DELETE", path, headers=headers, body=body))
+            deleted = decode_document(answer.body)
+            results.add(kind, _named(deleted, name), f'{documents.resource(kind)} "{name}" deleted')
+            gone.append((kind, name, namespace))
+            uids.add(_uid(deleted))
+    code = results.end()
+    if not targets and not refusals.count:
         terminal.echo("No resources found.", err=True)
     if given["wait"] and gone:
         timeout_s = float(str(given["timeout"]))
-        failures += await waiting.wait_gone(opened, gone, uids, timeout_s=timeout_s)
-    return 1 if failures else 0
+        return await waiting.wait_gone(opened, gone, uids, timeout_s=timeout_s) or code
+    return code
 
 
 def _named(answer: Document, name: str) -> Document:
@@ -136,12 +129,17 @@ def _options(given: dict[str, object]) -> Document:
 
 
 async def _targets(
-    opened: session.ApiSession, pairs: list[tuple[str, str]], wanted: list[Document], selector: str
+    opened: session.ApiSession,
+    pairs: list[tuple[str, str]],
+    wanted: list[Document],
+    selector: str,
+    refusals: RefusedObjects,
 ) -> list[tuple[AnyKind, str, str]]:
-    targets = await opened.targets(pairs, selector=selector)
+    targets = await opened.targets(pairs, refusals, selector=selector)
     for document in reversed(wanted):  # what was made last goes first
-        kind = await opened.kind_of(document)
-        metadata = document.get("metadata", {})
-        namespace = opened.within(kind, metadata.get("namespace", ""))
-        targets.append((kind, str(metadata.get("name", "")), namespace))
+        with refusals.of_one():
+            kind = await opened.kind_of(document)
+            metadata = document.get("metadata", {})
+            namespace = opened.within(kind, metadata.get("namespace", ""))
+            targets.append((kind, str(metadata.get("name", "")), namespace))
     return targets

@@ -9,6 +9,7 @@ from grange.cli import options, session, terminal
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.printers import documents, events as printer, table
+from grange.cli.refused_objects import RefusedObjects
 
 _HIDDEN_ANNOTATIONS = {"kubectl.kubernetes.io/last-applied-configuration"}
 _INDENT = 2
@@ -25,22 +26,25 @@ def command(
     pairs = session.split_names(what)
 
     async def verb(opened: session.ApiSession) -> int:
-        blocks, items = [], []
-        for word, name in pairs:
-            kind = await opened.kind(word)
-            for document in await _documents(opened, kind, name):
-                events = await _events(opened, kind, document)
-                if output:
-                    typed = {"apiVersion": kind.api_version, "kind": kind.kind, **document}
-                    items.append({"object": typed, "events": events})
-                    continue
-                now = env.clock.now().timestamp()
-                blocks.append("\n".join(describe(kind, document, events, now=now)))
-        if output:
+        blocks, items, refusals = [], [], RefusedObjects()
+        asked = [(await opened.kind(word), name) for word, name in pairs]
+        for kind, name in asked:
+            with refusals.of_one():
+                for document in await _documents(opened, kind, name):
+                    events = await _events(opened, kind, document)
+                    if output:
+                        typed = {"apiVersion": kind.api_version, "kind": kind.kind, **document}
+                        items.append({"object": typed, "events": events})
+                        continue
+                    now = env.clock.now().timestamp()
+                    blocks.append("\n".join(describe(kind, document, events, now=now)))
+        if output and (items or not refusals.count):
             terminal.write(documents.report(output, {"items": items}))
-            return 0
-        terminal.echo("\n\n".join(blocks) if blocks else "No resources found.")
-        return 0
+        elif blocks:
+            terminal.echo("\n\n".join(blocks))
+        elif not refusals.count:
+            terminal.echo("No resources found.", err=True)
+        return refusals.code
 
     session.run(env, target, verb)
 

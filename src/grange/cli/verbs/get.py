@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import click
 
 from grange.api import codec
-from grange.api.http import Request, Response
+from grange.api.http import Request
 from grange.api.kinds import EVENT
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
@@ -14,6 +14,7 @@ from grange.cli import options, session, terminal, watch_stream
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.printers import documents, events, table
+from grange.cli.refused_objects import RefusedObjects
 
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _JSON = "application/json"
@@ -87,33 +88,34 @@ def command(
 
 
 async def _get(opened: session.ApiSession, pairs: list[tuple[str, str]], look: Look) -> int:
-    pairs = await opened.expanded(pairs)
+    asked = [(await opened.kind(word), name) for word, name in await opened.expanded(pairs)]
+    refusals = RefusedObjects()
     if documents.is_document_format(look.output):
         found: list[tuple[AnyKind, Document]] = []
-        for word, name in pairs:
-            kind, response = await _fetch(opened, word, name, look, _JSON)
-            body = codec.decode_document(response.body)
-            items = [body] if name else _items(kind, body)
-            found += [(kind, item) for item in items]
-        single = len(pairs) == 1 and bool(pairs[0][1])
-        terminal.write(documents.render(look.output, found, single=single))
-        return 0
-    blocks: list[list[str]] = []
-    is_namespaced = False
-    is_mixed = len({word for word, _ in pairs}) > 1
-    for word, name in pairs:
-        kind, response = await _fetch(opened, word, name, look, _TABLE)
-        is_namespaced = is_namespaced or kind.namespaced
-        body = codec.decode_document(response.body)
-        heading, rows = _rows(opened, kind, body, look, named_by_kind=is_mixed)
-        if rows:
-            blocks.append(table.render(rows if look.no_headers else [heading, *rows]))
-    if not blocks:
-        where = f" in namespace {opened.namespace}" if opened.namespace and is_namespaced else ""
+        for kind, name in asked:
+            with refusals.of_one():
+                body = await _fetch(opened, kind, name, look, _JSON)
+                items = [body] if name else _items(kind, body)
+                found += [(kind, item) for item in items]
+        single = len(asked) == 1 and bool(asked[0][1])
+        if found or not (single and refusals.count):
+            terminal.write(documents.render(look.output, found, single=single))
+        return refusals.code
+    blocks: dict[str, list[list[str]]] = {}
+    is_mixed = len({kind.qualified for kind, _ in asked}) > 1
+    for kind, name in asked:
+        with refusals.of_one():
+            body = await _fetch(opened, kind, name, look, _TABLE)
+            heading, rows = _rows(opened, kind, body, look, named_by_kind=is_mixed)
+            if rows:
+                blocks.setdefault(kind.qualified, [] if look.no_headers else [heading]).extend(rows)
+    if not blocks and not refusals.count:
+        is_namespaced = opened.namespace and any(kind.namespaced for kind, _ in asked)
+        where = f" in namespace {opened.namespace}" if is_namespaced else ""
         terminal.echo(f"No resources found{where}.", err=True)
-    for at, lines in enumerate(blocks):
-        terminal.echo(("\n" if at else "") + "\n".join(lines))
-    return 0
+    for at, rows in enumerate(blocks.values()):
+        terminal.echo(("\n" if at else "") + "\n".join(table.render(rows)))
+    return refusals.code
 
 
 def _typed(kind: AnyKind, item: Document) -> Document:
@@ -152,13 +154,12 @@ def _rows(
 
 
 async def _fetch(
-    opened: session.ApiSession, word: str, name: str, look: Look, accept: str
-) -> tuple[AnyKind, Response]:
-    kind = await opened.kind(word)
+    opened: session.ApiSession, kind: AnyKind, name: str, look: Look, accept: str
+) -> Document:
     namespace = opened.within(kind) if name or opened.namespace else ""
     query = {} if name else _query(kind, look)
     request = Request("GET", kind.path(namespace, name), query=query, headers={"accept": accept})
-    return kind, await opened.fetch(request)
+    return codec.decode_document((await opened.fetch(request)).body)
 
 
 async def _watch(opened: session.ApiSession, pair: tuple[str, str], look: Look) -> int:

@@ -49,16 +49,17 @@ def command(  # noqa: PLR0913  click hands every option over by name
     async def verb(opened: session.ApiSession) -> int:
         scaled = []
         results = Results(output)
-        for word, name in pairs:
-            kind = await opened.kind(word)
-            await _scale(opened, kind, name, replicas, current)
-            found = await opened.document(kind, name) if results.wants_objects else {}
-            results.add(kind, found, f"{documents.resource(kind)}/{name} scaled")
-            scaled.append((kind, name, opened.within(kind)))
-        results.end()
-        if wait:
-            return await waiting.wait_ready(opened, scaled, timeout_s=timeout_s)
-        return 0
+        asked = [(await opened.kind(word), name) for word, name in pairs]
+        for kind, name in asked:
+            with results.refusals.of_one():
+                await _scale(opened, kind, name, replicas, current)
+                found = await opened.document(kind, name) if results.wants_objects else {}
+                results.add(kind, found, f"{documents.resource(kind)}/{name} scaled")
+                scaled.append((kind, name, opened.within(kind)))
+        code = results.end()
+        if wait and scaled:
+            return await waiting.wait_ready(opened, scaled, timeout_s=timeout_s) or code
+        return code
 
     session.run(env, target, verb)
 

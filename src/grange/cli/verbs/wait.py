@@ -12,6 +12,7 @@ from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
 from grange.cli.printers import documents, jsonpath
+from grange.cli.refused_objects import RefusedObjects
 from grange.cli.results import Results
 
 
@@ -54,8 +55,9 @@ def command(  # noqa: PLR0913  click hands every option over by name
         raise click.UsageError("no name; write KIND NAME…, or add -l SELECTOR or --all")
 
     async def verb(opened: session.ApiSession) -> int:
-        targets = await opened.targets(pairs, selector=selector)
-        if not targets:
+        refusals = RefusedObjects()
+        targets = await opened.targets(pairs, refusals, selector=selector)
+        if not targets and not refusals.count:
             terminal.echo("no matching resources found", err=True)
             return 1
         if check is readiness.ready:
@@ -76,7 +78,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
                 if found or not results.wants_objects:
                     results.add(kind, found, f"{documents.resource(kind)}/{name} condition met")
             results.end()
-        return code
+        return code or refusals.code
 
     session.run(env, target, verb)
 

@@ -7,6 +7,7 @@ from grange.cli import options, session, terminal
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.printers import documents
+from grange.cli.refused_objects import RefusedObjects
 from grange.cli.why import TABLE, generic
 from grange.cli.why.answer import WhyAnswer
 
@@ -30,18 +31,19 @@ def command(
         raise click.UsageError("no name; write KIND NAME… or KIND/NAME…")
 
     async def verb(opened: session.ApiSession) -> int:
-        found = []
-        for word, name in pairs:
-            kind = await opened.kind(word)
-            ask = TABLE.get(kind.qualified, generic.ask)
-            found.append(await ask(opened, kind, name))
-        if output:
+        found, refusals = [], RefusedObjects()
+        asked = [(await opened.kind(word), name) for word, name in pairs]
+        for kind, name in asked:
+            with refusals.of_one():
+                ask = TABLE.get(kind.qualified, generic.ask)
+                found.append(await ask(opened, kind, name))
+        if output and found:
             items = [answer.document for answer in found]
             whole: Document = {"apiVersion": "v1", "kind": "List", "items": items}
             terminal.write(documents.report(output, items[0] if len(items) == 1 else whole))
-        else:
+        elif found:
             terminal.echo("\n\n".join(_text(answer) for answer in found))
-        return 0
+        return refusals.code
 
     session.run(env, target, verb)
 

@@ -52,15 +52,15 @@ def _set_suspend(
     async def verb(opened: session.ApiSession) -> int:
         results = Results(output)
         for name in names:
-            kind, found = await job_lookup.find(opened, name)
-            job = _unfinished(found)
-            change: Any = wanted
-            for key in reversed(job_view.suspend_path(found)):
-                change = {key: change}
-            changed = await _patch(opened, kind, found, change)
-            results.add(kind, changed, f"{job.label} {'suspended' if wanted else 'resumed'}")
-        results.end()
-        return 0
+            with results.refusals.of_one():
+                kind, found = await job_lookup.find(opened, name)
+                job = _unfinished(found)
+                change: Any = wanted
+                for key in reversed(job_view.suspend_path(found)):
+                    change = {key: change}
+                changed = await _patch(opened, kind, found, change)
+                results.add(kind, changed, f"{job.label} {'suspended' if wanted else 'resumed'}")
+        return results.end()
 
     session.run(env, target, verb)
 

@@ -39,11 +39,11 @@ def renew(
     async def verb(opened: session.ApiSession) -> int:
         results = Results(output)
         for name in names:
-            changed = await renew_one(opened, _plain(name), ttl_s)
-            seconds = changed["spec"]["ttlSeconds"]
-            results.add(MACHINELEASE, changed, f"{_label(name)} renewed for {seconds} s")
-        results.end()
-        return 0
+            with results.refusals.of_one():
+                changed = await renew_one(opened, _plain(name), ttl_s)
+                seconds = changed["spec"]["ttlSeconds"]
+                results.add(MACHINELEASE, changed, f"{_label(name)} renewed for {seconds} s")
+        return results.end()
 
     session.run(env, target, verb)
 
@@ -87,10 +87,10 @@ def release(
     async def verb(opened: session.ApiSession) -> int:
         results = Results(output)
         for name in names:
-            released = await release_one(opened, _plain(name))
-            results.add(MACHINELEASE, released, f"{_label(name)} released")
-        results.end()
-        return 0
+            with results.refusals.of_one():
+                released = await release_one(opened, _plain(name))
+                results.add(MACHINELEASE, released, f"{_label(name)} released")
+        return results.end()
 
     session.run(env, target, verb)
 
@@ -124,10 +124,10 @@ def clean(
     async def verb(opened: session.ApiSession) -> int:
         results = Results(output)
         for name in nodes:
-            document, line = await clean_one(opened, name.removeprefix("node/"))
-            results.add(NODE, document, line)
-        results.end()
-        return 0
+            with results.refusals.of_one():
+                document, line = await clean_one(opened, name.removeprefix("node/"))
+                results.add(NODE, document, line)
+        return results.end()
 
     session.run(env, target, verb)
 

@@ -52,12 +52,14 @@ def _run(
     async def verb(opened: session.ApiSession) -> int:
         results = Results(output)
         for name in names:
-            changed = await set_unschedulable(opened, name, value=unschedulable)
-            done = "cordoned" if unschedulable else "uncordoned"
-            node = await opened.document(NODE, (await machine_of(opened, name)).node)
-            results.add(NODE, node, f"{label(name)} {done if changed else f'is {done} already'}")
-        results.end()
-        return 0
+            with results.refusals.of_one():
+                changed = await set_unschedulable(opened, name, value=unschedulable)
+                done = "cordoned" if unschedulable else "uncordoned"
+                node = await opened.document(NODE, (await machine_of(opened, name)).node)
+                results.add(
+                    NODE, node, f"{label(name)} {done if changed else f'is {done} already'}"
+                )
+        return results.end()
 
     session.run(env, target, verb)
 

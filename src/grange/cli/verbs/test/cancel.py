@@ -34,16 +34,16 @@ def command(
     async def verb(opened: session.ApiSession) -> int:
         results = Results(output)
         for name in names:
-            found = await testsession_lookup.find(opened, name)
-            shown = testsession_view.view(found)
-            text = f"{testsession_view.label(shown)} cancelled"
-            if testsession_view.is_finished(shown):
-                phase = testsession_view.phase(shown).lower()
-                text = f"{testsession_view.label(shown)} had {phase} already"
-            else:
-                found = await session_writes.cancel(opened, found, how)
-            results.add(TESTSESSION, found, text)
-        results.end()
-        return 0
+            with results.refusals.of_one():
+                found = await testsession_lookup.find(opened, name)
+                shown = testsession_view.view(found)
+                text = f"{testsession_view.label(shown)} cancelled"
+                if testsession_view.is_finished(shown):
+                    phase = testsession_view.phase(shown).lower()
+                    text = f"{testsession_view.label(shown)} had {phase} already"
+                else:
+                    found = await session_writes.cancel(opened, found, how)
+                results.add(TESTSESSION, found, text)
+        return results.end()
 
     session.run(env, target, verb)
