@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -108,6 +109,10 @@ class Screen:
         """Send what a key sends."""
         os.write(self._end, key)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the shell and the verb."""
+        os.killpg(self._process.pid, number)
+
     def echoes_control(self) -> bool:
         """Whether the terminal shows Ctrl-C as ``^C``."""
         return bool(termios.tcgetattr(self._end)[3] & termios.ECHOCTL)
@@ -182,12 +187,12 @@ def test_board_is_redrawn_in_place_with_optional_colors(plane: Plane) -> None:
 
 # The terminal becomes that of a shell, which goes on after Ctrl-C and shows what is left of the settings.
 CONTROL = "import fcntl, os, sys, termios; fcntl.ioctl(1, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
-SHELL = 'trap : INT; "$@"; echo "code $?"; stty -a <&1'
+SHELL = 'trap : INT TERM HUP; "$@"; echo "code $?"; stty -a <&1'
+WITHIN = (sys.executable, "-c", CONTROL, "sh", "-c", SHELL, "sh")
 
 
 def test_interrupt_does_not_shift_a_live_board(plane: Plane) -> None:
-    shell = (sys.executable, "-c", CONTROL, "sh", "-c", SHELL, "sh")
-    screen = Screen(plane, "wait", "pod/absent", "--for=condition=Ready", within=shell)
+    screen = Screen(plane, "wait", "pod/absent", "--for=condition=Ready", within=WITHIN)
     try:
         assert screen.echoes_control()
         screen.until("pod/absent")
@@ -198,6 +203,22 @@ def test_interrupt_does_not_shift_a_live_board(plane: Plane) -> None:
         assert ended
         assert "^C" not in board
         assert "echoctl" in settings.split(), "the terminal is as it was before"
+    finally:
+        screen.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_leaves_the_terminal_as_it_was(plane: Plane, number: signal.Signals) -> None:
+    screen = Screen(plane, "wait", "pod/absent", "--for=condition=Ready", within=WITHIN)
+    try:
+        screen.until("pod/absent")
+        assert not screen.echoes_control()
+        screen.signal(number)
+        screen.rest()
+        board, ended, settings = screen.shown.partition(f"code {128 + number}")
+        assert ended, screen.shown
+        assert board.rindex("\033[?25h") > board.rindex("\033[?25l"), "the cursor is shown"
+        assert "echoctl" in settings.split()
     finally:
         screen.close()
 

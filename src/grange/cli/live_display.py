@@ -2,16 +2,22 @@
 
 import contextlib
 import os
+import signal
 import termios
 from collections.abc import Iterator
 from typing import IO, Any
 
+from grange.cli.standard_streams import on_signals
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 _LOCAL_FLAGS = 3  # index in the attributes of a terminal
 
 
 @contextlib.contextmanager
 def opened(*, color: bool, err: bool = False, transient: bool = False) -> Iterator[Any]:
     """A live display of rich, which is imported only here; it is redrawn by ``update`` alone.
+
+    The terminal is as before at the end of the block, and when a signal ends the process.
 
     Args:
         color: colors may be used.
@@ -22,11 +28,22 @@ def opened(*, color: bool, err: bool = False, transient: bool = False) -> Iterat
     from rich.live import Live
 
     console = Console(stderr=err, no_color=not color)
-    with (
-        _without_control_echo(console.file),
-        Live(console=console, auto_refresh=False, transient=transient) as live,
-    ):
-        yield live
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_without_control_echo(console.file))
+        live = Live(console=console, auto_refresh=False, transient=transient)
+        stack.enter_context(live)
+
+        def end(number: int) -> None:
+            try:
+                stack.close()
+            finally:  # also where the terminal is gone
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+
+        # Others keep those that they handle, or that ``nohup`` ignores.
+        ending = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
+        with on_signals(end, *ending):
+            yield live
 
 
 @contextlib.contextmanager
