@@ -20,6 +20,8 @@ from grange.base.errors import GrangeError
 TYPES = ("RollingUpdate", "OnDelete")
 RESTARTED_AT = "grange.dev/restarted-at"
 """Annotation of a template: a new value replaces every pod without another change."""
+CHANGE_CAUSE = "kubernetes.io/change-cause"
+"""Annotation of a controller: why its template is as it is, as ``kubectl rollout history`` shows it."""
 
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _PERCENT = re.compile(r"(100|[1-9]?[0-9])%", re.ASCII)
@@ -137,12 +139,17 @@ class RolloutState(View, frozen=True):
 
 
 class Revision(View, frozen=True):
-    """A template that pods were made from; a higher number is more recent."""
+    """A template that pods were made from; a higher number is more recent.
+
+    Attributes:
+        change_cause: the annotation ``kubernetes.io/change-cause`` of the controller at the time.
+    """
 
     revision: int
     template_hash: str
     template: Document = msgspec.field(default_factory=dict)
     recorded_at: str = ""
+    change_cause: str = ""
 
 
 def revision_to_undo(history: Sequence[Revision], spec_hash: str, to: int = 0) -> Revision:
@@ -292,5 +299,8 @@ REVISION: Document = {
             "x-kubernetes-preserve-unknown-fields": True,
         },
         "recordedAt": schema_builder.text("When it was first seen."),
+        "changeCause": schema_builder.text(
+            f"The annotation {CHANGE_CAUSE} of the controller while this was the wanted template."
+        ),
     },
 }

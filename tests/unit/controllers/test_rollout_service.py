@@ -332,6 +332,22 @@ async def test_undo_goes_back_to_the_template_before(
         assert history[-1].template == found.status.history[0].template
 
 
+async def test_history_has_the_cause_of_each_change(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log) as there:
+        await begun(there, 1, 1, PACKED)
+
+        async def annotate(cause: str) -> None:
+            patch = {"metadata": {"annotations": {rollouts.CHANGE_CAUSE: cause}}}
+            await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=patch)
+            await there.settle(5.0)
+
+        await annotate("first")
+        await there.change(template=version(2))
+        await annotate("second")
+        history = (await there.controller()).status.history
+        assert [item.change_cause for item in history] == ["first", "second"]
+
+
 async def test_history_is_bounded(clock: Clock, rng: Stream, log: Logger) -> None:
     async with world(clock, rng, log) as there:
         await begun(there, 1, 1, PACKED, revisionHistoryLimit=2)

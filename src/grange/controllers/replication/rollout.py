@@ -159,6 +159,7 @@ class _Step:
         state, self.history = controller.status.rollout, controller.status.history
         if state is not None and state.spec_hash == wanted:
             self.state = state
+            self._note_cause(wanted)
             moving = self.phase not in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK}
             if moving and state.generation != controller.metadata.generation:
                 if self.phase is RolloutPhase.FAILED:
@@ -173,6 +174,7 @@ class _Step:
             return
         template = controller.spec.template
         self.history = remember(self.history, wanted, template, self._timestamp())
+        self._note_cause(wanted)
         number = self.history[-1].revision
         if state is None:
             self.state = RolloutState(number, wanted, wanted, phase=RolloutPhase.PROGRESSING.value)
@@ -184,6 +186,14 @@ class _Step:
             self.events.append((Reason.ROLLOUT_STARTED, f"Rolling out revision {number}"))
         self._sort()
         self._restart()
+
+    def _note_cause(self, wanted: str) -> None:
+        """Note the cause of the wanted template, which users may annotate later, as of a Deployment."""
+        cause = self.inputs.controller.metadata.annotations.get(rollouts.CHANGE_CAUSE, "")
+        self.history = tuple(
+            replace(item, change_cause=cause) if item.template_hash == wanted else item
+            for item in self.history
+        )
 
     def _sort(self) -> None:
         self.new, self.old = [], []

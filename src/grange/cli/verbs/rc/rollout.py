@@ -1,5 +1,6 @@
 """``grange rc rollout``: rollouts of a template, and from one controller to another."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import click
@@ -9,7 +10,9 @@ from grange.api.codec import to_document
 from grange.api.kinds import POD, REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
+from grange.api.rollouts import Revision
 from grange.api.scheme import AnyKind
+from grange.base.first_few import first_few
 from grange.cli import (
     failure_causes,
     manifests,
@@ -19,6 +22,7 @@ from grange.cli import (
     terminal,
     waiting,
 )
+from grange.cli.changed_paths import changed_paths
 from grange.cli.command import Group
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
@@ -26,6 +30,9 @@ from grange.cli.environment import Environment
 from grange.cli.printers import documents, table
 from grange.cli.rollout_status import rollout_status
 from grange.cli.verbs.rc import objects, rolling_updates
+
+_HISTORY = ["REVISION", "TEMPLATE", "PRESENT", "RUNS", "CHANGED", "CAUSE", "RECORDED"]
+_PATHS = 3
 
 
 @click.group("rollout", cls=Group)
@@ -285,6 +292,9 @@ def undo(
         revision = rollouts.revision_to_undo(seen.status.history, spec_hash, to_revision or 0)
         confirm(f"Go back to revision {revision.revision} of {name}?", yes=yes)
         await objects.set_template(opened, seen, revision.template)
+        if seen.metadata.annotations.get(rollouts.CHANGE_CAUSE, "") != revision.change_cause:
+            cause = {rollouts.CHANGE_CAUSE: revision.change_cause or None}
+            await _patch(opened, name, {"metadata": {"annotations": cause}})
         await objects.report(opened, [name], output, f"goes back to revision {revision.revision}")
         return 0
 
@@ -296,7 +306,10 @@ def undo(
 @options.output(documents.REPORT)
 @options.connected
 def history(env: Environment, target: session.ClusterTarget, name: str, output: str) -> None:
-    """List the templates of NAME, the latest last."""
+    """List the templates of NAME, the latest last, and what each changed.
+
+    CAUSE is the annotation kubernetes.io/change-cause of NAME at the time.
+    """
 
     async def verb(opened: session.ApiSession) -> int:
         seen = await objects.operations(opened).get(name)
@@ -305,24 +318,40 @@ def history(env: Environment, target: session.ClusterTarget, name: str, output: 
             terminal.write(documents.report(output, {"revisions": revisions}))
             return 0
         present = seen.status.rollout.template_hash if seen.status.rollout is not None else ""
-        rows = [
+        rows = history_rows(seen.status.history, present)
+        if not rows:
+            terminal.echo(f"No templates of {name} are recorded yet.", err=True)
+            return 0
+        terminal.echo("\n".join(table.render([_HISTORY, *rows])))
+        return 0
+
+    session.run(env, target, verb)
+
+
+def history_rows(history: Sequence[Revision], present: str) -> list[list[str]]:
+    """The cells of each revision, the latest last.
+
+    Args:
+        history: what is remembered.
+        present: hash of the template that pods are made from.
+    """
+    rows = []
+    before: Revision | None = None
+    for item in sorted(history, key=lambda item: item.revision):
+        paths = [] if before is None else changed_paths(before.template, item.template)
+        rows.append(
             [
                 str(item.revision),
                 item.template_hash,
                 "*" if item.template_hash == present else "",
                 ",".join(_runs(item.template)),
+                first_few(paths, _PATHS),
+                item.change_cause,
                 item.recorded_at,
             ]
-            for item in sorted(seen.status.history, key=lambda item: item.revision)
-        ]
-        if not rows:
-            terminal.echo(f"No templates of {name} are recorded yet.", err=True)
-            return 0
-        heading = ["REVISION", "TEMPLATE", "PRESENT", "RUNS", "RECORDED"]
-        terminal.echo("\n".join(table.render([heading, *rows])))
-        return 0
-
-    session.run(env, target, verb)
+        )
+        before = item
+    return rows
 
 
 def _runs(template: Document) -> list[str]:
