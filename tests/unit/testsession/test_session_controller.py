@@ -10,7 +10,7 @@ from tests.support.session_library_world import (
     session_library_world,
 )
 
-from grange.api.kinds import NODE
+from grange.api.kinds import NODE, POD
 from grange.api.kinds.testsession import (
     SessionComponent,
     SessionTimeouts,
@@ -35,6 +35,7 @@ from grange.controllers.testsession.library.library_errors import (
 from grange.controllers.testsession.library.pod_watcher import WatcherOptions
 from grange.controllers.testsession.library.session_controller import SessionController
 from grange.controllers.testsession.library.session_records import MemorySessionStore, RecordedEvent
+from grange.placement.machine_pools import Pool
 
 PASSED = ["QUEUE", "ACCEPT", "PROVISION", "DONE"]
 FAILED = ["QUEUE", "ACCEPT", "PROVISION", "ERROR"]
@@ -268,6 +269,45 @@ async def test_session_waits_for_cordoned_machines(world: SessionLibraryWorld) -
         await cordon(world, False)
         await world.settle()
         assert w.controller.active == ("a",)
+
+
+async def test_session_waits_for_machines_to_be_ready(world: SessionLibraryWorld) -> None:
+    async with controller_world(world) as w:
+        await w.controller.start()
+        await set_ready(world, "False")
+        await world.settle()
+        assert w.controller.pools()["workers"] == Pool("workers", 2, 3)
+        w.schedule(new_session("a", workers=3))
+        await world.settle()
+        assert w.controller.waiting == ("a",)
+        await set_ready(world, "True")
+        await world.settle()
+        assert w.controller.active == ("a",)
+
+
+async def set_ready(world: SessionLibraryWorld, status: str) -> None:
+    condition = {"type": "Ready", "status": status, "reason": "Test", "message": ""}
+    patch = {"status": {"conditions": [condition]}}
+    await world.client.patch(NODE, "workers-0", patch=patch, subresource="status")
+
+
+@pytest.mark.parametrize("machine", [0, 1])
+async def test_cordoned_machine_of_a_session_is_counted_once(
+    world: SessionLibraryWorld, machine: int
+) -> None:
+    async with controller_world(world, ControllerOptions(executor_count=3)) as w:
+        await w.controller.start()
+        w.schedule(new_session("a", workers=1))
+        await world.settle()
+        await world.add_pod("a", "server")
+        target = {"target": {"kind": "Node", "name": "workers-1"}}
+        await world.client.post(POD, "a-server", "default", "binding", target)
+        await world.settle()
+        patch = {"spec": {"unschedulable": True}}
+        await world.client.patch(NODE, f"workers-{machine}", patch=patch)
+        await world.settle()
+        free = 2 if machine == 1 else 1
+        assert w.controller.pools()["workers"] == Pool("workers", free, 3)
 
 
 async def cordon(world: SessionLibraryWorld, cordoned: bool) -> None:

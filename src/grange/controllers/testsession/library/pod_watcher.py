@@ -9,6 +9,7 @@ its own pods only and delays no other.
 """
 
 import asyncio
+from collections.abc import Container
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
@@ -177,6 +178,11 @@ class Watcher:
         if subscription is None:
             raise SubscriptionError(f"session {session_name} has no subscriber; subscribe it first")
         subscription.close()
+
+    def nodes_of(self, session_names: Container[str]) -> set[str]:
+        """The names of the nodes that have pods of these sessions."""
+        found = (event for event in self._latest.values() if event.session_name in session_names)
+        return {event.pod.spec.node_name for event in found}
 
     async def _probe(self) -> None:
         """Raise what the server answers to a list or a watch that it refuses."""

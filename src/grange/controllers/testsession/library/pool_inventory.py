@@ -1,6 +1,6 @@
 """The pools that the labels of nodes make, kept up to date in a ledger of reservations."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from grange.api.kinds import NODE
 from grange.api.kinds.node import Node
@@ -74,13 +74,15 @@ class PoolInventory:
             self._task.cancel()
         self._task = self._informer = None
 
-    def refresh(self, in_use: Mapping[str, int]) -> None:
+    def refresh(self, in_use: Mapping[str, int], occupied: Container[str] = ()) -> None:
         """Make the pools what the nodes are.
 
         Args:
             in_use: machines that are in the ledger, by pool.
+            occupied: names of nodes that have pods of those who are in the ledger.
         """
-        before, now = self.reservations.pools(), current_pools(self._nodes(), in_use)
+        before = self.reservations.pools()
+        now = current_pools(self._nodes(), in_use, occupied)
         for name in before.keys() - now.keys():
             self.reservations.remove_pool(before[name])
         for pool in now.values():

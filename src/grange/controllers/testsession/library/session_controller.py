@@ -298,7 +298,7 @@ class SessionController:
         in_use: Counter[str] = Counter()
         for active in self._active.values():
             in_use.update(active.entry.need)
-        self._inventory.refresh(in_use)
+        self._inventory.refresh(in_use, self.watcher.nodes_of(self._active))
         self._reject_impossible()
 
     def _start_sessions(self) -> None:

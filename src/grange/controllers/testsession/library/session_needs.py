@@ -1,7 +1,7 @@
 """What a session needs to run, and what there is for it. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from grange.api import codec, names
 from grange.api.kinds.machinelease import MACHINE_LEASE, pool_of
@@ -48,7 +48,9 @@ def needed_machines(session: TestSession, default_pools: Mapping[str, str]) -> d
     return need
 
 
-def current_pools(nodes: Iterable[Node], in_use: Mapping[str, int]) -> dict[str, Pool]:
+def current_pools(
+    nodes: Iterable[Node], in_use: Mapping[str, int], occupied: Container[str] = ()
+) -> dict[str, Pool]:
     """The pools of a controller, by name.
 
     Machines that take no pods now, or that have a lease, are not free. They count for the capacity
@@ -57,13 +59,16 @@ def current_pools(nodes: Iterable[Node], in_use: Mapping[str, int]) -> dict[str,
     Args:
         nodes: all of the cluster.
         in_use: machines that the controller's sessions have, by pool.
+        occupied: names of nodes that have pods of these sessions; one that was cordoned since then
+            is in use and takes nothing from the machines that are free.
     """
     capacity: Counter[str] = Counter()
     free: Counter[str] = Counter()
     for node in nodes:
         if pool := pool_of(node):
             capacity[pool] += 1
-            free[pool] += is_usable(node) and MACHINE_LEASE not in node.metadata.labels
+            can_be_free = is_usable(node) and MACHINE_LEASE not in node.metadata.labels
+            free[pool] += can_be_free or node.metadata.name in occupied
     return {
         name: Pool(name, max(0, free[name] - in_use.get(name, 0)), count)
         for name, count in capacity.items()
