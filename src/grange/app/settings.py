@@ -19,6 +19,7 @@ from grange.app.flags import AbsolutePath, CommaSet, flag
 from grange.app.node_pools import PoolSize, PoolSizeType
 from grange.base import log
 from grange.base.errors import GrangeError
+from grange.base.plurals import counted
 
 ROLES = ("scheduler", "controllers", "machines", "agent")
 MAX_NODES = 1000
@@ -359,7 +360,7 @@ class Settings:
         needed = node_pools.total(self.pools)
         if needed > self.nodes:
             raise SettingsError(
-                f"--nodes {self.nodes}: the pools {node_pools.listed(self.pools)} take {needed} nodes; "
+                f"--nodes {self.nodes}: the pools {node_pools.listed(self.pools)} take {counted(needed, 'node')}; "
                 f"give --nodes {needed} or smaller pools"
             )
 

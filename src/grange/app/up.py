@@ -27,6 +27,7 @@ from grange.app.node_pools import PoolSize
 from grange.app.settings import Settings, SettingsError
 from grange.base import log
 from grange.base.clock import Clock, LoopClock
+from grange.base.plurals import counted
 from grange.base.rng import Stream
 from grange.cli import options
 from grange.cli.command import Command
@@ -119,7 +120,7 @@ def chosen_nodes(directory: Path, wanted: int | None, *, remove: bool, needed: i
         return max(before, needed)
     if wanted < before and not remove:
         raise SettingsError(
-            f"--nodes {wanted}: {directory} has {before} nodes; the others and their pods would be "
+            f"--nodes {wanted}: {directory} has {counted(before, 'node')}; the others and their pods would be "
             "deleted: add --remove-nodes if that is meant, or leave --nodes out to keep all"
         )
     return wanted

@@ -10,6 +10,7 @@ from grange.api.meta import Document
 from grange.api.pod_fields import ISOLATED
 from grange.api.status import ApiError
 from grange.api.timestamps import TimestampError
+from grange.base.plurals import counted
 from grange.cli import failure_causes, readiness, watch_stream
 from grange.cli.printers import events as printer
 from grange.cli.session import ApiSession
@@ -56,8 +57,7 @@ async def describe_restarts(session: ApiSession, pod: Document, now: datetime) -
     if (found := failure_causes.of_restart(pod, now)) is None:
         return ""
     cause, count = found
-    times = "1 restart" if count == 1 else f"{count} restarts"
-    return f"{times}; the last one: {await _with_output(session, pod, cause)}"
+    return f"{counted(count, 'restart')}; the last one: {await _with_output(session, pod, cause)}"
 
 
 async def _with_output(

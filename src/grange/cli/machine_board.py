@@ -15,6 +15,7 @@ from grange.api.kinds.pod import FINISHED
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
 from grange.api.printing import cells
+from grange.base.plurals import counted
 from grange.cli.printers import table
 
 HEAD = ("NAME", "POOL", "TYPE", "ZONE", "PHASE", "FOR", "NODE", "PRICE/H", "PODS", "REASON")
@@ -74,10 +75,9 @@ def total(machines: Iterable[Document]) -> str:
     """How many machines there are and what they cost an hour."""
     live = [each for each in map(view, machines) if each.phase is not _P.TERMINATED]
     known = [price for each in live if (price := price_of(each)) is not None]
-    noun = "machine" if len(live) == 1 else "machines"
     unknown = len(live) - len(known)
     aside = f"; the price of {unknown} is not known" if unknown else ""
-    return f"{len(live)} {noun}, {sum(known, Decimal(0))} per hour{aside}"
+    return f"{counted(len(live), 'machine')}, {sum(known, Decimal(0))} per hour{aside}"
 
 
 def pool_lines(pools: Iterable[Document]) -> list[str]:

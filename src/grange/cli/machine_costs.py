@@ -9,6 +9,7 @@ from grange.api import timestamps
 from grange.api.kinds.machine import ON_DEMAND, SPOT, Machine
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
+from grange.base.plurals import counted
 from grange.cli import machine_board, machine_timeline
 from grange.cli.printers import table
 
@@ -68,10 +69,10 @@ def spent(found: Iterable[MachineCost]) -> Decimal:
 
 def lines(found: Sequence[MachineCost]) -> list[str]:
     """The table, and what all machines cost together."""
-    noun = "machine" if len(found) == 1 else "machines"
     unknown = sum(one.price is None for one in found)
     aside = f"; the price of {unknown} is not known" if unknown else ""
-    total = f"{len(found)} {noun}, {per_hour(found)} per hour, {spent(found)} spent{aside}"
+    machines = counted(len(found), "machine")
+    total = f"{machines}, {per_hour(found)} per hour, {spent(found)} spent{aside}"
     return [*table.render([_HEAD, *map(_row, found)]), "", total]
 
 

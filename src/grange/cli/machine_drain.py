@@ -8,6 +8,7 @@ from grange.api.kinds.machine import Machine
 from grange.api.kinds.pod import FINISHED
 from grange.api.meta import Document
 from grange.api.status import Conflict, NotFound, ServiceUnavailable, TooManyRequests
+from grange.base.plurals import counted
 from grange.cli import progress, readiness, terminal, waiting
 from grange.cli.session import ApiSession
 
@@ -101,4 +102,4 @@ def _name(pod: Document) -> str:
 
 
 def _counted(count: int) -> str:
-    return f"{count} {'pod' if count == 1 else 'pods'}"
+    return f"{counted(count, 'pod')}"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from grange.api.meta import Document
+from grange.base.plurals import counted
 from grange.cli.printers import table
 
 _PLAN_HEAD = ("ACTION", "MACHINE", "TYPE", "POD", "REASON")
@@ -43,8 +44,7 @@ def audit_lines(reports: Sequence[Document]) -> list[str]:
 
 
 def _count(report: Document, field: str, noun: str) -> str:
-    number = report.get(field, 0)
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return counted(report.get(field, 0), noun)
 
 
 def agrees(report: Document) -> bool:

@@ -23,6 +23,7 @@ from grange.api.replication import (
 )
 from grange.api.status import Conflict, Invalid, NotFound
 from grange.base.errors import GrangeError
+from grange.base.plurals import counted
 from grange.client.client import Client
 
 T = TypeVar("T")
@@ -52,9 +53,9 @@ class Ambiguous(OperationRefused):
 
 def still_wanted(controller: ReplicationController) -> StillWanted:
     """The error for one that is to be deleted and asks for replicas."""
-    count = controller.spec.replicas
+    amount = counted(controller.spec.replicas, "replica")
     return StillWanted(
-        f"{controller.metadata.name} asks for {count} {'replica' if count == 1 else 'replicas'}: "
+        f"{controller.metadata.name} asks for {amount}: "
         "scale it to zero first, or use --force to delete it anyway"
     )
 
@@ -224,7 +225,9 @@ class ReplicationControllers:
                 return await self._test_and_set(seen, expected, {"/spec/replicas": replicas})
             except Conflict:
                 seen = await self.get(name)
-        raise OtherCount(f"{name}: expected {expected} replicas, found {seen.spec.replicas}")
+        raise OtherCount(
+            f"{name}: expected {counted(expected, 'replica')}, found {seen.spec.replicas}"
+        )
 
     async def update_template(
         self,

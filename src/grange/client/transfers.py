@@ -30,6 +30,7 @@ from grange.api.replication import (
     written,
 )
 from grange.api.status import Conflict, Invalid, NotFound
+from grange.base.plurals import counted
 from grange.client.client import Client
 from grange.client.replica_operations import OperationRefused, OtherCount
 
@@ -79,7 +80,9 @@ async def transfer_replicas(  # noqa: PLR0913  both sides, both changes, both st
     for seen, start in ((source, giver_start), (target, receiver_start)):
         if seen.spec.replicas != start:
             name = seen.metadata.name
-            raise OtherCount(f"{name}: expected {start} replicas, found {seen.spec.replicas}")
+            raise OtherCount(
+                f"{name}: expected {counted(start, 'replica')}, found {seen.spec.replicas}"
+            )
     order = Transfer(
         id=transfer_id,
         to=receiver,

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from grange.base.plurals import be, counted
 from grange.base.rng import Stream
 
 BETTER, WORSE, UNCHANGED = "Better", "Worse", "Unchanged"
@@ -74,8 +75,8 @@ def check(
     if baseline:
         return _compare(values[start:], baseline, better, threshold, points)
     if len(values) <= _FEWEST:
-        verb = "is" if len(values) == 1 else "are"
-        message = f"{_runs(len(values))} {verb} too few; {_FEWEST + 1} are needed"
+        count = len(values)
+        message = f"{counted(count, 'run')} {be(count)} too few; {_FEWEST + 1} are needed"
         return RegressionCheck(NOT_ENOUGH_RUNS, values[-1], message=message)
     if points and len(values) - start <= _NEW:
         previous = points[-2] if len(points) > 1 else 0
@@ -166,12 +167,10 @@ def _compare(
         is_better = (better == "Lower" and change < 0) or (better == "Higher" and change > 0)
         verdict = BETTER if is_better else WORSE
     since = f" for {len(recent)} runs" if len(recent) > 1 else ""
-    message = f"{value:g}{since} against {baseline:g} in {_runs(len(before))} ({change:+.1%})"
+    message = (
+        f"{value:g}{since} against {baseline:g} in {counted(len(before), 'run')} ({change:+.1%})"
+    )
     return RegressionCheck(verdict, value, baseline, change, points, message)
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _is_usual(value: float, before: Sequence[float]) -> bool:

@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from grange.base.first_few import first_few
+from grange.base.plurals import be, counted
 from grange.placement import lease_model as model
 from grange.placement.lease_model import Blocked, MachineCounts, WaitingLease, expected_end
 from grange.placement.lease_queue import LeaseQueue
@@ -86,13 +87,13 @@ def message(
             if what not in holders:
                 holders[what] = _held_by(queue, what)
             text = (
-                f"pool {what} has {counts.free} of {counts.usable} machines free and {asked} "
-                f"are requested{holders[what]}{_used_by(counts)}{_grows(counts)}"
+                f"pool {what} has {counts.free} of {counted(counts.usable, 'machine')} free and {asked} "
+                f"{be(asked)} requested{holders[what]}{_used_by(counts)}{_grows(counts)}"
             )
         case model.POOL_CAPACITY if counts is not None:
             text = (
-                f"pool {what} has {counts.usable} usable machines ({counts.total} in all) and "
-                f"{asked} are requested; uncordon or repair nodes"
+                f"pool {what} has {counted(counts.usable, 'usable machine')} ({counts.total} in all) and "
+                f"{asked} {be(asked)} requested; uncordon or repair nodes"
             )
         case model.POOL_UNKNOWN:
             text = unknown_pool(what)
@@ -100,9 +101,12 @@ def message(
             text = f"pool {what} is being drained by the LeasePolicy"
         case model.SEMAPHORE:
             limit, taken = queue.policy.semaphores.get(what, 0), queue.semaphores.get(what, 0)
-            text = f"semaphore {what} is taken {taken} of {limit} times"
+            text = f"semaphore {what} is taken {taken} of {counted(limit, 'time')}"
         case model.CONCURRENCY:
-            text = f"{len(queue.granted)} leases are granted, as many as maxGranted allows"
+            granted = len(queue.granted)
+            text = (
+                f"{counted(granted, 'lease')} {be(granted)} granted, as many as maxGranted allows"
+            )
         case model.PAUSED:
             text = "the queue is paused by the LeasePolicy"
         case model.BLOCKED_BY_HEAD:

@@ -16,6 +16,7 @@ from grange.api.kinds.machine import DISRUPTED_TAINT_KEY
 from grange.api.kinds.machinelease import POOL_LABEL, pool_of
 from grange.api.kinds.node import Node
 from grange.base.errors import GrangeError
+from grange.base.plurals import be, counted
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
@@ -60,13 +61,13 @@ class PoolCapacityError(ReservationError):
 
     def __init__(self, pool: str, requested: int, capacity: int, limit: str = "") -> None:
         why = (
-            f"pool {pool} has {capacity} machines and {requested} are requested; "
+            f"pool {pool} has {counted(capacity, 'machine')} and {requested} {be(requested)} requested; "
             "add machines or request fewer"
         )
         if limit:
             why = (
-                f"pool {pool} can have {capacity} machines at most ({limit}) and {requested} are "
-                "requested; raise the limits or request fewer"
+                f"pool {pool} can have {counted(capacity, 'machine')} at most ({limit}) and "
+                f"{requested} {be(requested)} requested; raise the limits or request fewer"
             )
         super().__init__(why)
         self.pool = pool
@@ -84,7 +85,9 @@ class PoolAvailabilityError(ReservationError):
     """
 
     def __init__(self, pool: str, requested: int, available: int) -> None:
-        super().__init__(f"pool {pool} has {available} machines free and {requested} are requested")
+        super().__init__(
+            f"pool {pool} has {counted(available, 'machine')} free and {requested} {be(requested)} requested"
+        )
         self.pool = pool
         self.requested = requested
         self.available = available

@@ -24,6 +24,7 @@ from grange.app.settings import ListenAddress, Settings
 from grange.base.clock import LoopClock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
+from grange.base.plurals import counted
 from grange.base.rng import Stream
 from grange.cli import readiness, rollout_status
 from grange.client.client import Client
@@ -201,7 +202,9 @@ class Cluster:
             return sum(map(is_ready, (await client.list(NODE)).items))
 
         if not _poll(lambda: self.run(ready) >= count, timeout_s):
-            raise Timeout(f"{count} nodes were not Ready after {timeout_s:g} s")
+            raise Timeout(
+                f"{counted(count, 'node was', 'nodes were')} not Ready after {timeout_s:g} s"
+            )
 
     def wait_gone(
         self, kind: str, name: str, namespace: str = "default", *, timeout_s: float = 30.0

@@ -118,7 +118,7 @@ async def test_r2_no_eligible_node_is_said_at_once_and_once(
         assert await there.pods() == []
         condition = await there.condition("InsufficientNodes")
         assert condition.status == "True"
-        assert condition.message == "1 of 1 replicas have no eligible node: there is no node"
+        assert condition.message == "1 of 1 replica has no eligible node: there is no node"
         await there.settle(200.0)
         assert [event.count for event in await there.events("InsufficientNodes")] == [1]
         assert service.loop.statistics().failed == 0

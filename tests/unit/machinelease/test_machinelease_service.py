@@ -56,7 +56,7 @@ async def test_a_lease_waits_until_machines_are_free(
         status = await there.status("b")
         assert (status.phase, status.position, status.reason) == ("Queued", 1, "PoolAvailability")
         assert status.message == (
-            "pool w has 0 of 2 machines free and 1 are requested; held by User default/kim (2)"
+            "pool w has 0 of 2 machines free and 1 is requested; held by User default/kim (2)"
         )
         granted = timestamps.parse((await there.status("a")).granted_time or "")
         assert timestamps.parse(status.expected_start or "").timestamp() == pytest.approx(
@@ -134,7 +134,7 @@ async def test_capacity_follows_the_nodes(clock: Clock, rng: Stream, log: Logger
         await there.settle(4.0)
         status = await there.status("a")
         assert (status.phase, status.reason) == ("Queued", "PoolCapacity")
-        assert status.message.startswith("pool w has 1 usable machines (3 in all) and 2 are")
+        assert status.message.startswith("pool w has 1 usable machine (3 in all) and 2 are")
         await there.cordon("n2", on=False)
         await there.reaches("a", "Granted")
         assert await there.machines("a") == ["n2", "n3"]
@@ -154,7 +154,7 @@ async def test_a_node_with_pods_of_others_is_not_granted(
         status = await there.status("b")
         assert (status.reason, status.message) == (
             "PoolAvailability",
-            "pool w has 0 of 2 machines free and 1 are requested; "
+            "pool w has 0 of 2 machines free and 1 is requested; "
             "held by MachineLease default/a (1); used by pods default/other: "
             "delete or move them (grange rc drain-node NAME NODE), or wait",
         )
@@ -196,7 +196,7 @@ async def test_a_pod_that_the_cache_does_not_show_is_found(
     ("need", "reason", "text"),
     [
         ({"z": 1}, "PoolUnknown", 'no machine has the label pool="z"; label nodes or'),
-        ({"w": 2}, "PoolCapacity", "pool w has 1 machines and 2 are requested; add machines or"),
+        ({"w": 2}, "PoolCapacity", "pool w has 1 machine and 2 are requested; add machines or"),
     ],
 )
 async def test_impossible_leases_are_rejected(

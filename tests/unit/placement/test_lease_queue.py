@@ -292,7 +292,7 @@ def test_a_semaphore_is_taken_as_often_as_allowed() -> None:
     queue.add(request("a", 1, semaphores=("db",)), request("b", 1, semaphores=("db",)))
     queue.add(request("c", 1))
     assert queue.grant() == ["a", "c"]
-    assert queue.why("b") == ("Semaphore", "semaphore db is taken 1 of 1 times")
+    assert queue.why("b") == ("Semaphore", "semaphore db is taken 1 of 1 time")
     queue.end("a")
     assert queue.grant() == ["b"]
 
@@ -323,7 +323,7 @@ def test_a_pool_that_is_cordoned_holds_a_lease_and_not_more() -> None:
     assert queue.grant() == ["one"]
     reason, message = queue.why("two")
     assert reason == "PoolCapacity"
-    assert message.startswith("pool w has 1 usable machines (2 in all) and 2 are requested")
+    assert message.startswith("pool w has 1 usable machine (2 in all) and 2 are requested")
 
 
 def test_a_waiting_lease_names_pool_numbers_and_holders() -> None:

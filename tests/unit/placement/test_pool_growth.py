@@ -111,7 +111,7 @@ def test_nothing_is_granted_that_is_not_there() -> None:
     assert queue.grant() == []
     assert queue.why("two") == (
         "PoolAvailability",
-        "pool w has 1 of 1 machines free and 2 are requested; it can grow: NodePool p allows 3",
+        "pool w has 1 of 1 machine free and 2 are requested; it can grow: NodePool p allows 3",
     )
 
 

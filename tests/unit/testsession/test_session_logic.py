@@ -356,7 +356,7 @@ def test_every_phase_asks_to_be_looked_at_at_its_deadline() -> None:
 def test_impossible_session_ends_at_once_with_the_facts() -> None:
     simulator = pooled()
     simulator.settle()
-    why = "pool drivers has 0 machines and 1 are requested"
+    why = "pool drivers has 0 machines and 1 is requested"
     simulator.lease_status(phase="Rejected", reason="PoolCapacity", message=why)
     status = simulator.finished()
     assert (status.phase, status.verdict) == ("Errored", "Error")

@@ -12,6 +12,7 @@ from grange.api.validation.metadata import check_labels
 from grange.api.validation.resources import check_amounts
 from grange.api.validation.scheduling import check_taint
 from grange.api.validation.selectors import check_requirement
+from grange.base.plurals import counted
 
 USER_DATA_MAX = 16_000
 """Bytes of user data; the least that a provider takes."""
@@ -119,7 +120,7 @@ def _check_limits(spec: Document, faults: Faults) -> None:
         if not entry.get("schedule")
     )
     if machines is not None and kept > machines:
-        message = f"must not be less than the {kept} machines of standby"
+        message = f"must not be less than the {counted(kept, 'machine')} of standby"
         faults.invalid("spec.limits.machines", machines, message)
 
 

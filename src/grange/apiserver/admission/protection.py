@@ -13,6 +13,7 @@ from grange.api.replication import PROTECT_ANNOTATION, PROTECT_REPLICAS
 from grange.api.status import Cause, Forbidden
 from grange.apiserver import storage
 from grange.apiserver.admission import Attributes
+from grange.base.plurals import be, counted
 from grange.store.interface import Store
 
 
@@ -42,7 +43,7 @@ class Protection:
             return
         if self._is_going(attempt.namespace):
             return
-        amount = "1 replica" if wanted == 1 else f"{wanted} replicas"
+        amount = counted(wanted, "replica")
         raise Forbidden(
             f'{attempt.info.qualified} "{attempt.name}" is forbidden: it is protected and asks for '
             f"{amount}: scale it to zero first, or remove its annotation "
@@ -53,7 +54,7 @@ class Protection:
             causes=[
                 Cause(
                     "StillWanted",
-                    f"{amount} {'is' if wanted == 1 else 'are'} wanted",
+                    f"{amount} {be(wanted)} wanted",
                     scale.replicas,
                 )
             ],

@@ -11,6 +11,7 @@ from grange.app.simulate import openb, plot, policies, report, trace_manifests
 from grange.app.simulate.replay import Replay, ReplayRun, by_load, by_time, inflation
 from grange.app.simulate.trace import Arrival, Trace, TraceError, kinds
 from grange.base.clock import Clock
+from grange.base.plurals import counted
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.placement.fragmentation import TargetWorkload
@@ -107,7 +108,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
             runs.append(run)
     progress.end()
     if plot_file is not None:
-        title = f"{pods_file.name} on {len(trace.nodes)} nodes"
+        title = f"{pods_file.name} on {counted(len(trace.nodes), 'node')}"
         _write(plot_file, plot.draw(runs, title, by_load=inflate is not None))
     if output == "json":
         document = report.as_document(runs, nodes=len(trace.nodes))

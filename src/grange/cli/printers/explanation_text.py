@@ -4,6 +4,7 @@ from datetime import datetime
 
 from grange.api import timestamps
 from grange.api.explanation import Attempt, Change, Choice, Explanation, SchedulingState
+from grange.base.plurals import counted
 from grange.cli.printers import table
 
 
@@ -49,9 +50,9 @@ def obstacles(found: Explanation) -> list[str]:
 
 def _heading(found: Explanation) -> str:
     if found.gang is None:
-        return f"{found.feasible} of {_nodes(found.nodes)} would do:"
+        return f"{found.feasible} of {counted(found.nodes, 'node')} would do:"
     fit = f"{found.gang.room} of {found.gang.pods} pods fit"
-    return f"{fit}; why {_nodes(found.nodes)} would not take one more:"
+    return f"{fit}; why {counted(found.nodes, 'node')} would not take one more:"
 
 
 def _times(found: Explanation, now: datetime) -> list[str]:
@@ -82,7 +83,7 @@ def _change(item: Change) -> str:
 
 def _choice(found: Explanation, choice: Choice) -> list[str]:
     placed = found.state in {SchedulingState.PLACED, SchedulingState.BINDING}
-    would = f"{choice.candidates} of {_nodes(found.nodes)} would do"
+    would = f"{choice.candidates} of {counted(found.nodes, 'node')} would do"
     if not choice.runner_up:
         return [f"{would}: {choice.node} is the only one."]
     heading = f"Why {choice.node}" if placed else f"It would go to {choice.node} now"
@@ -123,7 +124,7 @@ def _span(item: Attempt, now: datetime) -> str:
         return _clock(last, now)
     since = _clock(timestamps.parse(item.since), now)
     until = _clock(last, now)
-    return f"{since if since == until else f'{since} to {until}'}, {item.times} times"
+    return f"{since if since == until else f'{since} to {until}'}, {counted(item.times, 'time')}"
 
 
 def _outcome(item: Attempt) -> str:
@@ -131,10 +132,6 @@ def _outcome(item: Attempt) -> str:
         score = f" (score {item.score})" if item.score >= 0 else ""
         return f"{item.node}{score}"
     return item.message
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
 
 
 def _clock(at: datetime, now: datetime) -> str:

@@ -9,6 +9,7 @@ import click
 from grange.api.kinds.testsession import SessionTimeouts
 from grange.api.meta import Document
 from grange.api.status import ApiError
+from grange.base.plurals import counted
 from grange.base.tasks import Nursery
 from grange.cli import terminal, testsession_view
 from grange.cli.session import ApiSession
@@ -148,7 +149,7 @@ class QueueRunner:
         self._stop(INTERRUPTED)
         count = sum(run.is_active for run in self._runs)
         if count:
-            what = "1 session" if count == 1 else f"{count} sessions"
+            what = counted(count, "session")
             text = (
                 f"Interrupted: cancelling {what} and waiting for clean-up; again to leave at once"
             )

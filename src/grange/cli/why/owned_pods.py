@@ -7,6 +7,7 @@ from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.base.first_few import first_few
+from grange.base.plurals import counted
 from grange.cli import failures, readiness
 from grange.cli.printers import explanation_text as printer
 from grange.cli.session import ApiSession
@@ -40,7 +41,8 @@ async def explain(opened: ApiSession, document: Document) -> tuple[list[str], An
         lines += ["", f"{subject} {shown.summary}", *hint]
         lines += [*printer.obstacles(shown), *attempts.lines]
     if len(waiting) > _ASKED:
-        lines += ["", f"{len(waiting) - _ASKED} more pods without a node were not asked about."]
+        left = counted(len(waiting) - _ASKED, "more pod")
+        lines += ["", f"Not asked about: {left} without a node."]
     if others:
         lines += ["", "Not ready on their nodes:", *await causes(opened, others)]
     return lines, answers

@@ -9,6 +9,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.validation.services import EXTERNAL_NAME
 from grange.base.first_few import first_few
+from grange.base.plurals import counted
 from grange.cli import failures, readiness
 from grange.cli.session import ApiSession
 from grange.cli.why import generic, owned_pods
@@ -107,7 +108,7 @@ def _is_over(pod: Document) -> bool:
 
 def _summary(label: str, pods: Sequence[Document]) -> str:
     ready = sum(map(readiness.is_ready, pods))
-    count = "1 pod selected" if len(pods) == 1 else f"{len(pods)} pods selected"
+    count = counted(len(pods), "pod selected", "pods selected")
     return f"{label}: {count}, {ready or 'none'} ready"
 
 

@@ -17,6 +17,7 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import drained_nodes
 from grange.base.bounded import BoundedDict
 from grange.base.errors import GrangeError
+from grange.base.plurals import counted
 from grange.controllers.shared import pod_identity
 from grange.placement.node_demand import Demand
 
@@ -120,7 +121,7 @@ class NodeSelectorScheduler:
         self, controller: ReplicationController, count: int, *, request_id: str
     ) -> Sequence[str]:
         """Raise: label nodes so that the node selector matches them, or add nodes."""
-        more = f"{count} more {'node' if count == 1 else 'nodes'}"
+        more = counted(count, "more node")
         raise AllocationRefused(
             f"{controller.key}: {more} wanted, but nodes are not allocated here: "
             "label nodes to match spec.nodeSelector or add nodes"
@@ -196,4 +197,4 @@ def shortage_reasons(
     if not total:
         return "there is no node"
     ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN]
-    return ", ".join(f"{count} {one if count == 1 else many}" for (one, many), count in ranked)
+    return ", ".join(counted(count, one, many) for (one, many), count in ranked)

@@ -21,6 +21,7 @@ from grange.api.kinds.transfer_status import (
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
+from grange.base.plurals import be, counted
 from grange.client import locks
 from grange.controllers.replication import node_transfer
 from grange.controllers.replication.inputs import Inputs
@@ -270,9 +271,10 @@ class Transfers:
             result.due(left_s)
             return "BackingOff", f"pods on {node} wait: a transfer failed lately"
         if len(result.after) >= node_transfer.at_once(controller):
+            count = len(result.after)
             return (
                 "DisruptionBudget",
-                f"pods on {node} wait: {len(result.after)} transfers are under way",
+                f"pods on {node} wait: {counted(count, 'transfer')} {be(count)} under way",
             )
         return None
 

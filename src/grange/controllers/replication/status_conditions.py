@@ -16,6 +16,7 @@ from grange.api.kinds.replicationcontroller import (
     selector_of,
 )
 from grange.api.meta import Condition
+from grange.base.plurals import be, counted
 from grange.controllers.replication import (
     condition_types,
     deletion_budgets,
@@ -113,12 +114,8 @@ def health_of(inputs: Inputs, now: datetime, readiness: Readiness | None = None)
 def _count_of(have: int, wanted: int, *, one: str, more: str) -> str:
     """So many of those wanted; there can be more, while some are terminating."""
     if have <= wanted:
-        return f"{have} of {wanted} replicas {more}"
-    return f"{have} {f'replica {one}' if have == 1 else f'replicas {more}'}, {wanted} wanted"
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
+        return f"{have} of {counted(wanted, f'replica {one}', f'replicas {more}')}"
+    return f"{counted(have, f'replica {one}', f'replicas {more}')}, {wanted} wanted"
 
 
 def _available(outcome: ReconcileOutcome) -> Finding:
@@ -143,10 +140,10 @@ def _reconciled(outcome: ReconcileOutcome) -> Finding:
     if (waits := _waits(outcome)) is not None:
         return waits
     if plan.repair:
-        return "Repairing", f"labels of {_pods(len(plan.repair))} are put back"
+        return "Repairing", f"labels of {counted(len(plan.repair), 'pod')} are put back"
     if outcome.updated < len(outcome.active):
         return _outdated(outcome)
-    return "ReplicasReady", f"{wanted} replicas exist as specified"
+    return "ReplicasReady", f"{counted(wanted, 'replica exists', 'replicas exist')} as specified"
 
 
 def _waits(outcome: ReconcileOutcome) -> Finding | None:
@@ -157,9 +154,12 @@ def _waits(outcome: ReconcileOutcome) -> Finding | None:
         needed = f"{outcome.minimum} must be available"
         if plan.budget:
             needed = f"PodDisruptionBudget {plan.budget} allows no more"
-        return "DisruptionBudget", f"{_pods(plan.kept)} {verb} for now: {needed}"
+        return "DisruptionBudget", f"{counted(plan.kept, 'pod')} {verb} for now: {needed}"
     if plan.held:
-        return "CrashLoopBackOff", f"{_pods(plan.held)} ended several times: replaced after a delay"
+        return (
+            "CrashLoopBackOff",
+            f"{counted(plan.held, 'pod')} ended several times: replaced after a delay",
+        )
     if plan.scaling or have != wanted:
         return "Scaling", _count_of(have, wanted, one="exists", more="exist")
     return None
@@ -168,7 +168,8 @@ def _waits(outcome: ReconcileOutcome) -> Finding | None:
 def _outdated(outcome: ReconcileOutcome) -> Finding:
     if outcome.phase is RolloutPhase.ROLLED_BACK:
         return "RolledBack", outcome.rollout_message + "; change spec.template to try again"
-    message = f"{len(outcome.active) - outcome.updated} pods are made from another template"
+    count = len(outcome.active) - outcome.updated
+    message = f"{counted(count, 'pod')} {be(count)} made from another template"
     if outcome.controller.spec.rollout.type != "RollingUpdate":
         message += "; delete a pod to replace it"
     return "Outdated", message
@@ -177,7 +178,8 @@ def _outdated(outcome: ReconcileOutcome) -> Finding:
 def _progressing(outcome: ReconcileOutcome) -> Finding:
     state, message = outcome.controller.status.rollout, outcome.rollout_message
     revision = 0 if state is None else state.revision
-    count = f"revision {revision}: {outcome.updated} of {outcome.replicas} replicas are updated"
+    wanted = counted(outcome.replicas, "replica is updated", "replicas are updated")
+    count = f"revision {revision}: {outcome.updated} of {wanted}"
     found: dict[RolloutPhase, Finding] = {
         RolloutPhase.PAUSED: ("RolloutPaused", count),
         RolloutPhase.WAITING: ("RolloutWaiting", count),
@@ -201,8 +203,9 @@ def _shortage(outcome: ReconcileOutcome) -> str:
     wanted = outcome.replicas
     why = f": {outcome.shortage}" if outcome.shortage else ""
     if outcome.controller.spec.placement == "Packed":
-        return f"no node is eligible for the {wanted} replicas{why}"
-    return f"{outcome.plan.short} of {wanted} replicas have no eligible node{why}"
+        return f"no node is eligible for the {counted(wanted, 'replica')}{why}"
+    have = counted(wanted, "replica has", "replicas have")
+    return f"{outcome.plan.short} of {have} no eligible node{why}"
 
 
 def _insufficient(outcome: ReconcileOutcome) -> Finding | None:
@@ -239,8 +242,8 @@ def _misplaced(outcome: ReconcileOutcome) -> Finding | None:
                 return next(iter(found.items()))
         if transfers.after:
             names = ", ".join(f"{item.old} ({item.phase})" for item in transfers.after[:3])
-            verb = "is" if len(transfers.after) == 1 else "are"
-            return "Transferring", f"{_pods(len(transfers.after))} {verb} moving from {names}"
+            moving = counted(len(transfers.after), "pod is moving", "pods are moving")
+            return "Transferring", f"{moving} from {names}"
         if held_back:
             return next(iter(held_back.items()))
     return "AllOnEligibleNodes", "every bound pod is on an eligible node"

@@ -4,6 +4,7 @@ from grange.api import codec, timestamps
 from grange.api.kinds import machinelease, testsession
 from grange.api.kinds.machinelease import LeaseHolder, MachineLease, MachineLeaseSpec
 from grange.api.validation.testsessions import check
+from grange.base.plurals import counted
 from grange.controllers.testsession import queueing
 from grange.controllers.testsession.attempt_outcome import AttemptOutcome
 from grange.controllers.testsession.component_pods import machine_requests
@@ -145,8 +146,10 @@ def accepted(draft: SessionDraft) -> None:
     if not in_the_way:
         draft.set(reason="", message="")
         draft.step(SessionStep.PROVISION)
-        draft.event(PROVISION, f"creates {len(draft.wanted)} pods")
-        draft.notice(NORMAL, SessionReason.PROVISIONING, f"Creates {len(draft.wanted)} pods")
+        draft.event(PROVISION, f"creates {counted(len(draft.wanted), 'pod')}")
+        draft.notice(
+            NORMAL, SessionReason.PROVISIONING, f"Creates {counted(len(draft.wanted), 'pod')}"
+        )
         return
     listed = ", ".join(f"{name} of {owner}" for name, owner in sorted(in_the_way.items())[:5])
     message = f"waits until the names of its pods are free: {listed}"

@@ -14,6 +14,7 @@ import numpy as np
 from grange.api.explanation import Change, GangRoom, ReasonCount
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.pod_requests import PODS, Resources
+from grange.base.plurals import be, counted
 from grange.placement.columns import Integers
 from grange.placement.node_usage import amount_of, asked_amounts
 from grange.placement.resource_fit import insufficient
@@ -263,6 +264,5 @@ class _GangFit:
             return
         best = int(np.lexsort((-self._snapshot.ties[: len(empty)], -empty))[0])
         more = -((self.room() - self._shape.count) // int(empty[best]))
-        nodes = "1 more node" if more == 1 else f"{more} more nodes"
-        be = "is" if more == 1 else "are"
-        yield 1.0 + more, f"when {nodes} like {self._table.names[best]} {be} added"
+        nodes = counted(more, "more node")
+        yield 1.0 + more, f"when {nodes} like {self._table.names[best]} {be(more)} added"

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.queue import QUEUE_LABEL
+from grange.base.plurals import counted
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
 from grange.scheduler.cycle import Assumed, Batch, Cycle, Outcome, Unschedulable, Waiting
@@ -294,7 +295,9 @@ class Coscheduling:
         need = gang.num_missing
         if not gang.quorum([queued.uid for queued in candidates]).is_reachable:
             message = f"waits for minMember: {len(candidates)} of {need} pods may be scheduled"
-            of_pod = f"waits until {need} more pods of pod group {gang.key} may be scheduled"
+            of_pod = (
+                f"waits until {counted(need, 'more pod')} of pod group {gang.key} may be scheduled"
+            )
             return self._park(gang, leader, TOO_FEW, message, now, of_pod=of_pod)
         if gang.waiting_since is None:
             gang.waiting_since = now

@@ -24,6 +24,7 @@ from grange.api.status import ApiError, Conflict, Invalid, NotFound
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.plurals import counted
 from grange.client.client import Client
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 from grange.scheduler.gangs import quotas
@@ -74,7 +75,7 @@ def group_status(
     phase = phase_of(gang, running)
     placed = phase not in (podgroup.PENDING, podgroup.SCHEDULING)
     if placed:
-        message = f"{gang.min_member} members or more have nodes"
+        message = f"{counted(gang.min_member, 'member')} or more have nodes"
         wanted = Condition(
             type=SCHEDULED_CONDITION, status="True", reason="Placed", message=message
         )
@@ -83,7 +84,7 @@ def group_status(
         reason = gang.reason or ("NotEnoughMembers" if phase == podgroup.PENDING else "Waiting")
         message = gang.message or (missing if phase == podgroup.PENDING else "waits for its turn")
         if gang.timeouts:
-            message += f" (its time was over {gang.timeouts} times)"
+            message += f" (its time was over {counted(gang.timeouts, 'time')})"
         message = message[:_MESSAGE_CHARS]
         wanted = Condition(type=SCHEDULED_CONDITION, status="False", reason=reason, message=message)
     return PodGroupStatus(
@@ -132,7 +133,7 @@ def queue_status(queue: Queue, gangs: Coscheduling, now: str) -> QueueStatus:
     waiting = [gang for gang, wants_of, _ in line.for_quota.values() if wants_of == name]
     pending = len(waiting) + sum(1 for waiter in line.pods.values() if waiter.queue == name)
     first = min(waiting, key=lambda gang: gang.rank, default=None)
-    message = f"{pending} pods wait" if pending else "no pod waits"
+    message = f"{counted(pending, 'pod waits', 'pods wait')}" if pending else "no pod waits"
     if first is not None:
         message = f"{first.key}: {first.message}"[:_MESSAGE_CHARS]
     wanted = Condition(
@@ -247,7 +248,7 @@ class StatusWriter:
         if condition.reason == last[1]:
             return
         if condition.status == "True":
-            message = f"{status.scheduled} members have nodes"
+            message = counted(status.scheduled, "member has a node", "members have nodes")
             self._recorder.event(group, NORMAL, "Scheduled", message, kind=PODGROUP)
         elif condition.message:
             self._recorder.event(group, WARNING, condition.reason, condition.message, kind=PODGROUP)

@@ -7,6 +7,7 @@ import click
 from grange.api import timestamps
 from grange.api.kinds import MACHINE
 from grange.api.kinds.machine import Machine
+from grange.base.plurals import counted
 from grange.cli import (
     machine_board,
     machine_costs,
@@ -111,5 +112,5 @@ async def _machines(opened: session.ApiSession, pool: str) -> list[Machine]:
 
 
 def _title(found: list[drawing.TimelineSpan]) -> str:
-    noun = "machine" if len(found) == 1 else "machines"
-    return f"{len(found)} {noun}, {timestamps.age(drawing.length(found).total_seconds())} in all"
+    machines = counted(len(found), "machine")
+    return f"{machines}, {timestamps.age(drawing.length(found).total_seconds())} in all"

@@ -9,6 +9,7 @@ from grange.api.kinds import NODE, REPLICATIONCONTROLLER
 from grange.api.kinds.transfer_status import TRANSFER_LOCK, drained_nodes
 from grange.api.meta import ObjectKey
 from grange.api.status import Forbidden, NotFound, ServiceUnavailable
+from grange.base.plurals import be, counted
 from grange.cli import options, progress, readiness, session, terminal, waiting
 from grange.cli.command import Command
 from grange.cli.confirm import confirm
@@ -52,8 +53,7 @@ def drain_node(
             confirm(question(name, node, count, shrink=shrink), yes=bool(given["yes"]))
         done = await objects.operations(opened).drain_node(name, node, shrink=shrink)
         count = done.spec.replicas
-        wanted = f"{count} {'replica is' if count == 1 else 'replicas are'} wanted"
-        aside = f"; {wanted}" if shrink else ""
+        aside = f"; {counted(count, 'replica')} {be(count)} wanted" if shrink else ""
         await objects.report(opened, [name], str(given["output"]), f"leaves node {node}{aside}")
         if given["wait"]:
             return await left(opened, name, node, timeout_s)
@@ -161,7 +161,7 @@ async def require_node(opened: session.ApiSession, node: str) -> None:
 
 def question(name: str, node: str, count: int, *, shrink: bool) -> str:
     """What to ask before so many pods of a controller leave a node."""
-    pods = f"{_pods(count)} of {name}"
+    pods = f"{counted(count, 'pod')} of {name}"
     return f"Remove {pods} from {node} for good?" if shrink else f"Move {pods} off {node}?"
 
 
@@ -193,12 +193,8 @@ async def _look(opened: session.ApiSession, name: str, node: str) -> readiness.W
         return readiness.WaitState(done=False, text=waiting.SILENT)
     if not count:
         return readiness.WaitState(done=True, text=f"no pod on {node}")
-    text = f"{_pods(count)} still on {node}"
+    text = f"{counted(count, 'pod')} still on {node}"
     kept = [item for item in found.status.conditions if item.type == "Misplaced"]
     if kept and kept[0].status == "True" and kept[0].reason != "Transferring":
         text += f": {kept[0].message}"
     return readiness.WaitState(done=False, text=text)
-
-
-def _pods(count: int) -> str:
-    return f"{count} {'pod' if count == 1 else 'pods'}"
