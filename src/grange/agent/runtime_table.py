@@ -8,16 +8,13 @@ from typing import Protocol
 from grange.agent.addresses import default_range
 from grange.agent.node_runtime import NodeRuntime
 from grange.agent.paired_runtimes import PairedRuntimes
-from grange.agent.runtimes.process.networks import NETWORKS, SHARED
+from grange.agent.runtime_choices import NO_ISOLATION, SHARED
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
-from grange.agent.runtimes.process.views import ISOLATION, NO_ISOLATION
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
 
 __all__ = [
-    "ISOLATION",
-    "NETWORKS",
     "NO_SOCKET",
     "RUNTIMES",
     "SOCKETS",

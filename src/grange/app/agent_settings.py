@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from grange.agent import eviction_thresholds
-from grange.agent.runtime_table import ISOLATION, NETWORKS, RUNTIMES
+from grange.agent.runtime_choices import ISOLATION, NETWORKS
+from grange.agent.runtime_table import RUNTIMES
 from grange.api import names, x509_facts
 from grange.api.bootstrap_tokens import parse as parse_token
 from grange.api.kinds.node import Taint

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import click
 
 from grange.agent import eviction_thresholds
+from grange.agent.runtime_choices import ISOLATION, NETWORKS
 from grange.app import node_pools
 from grange.app.flags import AbsolutePath, CommaSet, flag
 from grange.app.node_pools import PoolSize, PoolSizeType
@@ -212,7 +213,7 @@ class Settings:
             "With `namespaces` each container has its own processes, `/tmp`, mount paths and host name, and does "
             "not see the data directory; with `landlock` it does not reach the data directory. See "
             "[the agent](agent.md#isolation). `auto` is the first of these that the kernel allows.",
-            type=click.Choice(("none", "landlock", "namespaces", "auto")),
+            type=click.Choice(ISOLATION),
         ),
     )
     network: str = field(
@@ -224,7 +225,7 @@ class Settings:
             "the pod's for pods of a ReplicationController, so that they do not collide, and every address for others. "
             "With `netns`, as root, each pod has a network to itself. `auto` is `replicas` where the kernel allows it, "
             "else `shared`. See [the agent](agent.md#network).",
-            type=click.Choice(("auto", "replicas", "addresses", "netns", "shared")),
+            type=click.Choice(NETWORKS),
         ),
     )
     eviction: str = field(

@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from grange.agent.container_runtime import RuntimeFailedError
+from grange.agent.runtime_choices import REPLICAS, SHARED
 from grange.agent.runtimes.process import networks
 
 
@@ -18,9 +19,7 @@ def answering(text: str) -> socket.socket:
     return ours
 
 
-@pytest.mark.parametrize(
-    ("number", "chosen"), [(0, networks.REPLICAS), (38, networks.SHARED), (16, networks.SHARED)]
-)
+@pytest.mark.parametrize(("number", "chosen"), [(0, REPLICAS), (38, SHARED), (16, SHARED)])
 def test_auto_network_is_what_the_kernel_allows(number: int, chosen: str) -> None:
     answer = json.dumps({"errno": number})
     assert networks.choose("auto", lambda: answering(answer), str) == chosen

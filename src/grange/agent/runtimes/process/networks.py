@@ -11,12 +11,8 @@ import socket
 from collections.abc import Callable
 
 from grange.agent.container_runtime import RuntimeFailedError
+from grange.agent.runtime_choices import AUTO, NETNS, REPLICAS, SHARED
 from grange.agent.runtimes.process import shim_connection
-
-SHARED, REPLICAS, ADDRESSES, NETNS = "shared", "replicas", "addresses", "netns"
-AUTO_NETWORK = "auto"
-NETWORKS = (AUTO_NETWORK, REPLICAS, ADDRESSES, NETNS, SHARED)
-"""What ``--network`` may be."""
 
 _LIMIT_S = 10.0
 
@@ -44,8 +40,8 @@ def choose(
         return NETNS
     why = _refusal(probe)
     if not why:
-        return REPLICAS if network == AUTO_NETWORK else network
-    if network == AUTO_NETWORK:
+        return REPLICAS if network == AUTO else network
+    if network == AUTO:
         return SHARED
     raise RuntimeFailedError(
         f"--network {network}: the kernel does not allow it: {why}; it needs Linux 5.9 with seccomp "

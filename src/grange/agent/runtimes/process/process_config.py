@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from grange.agent.runtimes.process.networks import SHARED
-from grange.agent.runtimes.process.views import NO_ISOLATION
+from grange.agent.runtime_choices import NO_ISOLATION, SHARED
 
 
 @dataclass(frozen=True, slots=True)

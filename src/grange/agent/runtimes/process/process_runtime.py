@@ -15,7 +15,13 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self
 
-from grange.agent import memory_streams, pod_directory, pod_watchers, port_connection
+from grange.agent import (
+    memory_streams,
+    pod_directory,
+    pod_watchers,
+    port_connection,
+    runtime_choices,
+)
 from grange.agent.addresses import (
     AddressPool,
     AddressTakenError,
@@ -60,12 +66,10 @@ from grange.agent.runtimes.process.cgroups import ControlGroups
 from grange.agent.runtimes.process.command_runner import CommandRunner
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
-from grange.agent.runtimes.process.networks import ADDRESSES, NETNS, REPLICAS, SHARED
 from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
 from grange.agent.runtimes.process.prepared_pod import PreparedPod
 from grange.agent.runtimes.process.process_config import ProcessConfig
 from grange.agent.runtimes.process.shim_connection import ContainerRun
-from grange.agent.runtimes.process.views import LANDLOCK, NAMESPACES, NO_ISOLATION
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
@@ -115,8 +119,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._lock_fd = -1
         self._launcher: Launcher | None = None
         self._sight = views.sight((config.data_dir, *config.hidden), config.shown)
-        self._tier = NO_ISOLATION
-        self._programs_network = SHARED
+        self._tier = runtime_choices.NO_ISOLATION
+        self._programs_network = runtime_choices.SHARED
         self._groups: ControlGroups | None = None
         self._logs = FileLogs(
             directory=self._layout.attempt,
@@ -297,7 +301,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
 
     async def _make_network(self, setup: PodSetup, address: str, known: PreparedPod | None) -> None:
         """Give the pod its network, unless containers of it run: those keep what they have."""
-        if self._programs_network != NETNS or setup.host_network:
+        if self._programs_network != runtime_choices.NETNS or setup.host_network:
             return
         attempts = known.all_attempts() if known is not None else ()
         if self._networks.path(setup.uid) or any(not one.ended.is_set() for one in attempts):
@@ -468,7 +472,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
 
     @property
     def _has_views(self) -> bool:
-        return self._tier == NAMESPACES
+        return self._tier == runtime_choices.NAMESPACES
 
     def _sandbox(self, record: PodFile) -> Sandbox:
         directory = str(self._layout.pod(record.uid))
@@ -525,7 +529,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             spec["view"] = views.of_container(
                 where, root, pod.setup, program, mounts, volumes, self._sight
             )
-        if self._tier == LANDLOCK:
+        if self._tier == runtime_choices.LANDLOCK:
             where = self._layout.pod(target.pod_uid)
             spec["restrict"] = views.restriction(where, self._sight.hidden, alone=not program.joins)
         groups = self._groups
@@ -536,7 +540,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     def _binds_its_address(self, setup: PodSetup) -> bool:
         """Whether programs of the pod that listen on all addresses get its address."""
         network = self._programs_network
-        applies = network == ADDRESSES or (network == REPLICAS and setup.is_replica)
+        applies = network == runtime_choices.ADDRESSES or (
+            network == runtime_choices.REPLICAS and setup.is_replica
+        )
         return applies and not setup.host_network
 
     def _running_container(self, target: ContainerID) -> tuple[PreparedPod, ContainerRun, Program]:
@@ -563,7 +569,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             spec["address"] = attempt.address
         if attempt.is_isolated and attempt.run is not None:
             spec["join"] = attempt.run.pid
-        elif self._tier == LANDLOCK:  # it may signal the container's program
+        elif self._tier == runtime_choices.LANDLOCK:  # it may signal the container's program
             where = self._layout.pod(target.pod_uid)
             spec["restrict"] = views.restriction(where, self._sight.hidden, alone=False)
         if self._groups is not None and any(program.limits):

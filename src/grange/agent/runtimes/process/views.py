@@ -10,13 +10,8 @@ from pathlib import Path
 
 from grange.agent.container_runtime import Mount, PodSetup, Program, RuntimeFailedError
 from grange.agent.name_files import MOUNTED
+from grange.agent.runtime_choices import AUTO, LANDLOCK, NAMESPACES, NO_ISOLATION, TIERS
 from grange.agent.runtimes.process import shim_connection
-
-NO_ISOLATION, LANDLOCK, NAMESPACES, AUTO = "none", "landlock", "namespaces", "auto"
-TIERS = (NAMESPACES, LANDLOCK, NO_ISOLATION)
-"""What may isolate containers, the most effective first."""
-ISOLATION = (NO_ISOLATION, LANDLOCK, NAMESPACES, AUTO)
-"""What ``--isolation`` may be."""
 
 _PROGRAMS = ("/bin/true", "/usr/bin/true")
 _TMP = "/tmp"  # noqa: S108  which containers have to themselves
