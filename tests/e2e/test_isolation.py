@@ -301,6 +301,26 @@ async def test_nothing_is_left_when_the_supervisor_is_killed(
     eventually(lambda: not processes_with(f"sleep {seconds}"), "all of the container ends", LIMIT_S)
 
 
+async def test_namespaces_end_with_the_supervisor_alone(
+    isolated: ProcessRuntime,
+) -> None:
+    """Without a runtime that kills what is left, and though a program holds the first process's input open."""
+    seconds = f"{70_000 + os.getpid() % 10_000}.25"
+    hold = (
+        f"exec 3> /proc/1/fd/0; (sleep {seconds} & sleep 0); touch /tmp/held; exec sleep {seconds}"
+    )
+    target = await start(isolated, "sh", "-c", hold)
+    held = await isolated.run(
+        target, ("sh", "-c", "until test -e /tmp/held; do sleep 0.01; done"), LIMIT_S
+    )
+    assert held.exit_code == 0, held
+    supervisor = shim_of(isolated, target)
+    await isolated.__aexit__(None, None, None)
+    assert processes_with(f"sleep {seconds}")
+    os.kill(supervisor, signal.SIGKILL)
+    eventually(lambda: not processes_with(f"sleep {seconds}"), "all of the container ends", LIMIT_S)
+
+
 async def test_next_runtime_joins_a_container_it_did_not_start(
     isolated: ProcessRuntime, tmp_path: Path, clock: Clock, log: Logger
 ) -> None:
