@@ -27,7 +27,7 @@ import os
 import select
 import socket
 import struct
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 _PR_SET_NO_NEW_PRIVS = 38
 _SECCOMP_SET_MODE_FILTER, _NEW_LISTENER = 1, 8
@@ -45,6 +45,7 @@ _INSTRUCTION = struct.Struct("=HBBI")
 _ADDRESS_MAX = 128
 _PROBE_LIMIT_MS = 5000
 _PROBED = "127.0.0.2"
+_KINDS = (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET)
 _FAMILY = struct.Struct("=H")
 _PORT = struct.Struct("!H")
 _V4, _V6 = struct.Struct("!H4s"), struct.Struct("!HI16s")
@@ -166,16 +167,18 @@ def answer(listener: int, address: str, ports: str) -> None:
         return  # it was killed meanwhile
     number, pid, _, called, _, _, *arguments = _NOTIFICATION.unpack(notification)[:9]
     is_bind = called == _MACHINES[os.uname().machine][1]
-    act, mode = (_bind, "rb") if is_bind else (_redirect, "r+b")
+    act, mode = (_bind, os.O_RDONLY) if is_bind else (_redirect, os.O_RDWR)
     descriptor, place, length = arguments
     try:
-        with open(f"/proc/{pid}/mem", mode, buffering=0) as memory:
+        memory = os.open(f"/proc/{pid}/mem", mode | os.O_CLOEXEC)
+        try:
             # From here on pid and memory are those of the process that asks.
             fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", number))
-            memory.seek(place)
-            wanted = memory.read(min(length, _ADDRESS_MAX)) or b""
+            wanted = os.pread(memory, min(length, _ADDRESS_MAX), place)
             call = _Call(listener, number, pid, descriptor, place, memory)
             error = act(call, wanted, address, ports)
+        finally:
+            os.close(memory)
     except (OSError, OverflowError):
         error = None  # it cannot be looked into, or the address is no place: it goes on as it is
     flags = _CONTINUE if error is None else 0
@@ -195,7 +198,7 @@ class _Call(NamedTuple):
         thread: id of the thread that waits.
         descriptor: its socket.
         place: of the address in its memory.
-        memory: of the program.
+        memory: descriptor of the program's memory.
     """
 
     listener: int
@@ -203,7 +206,7 @@ class _Call(NamedTuple):
     thread: int
     descriptor: int
     place: int
-    memory: IO[bytes]
+    memory: int
 
     def socket(self) -> socket.socket | None:
         """The program's own socket; None without one.
@@ -262,15 +265,20 @@ def _note(ports: str, kind: int, wanted: bytes) -> None:
 
 
 def _redirect(call: _Call, wanted: bytes, address: str, ports: str) -> None:
-    """Put the pod's address in the place of localhost if a program of the pod has the port."""
+    """Put the pod's address in the place of localhost if a program of the pod has the port.
+
+    The files are looked at before the socket is taken, because most connects are to what the pod does not
+    serve. A program that binds the port in between is not found, as if the connect had come before.
+    """
     port = localhost_port(wanted)
     if not port:
         return
-    found = call.socket()
+    kinds = [kind for kind in _KINDS if os.path.exists(os.path.join(ports, _mark(kind, port)))]
+    found = call.socket() if kinds else None
     if found is None:
         return
     with found:
-        if not os.path.exists(os.path.join(ports, _mark(found.type, port))):
+        if found.type not in kinds:
             return
         (family,) = _FAMILY.unpack_from(wanted)  # that of the socket may be another one
         if family == socket.AF_INET:
@@ -279,8 +287,7 @@ def _redirect(call: _Call, wanted: bytes, address: str, ports: str) -> None:
             return  # the pod has no address of IPv6
         else:
             place, host = call.place + _V6_HOST_AT, _MAPPED + socket.inet_aton(address)
-    call.memory.seek(place)
-    call.memory.write(host)
+    os.pwrite(call.memory, host, place)
 
 
 def localhost_port(wanted: bytes) -> int:
