@@ -10,8 +10,8 @@ import os
 import socket
 from collections.abc import Callable
 
-from grange.agent.container_runtime import RuntimeFailedError
-from grange.agent.runtime_choices import AUTO, NETNS, REPLICAS, SHARED
+from grange.agent.container_runtime import PodSetup, RuntimeFailedError
+from grange.agent.runtime_choices import ADDRESSES, AUTO, NETNS, REPLICAS, SHARED
 from grange.agent.runtimes.process import shim_connection
 
 _LIMIT_S = 10.0
@@ -47,6 +47,17 @@ def choose(
         f"--network {network}: the kernel does not allow it: {why}; it needs Linux 5.9 with seccomp "
         "user notification, and no other such filter around this program, or use --network shared"
     )
+
+
+def binds_its_address(network: str, setup: PodSetup) -> bool:
+    """Whether programs of a pod that listen on all addresses get its address.
+
+    Args:
+        network: what ``choose`` returned.
+        setup: of the pod.
+    """
+    applies = network == ADDRESSES or (network == REPLICAS and setup.is_replica)
+    return applies and not setup.host_network
 
 
 def _refusal(probe: Callable[[], socket.socket]) -> str:

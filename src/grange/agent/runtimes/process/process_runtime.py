@@ -519,7 +519,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         spec["log_max_bytes"] = self._config.log_max_bytes
         spec["log_files"] = self._config.log_files
         spec["id"] = str(target)
-        if not own and self._binds_its_address(pod.setup):
+        if not own and networks.binds_its_address(self._programs_network, pod.setup):
             spec["address"] = pod.sandbox.address
         if joined := pod.joined_process(program.joins):
             spec["join"] = joined
@@ -536,14 +536,6 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         if groups is not None and any(program.limits):
             spec["groups"] = await self._offload.run(lambda: groups.make(target, program.limits))
         self._follower.listen(pod, attempt, self._request("start", str(directory), spec))
-
-    def _binds_its_address(self, setup: PodSetup) -> bool:
-        """Whether programs of the pod that listen on all addresses get its address."""
-        network = self._programs_network
-        applies = network == runtime_choices.ADDRESSES or (
-            network == runtime_choices.REPLICAS and setup.is_replica
-        )
-        return applies and not setup.host_network
 
     def _running_container(self, target: ContainerID) -> tuple[PreparedPod, ContainerRun, Program]:
         pod, attempt = self._pods.get(target.pod_uid), self._attempt(target)
