@@ -44,7 +44,7 @@ class ServerWorld:
         self.requests: list[str] = []
         self.document: dict[str, Any] = {
             "metadata": {"namespace": "ci", "name": "bench", "uid": UID},
-            "spec": {"evidence": {"maxArtifactBytes": 1_000_000}},
+            "spec": {"driver": {}, "evidence": {"maxArtifactBytes": 1_000_000}},
             "status": {"attempt": 0},
         }
         api = LogApi(sessions={"bench": self.document})
@@ -195,6 +195,10 @@ async def _aiter(chunks: Any) -> AsyncGenerator[bytes, None]:
         ("PUT", "artifacts/driver/a%00b", 400),
         ("PUT", "artifacts/..%2Fx/a", 400),
         ("PUT", f"artifacts/driver/{'x' * 300}", 400),
+        ("PUT", "artifacts/another/a", 400),
+        ("PUT", "../1/artifacts/driver/a", 404),
+        ("POST", "../1/topics/a?component=driver", 404),
+        ("POST", "../999999/barriers/a?count=1&component=driver", 404),
         ("POST", "barriers/a%2Fb?count=1&component=c", 400),
         ("POST", "barriers/a?count=-1&component=c", 400),
         ("POST", "barriers/a?count=9999999999999999&component=c", 400),
@@ -341,6 +345,53 @@ async def test_restart_keeps_barriers_and_topics(tmp_path: Path, clock: Clock, l
     async with serving(tmp_path, clock, log, port) as world:
         assert await in_threads(lambda: client.barrier("warm", 2)) == [None]
         assert await in_threads(lambda: next(client.subscribe("news"))) == ["before"]
+
+
+async def test_torn_end_of_the_journal_costs_no_later_entry(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    async with serving(tmp_path, clock, log) as world:
+        await in_threads(lambda: world.client("driver").publish("news", "before"))
+        (journal,) = (tmp_path / "evidence").rglob("*.jsonl")
+    with journal.open("ab") as torn:
+        torn.write(b'{"topic":"ne')  # the process ended here
+    for text in ("after", "last"):
+        async with serving(tmp_path, clock, log) as world:
+            offsets = await in_threads(
+                functools.partial(world.client("driver").publish, "news", text)
+            )
+            assert offsets == [1 + (text == "last")]
+
+
+async def test_change_that_cannot_be_kept_is_no_change(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    async with serving(tmp_path, clock, log) as world:
+        publish = functools.partial(world.client("driver").publish, "news")
+        assert await in_threads(functools.partial(publish, "first")) == [0]
+        (journal,) = (tmp_path / "evidence").rglob("*.jsonl")
+        kept = journal.rename(journal.with_suffix(".away"))
+        journal.mkdir()
+        url = f"{world.base}/topics/news?component=driver&id=1"
+        status, body = await world.request("POST", url, data=b"second")
+        assert (status, b"the change cannot be kept: Is a directory; check" in body) == (503, True)
+        journal.rmdir()
+        kept.rename(journal)
+        status, body = await world.request("POST", url, data=b"second")
+        assert (status, json.loads(body)) == (200, {"offset": 1})
+    async with serving(tmp_path, clock, log) as world:
+        found = world.client("driver").subscribe("news")
+        assert await in_threads(lambda: [next(found), next(found)]) == [["first", "second"]]
+
+
+async def test_later_attempt_is_admitted_when_it_begins(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    async with serving(tmp_path, clock, log) as world:
+        url = f"{world.base.rpartition('/')[0]}/1/topics/a?timeout=0"
+        assert (await world.request("GET", url))[0] == 404
+        world.document["status"] = {"attempt": 1}
+        assert (await world.request("GET", url))[0] == 200
 
 
 async def test_program_is_used_from_the_environment(

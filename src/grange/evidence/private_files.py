@@ -9,6 +9,7 @@ from pathlib import Path
 from grange.evidence.evidence_paths import PARTIAL
 
 _PRIVATE = 0o700
+_PRIVATE_FILE = 0o600
 _MOST = 100_000  # entries of a walk, against trees without an end
 
 
@@ -39,6 +40,34 @@ def write_atomically(path: Path, content: bytes) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line to a file, or leave it as it was; on disk when this returns."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _PRIVATE_FILE)
+    try:
+        size = os.fstat(descriptor).st_size
+        try:
+            left = memoryview(line + b"\n")
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """The whole lines of a file; a last one without an end, of a process that was killed, is cut off."""
+    if not path.exists():
+        return []
+    content = path.read_bytes()
+    *lines, torn = content.split(b"\n")
+    if torn:  # what is appended next must not become a part of it
+        os.truncate(path, len(content) - len(torn))
+    return lines
 
 
 def files(root: Path) -> Iterator[Path]:

@@ -11,34 +11,52 @@ from grange.controllers.testsession.coordination import (
 )
 
 
+def arrive(state: Coordination, name: str, component: str, count: int) -> JournalEntry | None:
+    """A call as the service makes it: checked, written down, applied."""
+    return _applied(state, state.arrival(name, component, count))
+
+
+def publish(
+    state: Coordination, topic: str, component: str, text: str, ident: str = ""
+) -> JournalEntry | None:
+    """The same for a topic."""
+    return _applied(state, state.publication(topic, component, text, ident))
+
+
+def _applied(state: Coordination, entry: JournalEntry | None) -> JournalEntry | None:
+    if entry is not None:
+        state.apply(entry)
+    return entry
+
+
 def test_barrier_opens_when_all_are_there() -> None:
     state = Coordination()
-    assert state.arrive("warm", "driver", 2) is not None
+    assert arrive(state, "warm", "driver", 2) is not None
     assert not state.barrier("warm").is_open
-    assert state.arrive("warm", "driver", 2) is None  # it lost the answer
+    assert arrive(state, "warm", "driver", 2) is None  # it lost the answer
     assert state.barrier("warm").arrived == 1
-    state.arrive("warm", "server", 2)
+    arrive(state, "warm", "server", 2)
     assert state.barrier("warm").is_open
-    assert state.arrive("warm", "server", 2) is None
+    assert arrive(state, "warm", "server", 2) is None
     with pytest.raises(CoordinationError, match="barrier 'warm' is open: 2 components"):
-        state.arrive("warm", "late", 2)
+        arrive(state, "warm", "late", 2)
 
 
 def test_barrier_of_two_counts_is_refused() -> None:
     state = Coordination()
-    state.arrive("warm", "driver", 2)
+    arrive(state, "warm", "driver", 2)
     with pytest.raises(CoordinationError, match="waits for 2 components, not 3"):
-        state.arrive("warm", "server", 3)
+        arrive(state, "warm", "server", 3)
 
 
 def test_topic_keeps_its_order_and_repeated_entries_once() -> None:
     state = Coordination()
     for text in ("a", "b"):
-        state.publish("news", "driver", text, id=text)
-    assert state.publish("news", "driver", "a", id="a") is None
+        publish(state, "news", "driver", text, text)
+    assert publish(state, "news", "driver", "a", "a") is None
     assert state.offset("news", "driver", "a") == 0
-    assert state.publish("news", "server", "a", id="a") is not None
-    state.publish("news", "driver", "c")
+    assert publish(state, "news", "server", "a", "a") is not None
+    publish(state, "news", "driver", "c")
     assert state.read("news", 0) == ["a", "b", "a", "c"]
     assert state.read("news", 3) == ["c"]
     assert state.read("news", 9) == state.read("other", 0) == []
@@ -48,10 +66,10 @@ def test_topic_keeps_its_order_and_repeated_entries_once() -> None:
 def test_malformed_names_are_refused(name: str) -> None:
     state = Coordination()
     for call in (
-        lambda: state.arrive(name, "driver", 1),
-        lambda: state.arrive("warm", name, 1),
-        lambda: state.publish(name, "driver", "x"),
-        lambda: state.publish("news", name, "x"),
+        lambda: arrive(state, name, "driver", 1),
+        lambda: arrive(state, "warm", name, 1),
+        lambda: publish(state, name, "driver", "x"),
+        lambda: publish(state, "news", name, "x"),
         lambda: state.read(name, 0),
     ):
         with pytest.raises(CoordinationError, match="is no name"):
@@ -61,7 +79,7 @@ def test_malformed_names_are_refused(name: str) -> None:
 @pytest.mark.parametrize("count", [0, -1, 10_001])
 def test_absurd_counts_are_refused(count: int) -> None:
     with pytest.raises(CoordinationError, match="out of range"):
-        Coordination().arrive("warm", "driver", count)
+        arrive(Coordination(), "warm", "driver", count)
 
 
 def test_numbers_and_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,22 +88,22 @@ def test_numbers_and_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordination, "_MOST_BYTES", 100)
     state = Coordination()
     with pytest.raises(CoordinationError, match="bytes exceed 65536"):
-        state.publish("news", "driver", "x" * 65_537)
+        publish(state, "news", "driver", "x" * 65_537)
     with pytest.raises(CoordinationError, match="bytes of all topics"):
-        state.publish("news", "driver", "x" * 100)
+        publish(state, "news", "driver", "x" * 100)
     with pytest.raises(CoordinationError, match="id: it has more than 128"):
-        state.publish("news", "driver", "x", id="x" * 129)
+        publish(state, "news", "driver", "x", "x" * 129)
     for _ in range(3):
-        state.publish("a", "driver", "x")
+        publish(state, "a", "driver", "x")
     with pytest.raises(CoordinationError, match="there are 3 entries of topic 'a'"):
-        state.publish("a", "driver", "x")
-    state.publish("b", "driver", "x")
+        publish(state, "a", "driver", "x")
+    publish(state, "b", "driver", "x")
     with pytest.raises(CoordinationError, match="there are 2 topics, the limit is 2"):
-        state.publish("c", "driver", "x")
+        publish(state, "c", "driver", "x")
     for name in ("a", "b"):
-        state.arrive(name, "driver", 1)
+        arrive(state, name, "driver", 1)
     with pytest.raises(CoordinationError, match="there are 2 barriers"):
-        state.arrive("c", "driver", 1)
+        arrive(state, "c", "driver", 1)
 
 
 CALLS = st.tuples(
@@ -104,9 +122,9 @@ def test_journal_gives_the_same_state(calls: list[tuple[str, str, str, int, str]
     for what, name, component, count, ident in calls:
         try:
             entry = (
-                state.arrive(name, component, count)
+                arrive(state, name, component, count)
                 if what == "arrive"
-                else state.publish(name, component, f"{component}{count}", ident)
+                else publish(state, name, component, f"{component}{count}", ident)
             )
         except CoordinationError:
             continue
@@ -119,4 +137,24 @@ def test_journal_gives_the_same_state(calls: list[tuple[str, str, str, int, str]
         if entry.barrier:
             assert again.barrier(entry.barrier) == state.barrier(entry.barrier)
         elif entry.id:
-            assert again.publish(entry.topic, entry.component, entry.text, entry.id) is None
+            assert again.publication(entry.topic, entry.component, entry.text, entry.id) is None
+
+
+def test_check_alone_changes_nothing() -> None:
+    """Before it is in the journal, nobody passes a barrier or reads an entry because of it."""
+    state = Coordination()
+    for _ in range(2):
+        assert state.arrival("warm", "driver", 1) is not None
+        assert state.publication("news", "driver", "a", "1") is not None
+    assert state.read("news", 0) == []
+
+
+def test_entry_in_the_journal_twice_counts_once() -> None:
+    """The one that called was cancelled while its entry was written, and called again."""
+    entries = [
+        JournalEntry(topic="news", component="driver", text="a", id="1"),
+        JournalEntry(barrier="warm", component="driver", count=2),
+    ]
+    state = Coordination([*entries, *entries])
+    assert state.read("news", 0) == ["a"]
+    assert state.barrier("warm").arrived == 1

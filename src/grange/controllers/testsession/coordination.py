@@ -1,7 +1,8 @@
 """Barriers and topics between the components of one attempt: state, without waiting; pure.
 
 Every change is an entry of a journal, and the same entries give the same state: a restart replays
-them. A component that repeats a call, because it lost the answer, changes nothing.
+them. A call is checked first and gives the entry; it is applied when it is in the journal, so that nothing
+is seen that a restart would forget. A component that repeats a call, because it lost the answer, changes nothing.
 """
 
 import re
@@ -80,18 +81,15 @@ class Coordination:
         self._published: dict[tuple[str, str, str], int] = {}
         self._bytes = 0
         for entry in journal:
-            if entry.barrier:
-                self.arrive(entry.barrier, entry.component, entry.count)
-            else:
-                self.publish(entry.topic, entry.component, entry.text, entry.id)
+            self.apply(entry)
 
     def barrier(self, name: str) -> BarrierState:
         """How far a barrier is that was arrived at."""
         found = self._barriers[name]
         return BarrierState(len(found.arrived), found.count)
 
-    def arrive(self, name: str, component: str, count: int) -> JournalEntry | None:
-        """A component arrives at a barrier; None where it was there already.
+    def arrival(self, name: str, component: str, count: int) -> JournalEntry | None:
+        """The entry for a component that arrives at a barrier; None where it was there already.
 
         Raises:
             CoordinationError: the call is malformed, or others wait there for another number.
@@ -105,30 +103,28 @@ class Coordination:
         found = self._barriers.get(name)
         if found is None:
             _check_room("barriers", len(self._barriers), _MOST_NAMES)
-            found = self._barriers[name] = _Barrier(count)
         elif found.count != count:
             raise CoordinationError(
                 f"count: barrier {name!r} waits for {found.count} components, not {count}; "
                 "give the same number in all of them"
             )
-        if component in found.arrived:
+        elif component in found.arrived:
             return None
-        if len(found.arrived) >= found.count:
+        elif len(found.arrived) >= found.count:
             raise CoordinationError(
                 f"barrier {name!r} is open: {found.count} components have passed it; "
                 "use another name for another round"
             )
-        found.arrived.add(component)
         return JournalEntry(barrier=name, component=component, count=count)
 
-    def publish(
+    def publication(
         self,
         topic: str,
         component: str,
         text: str,
         id: str = "",  # noqa: A002  the field's name
     ) -> JournalEntry | None:
-        """Append to a topic; None where the component did so with this id already.
+        """The entry that is appended to a topic; None where the component did so with this id already.
 
         Raises:
             CoordinationError: the call is malformed, or a limit is reached.
@@ -146,14 +142,26 @@ class Coordination:
             )
         if topic not in self._topics:
             _check_room("topics", len(self._topics), _MOST_NAMES)
-        entries = self._topics.get(topic, [])
+        entries = self._topics.get(topic, ())
         _check_room(f"entries of topic {topic!r}", len(entries), _MOST_ENTRIES)
         _check_room("bytes of all topics", self._bytes + size, _MOST_BYTES)
-        if id:
-            self._published[topic, component, id] = len(entries)
-        self._topics.setdefault(topic, entries).append(text)
-        self._bytes += size
         return JournalEntry(topic=topic, component=component, text=text, id=id)
+
+    def apply(self, entry: JournalEntry) -> None:
+        """Make a change that was checked; one that was made before changes nothing."""
+        if entry.barrier:
+            self._barriers.setdefault(entry.barrier, _Barrier(entry.count)).arrived.add(
+                entry.component
+            )
+            return
+        ident = (entry.topic, entry.component, entry.id)
+        if ident in self._published:
+            return
+        entries = self._topics.setdefault(entry.topic, [])
+        if entry.id:
+            self._published[ident] = len(entries)
+        entries.append(entry.text)
+        self._bytes += len(entry.text.encode())
 
     def offset(self, topic: str, component: str, id: str = "") -> int:  # noqa: A002  the field's name
         """Where the component's entry with an id is, or else the last entry of the topic."""

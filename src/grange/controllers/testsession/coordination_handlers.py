@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 
 from grange.base.clock import Clock
+from grange.base.errors import GrangeError
 from grange.base.offload import Offload
 from grange.controllers.testsession.coordination import (
     Coordination,
@@ -24,10 +25,15 @@ _LONGEST_POLL_S = 30.0
 _MOST_WAITERS = 2000
 
 
+class JournalError(GrangeError):
+    """A change cannot be written down; the message names the cause."""
+
+
 class _Attempt:
     def __init__(self, coordination: Coordination, journal: Path) -> None:
         self.coordination = coordination
         self.journal = journal
+        self.changing = asyncio.Lock()
         self.changed = asyncio.Event()
 
     def wake(self) -> None:
@@ -63,8 +69,8 @@ class CoordinationHandlers:
         """Arrive at a barrier, and wait until it opens or the caller's time is over."""
         attempt = await self._attempt(request)
         name, component = request.match_info["name"], request.query.get("component", "")
-        entry = attempt.coordination.arrive(name, component, integer(request, "count", 0))
-        await self._note(attempt, entry)
+        count = integer(request, "count", 0)
+        await self._change(attempt, lambda: attempt.coordination.arrival(name, component, count))
 
         def is_open() -> bool:
             return attempt.coordination.barrier(name).is_open
@@ -82,7 +88,8 @@ class CoordinationHandlers:
             raise CoordinationError("entry: it is no UTF-8; encode it") from error
         topic, component = request.match_info["name"], request.query.get("component", "")
         ident = request.query.get("id", "")
-        await self._note(attempt, attempt.coordination.publish(topic, component, text, ident))
+        state = attempt.coordination
+        await self._change(attempt, lambda: state.publication(topic, component, text, ident))
         return answer({"offset": attempt.coordination.offset(topic, component, ident)})
 
     async def subscribe(self, request: web.Request) -> web.StreamResponse:
@@ -116,8 +123,7 @@ class CoordinationHandlers:
             self._waiters -= 1
 
     async def _attempt(self, request: web.Request) -> _Attempt:
-        known = await self._access.admitted(request)
-        number = int(request.match_info["attempt"])
+        known, number = await self._access.admitted(request)
         name = known.key.uid, number
         async with self._opening:
             if name not in self._attempts:
@@ -129,21 +135,28 @@ class CoordinationHandlers:
     def _read_journal(self, place: Path) -> list[JournalEntry]:
         private_files.make_directory(place.parent, self._directory.root)
         entries = []
-        if place.exists():
-            for line in place.read_bytes().splitlines():
-                with suppress(msgspec.MsgspecError):  # the process ended within a write
-                    entries.append(msgspec.json.decode(line, type=JournalEntry))
+        for line in private_files.read_lines(place):
+            with suppress(msgspec.MsgspecError):  # the disk is damaged
+                entries.append(msgspec.json.decode(line, type=JournalEntry))
         return entries
 
-    async def _note(self, attempt: _Attempt, entry: JournalEntry | None) -> None:
-        """Write a change down, then wake those that wait for it."""
-        if entry is None:
-            return
-        line = msgspec.json.encode(entry) + b"\n"
+    async def _change(self, attempt: _Attempt, check: Callable[[], JournalEntry | None]) -> None:
+        """Write a change down, then apply it and wake those that wait for it.
 
-        def write() -> None:
-            with attempt.journal.open("ab") as journal:
-                journal.write(line)
-
-        await self._offload.run(write)
+        Raises:
+            JournalError: it cannot be written; nothing has changed.
+        """
+        async with attempt.changing:
+            entry = check()
+            if entry is None:
+                return
+            line = msgspec.json.encode(entry)
+            try:
+                await self._offload.run(lambda: private_files.append_line(attempt.journal, line))
+            except OSError as error:
+                raise JournalError(
+                    f"the change cannot be kept: {error.strerror or error}; "
+                    "check the directory of evidence and its disk, then try again"
+                ) from error
+            attempt.coordination.apply(entry)
         attempt.wake()

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from grange.base.clock import Clock
 from grange.base.offload import Offload
-from grange.controllers.testsession.coordination import NAME, CoordinationError
+from grange.controllers.testsession.coordination import CoordinationError
 from grange.controllers.testsession.session_access import SessionAccess
 from grange.controllers.testsession.session_messages import answer, integer
 from grange.evidence.artifact_store import ArtifactFile
@@ -58,11 +58,13 @@ class EvidenceHandlers:
         return web.Response(status=204)
 
     async def _opened(self, request: web.Request, size: int | None) -> ArtifactFile:
-        known = await self._access.admitted(request)
+        known, attempt = await self._access.admitted(request)
         component, path = request.match_info["component"], request.match_info["path"]
-        if NAME.fullmatch(component) is None:
-            raise CoordinationError("component: it is no name; give that of the component")
-        attempt = int(request.match_info["attempt"])
+        if component not in known.members:
+            raise CoordinationError(
+                f"component: {component[:80]!r} is none of the session; "
+                "give the value of GRANGE_SESSION_COMPONENT"
+            )
         store = self._directory.artifact_store(known.key)
         return await self._offload.run(
             lambda: store.open(attempt, component, path, limit=known.artifact_bytes, size=size)

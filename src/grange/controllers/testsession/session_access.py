@@ -11,6 +11,7 @@ from grange.api.kinds import TESTSESSION
 from grange.api.kinds.testsession import TestSession
 from grange.api.status import NotFound
 from grange.client.client import Client
+from grange.controllers.testsession.component_pods import component_pods
 from grange.controllers.testsession.evidence_recorder import key_of
 from grange.evidence.evidence_paths import EvidenceKey, checked_uid
 
@@ -26,10 +27,14 @@ class KnownSession:
     Attributes:
         key: where its evidence is.
         artifact_bytes: how much a component of it may keep.
+        attempt: its last one.
+        members: names of its components.
     """
 
     key: EvidenceKey
     artifact_bytes: int
+    attempt: int
+    members: frozenset[str]
 
 
 class SessionAccess:
@@ -53,28 +58,38 @@ class SessionAccess:
     def remember(self, session: TestSession) -> None:
         """Spare the question whether this session exists."""
         _make_room(self._known)
-        limit = session.spec.evidence.max_artifact_bytes
-        self._known[session.metadata.uid] = KnownSession(key_of(session), limit)
+        self._known[session.metadata.uid] = KnownSession(
+            key_of(session),
+            session.spec.evidence.max_artifact_bytes,
+            session.status.attempt,
+            frozenset(pod.member for pod in component_pods(session)),
+        )
 
     def forget(self, uid: str) -> None:
         """The session has ended."""
         self._known.pop(uid, None)
 
-    async def admitted(self, request: web.Request) -> KnownSession:
-        """The session in the path of a component's request.
+    async def admitted(self, request: web.Request) -> tuple[KnownSession, int]:
+        """The session in the path of a component's request, and the attempt.
 
         Raises:
             HTTPUnauthorized: the token is not that of the session.
-            HTTPNotFound: there is no such session.
+            HTTPNotFound: there is no such session, or it has had no such attempt.
             ApiError: sessions cannot be listed.
         """
-        uid = checked_uid(request.match_info["uid"])
+        uid, attempt = checked_uid(request.match_info["uid"]), int(request.match_info["attempt"])
         self._check_token(request, uid)
-        if uid not in self._known and (session := await self._find(uid)) is not None:
+        known = self._known.get(uid)
+        if known is None or known.attempt < attempt:
+            session = await self._find(uid)
+            if session is None:
+                raise web.HTTPNotFound(text="there is no such session; it may have been deleted\n")
             self.remember(session)
-        if uid not in self._known:
-            raise web.HTTPNotFound(text="there is no such session; it may have been deleted\n")
-        return self._known[uid]
+            known = self._known[uid]
+        # Each attempt has its own budgets: what names attempts freely has budgets without end.
+        if known.attempt < attempt:
+            raise web.HTTPNotFound(text=f"the session has had no attempt {attempt}\n")
+        return known, attempt
 
     async def evidence_url(self, uid: str) -> str:
         """Where the evidence of a session is, by its status; empty where that has nothing.
