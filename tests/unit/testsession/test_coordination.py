@@ -141,7 +141,7 @@ def test_journal_gives_the_same_state(calls: list[tuple[str, str, str, int, str]
 
 
 def test_check_alone_changes_nothing() -> None:
-    """Before it is in the journal, nobody passes a barrier or reads an entry because of it."""
+    """What is not in the journal yet opens no barrier and is not read."""
     state = Coordination()
     for _ in range(2):
         assert state.arrival("warm", "driver", 1) is not None
