@@ -21,7 +21,7 @@ from grange.base.metrics import CollectorRegistry, registry
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.reconcile.metrics import instruments
-from grange.reconcile.outage import OUTAGE_CAP_S, is_outage
+from grange.reconcile.outage import OUTAGE_CAP_S, ends_by_itself
 from grange.reconcile.workqueue import ShutDown, WorkQueue
 
 
@@ -163,7 +163,7 @@ class Controller:
             self.queue.forget(key)
         except Exception as failure:  # noqa: BLE001  supervision point: a crash costs one key a delay
             outcome, error = "error", failure
-            cap_s = OUTAGE_CAP_S if is_outage(failure) else math.inf
+            cap_s = OUTAGE_CAP_S if ends_by_itself(failure) else math.inf
             self.queue.add_rate_limited(key, cap_s=cap_s)
         else:
             self.queue.forget(key)

@@ -106,6 +106,28 @@ async def test_release_writes_each_machine_once(clock: Clock, rng: Stream, log: 
         assert await there.marks() == {}
 
 
+@pytest.mark.parametrize("cleaning", ["Automatic", "Manual"])
+async def test_release_does_not_wait_for_a_silent_watch(
+    clock: Clock, rng: Stream, log: Logger, cleaning: str
+) -> None:
+    """Seed 10068 of the sessions: each try failed at the version of the cache, the last for minutes."""
+    async with lease_world(clock, rng, log) as there:
+        await there.add_nodes("n1", "n2")
+        await there.add_lease("a", 2, cleaning=cleaning)
+        await there.reaches("a", "Granted")
+        await there.settle()
+        there.held_watches.add("/api/v1/nodes")
+        await there.client.patch(NODE, "n1", patch={"metadata": {"labels": {"x": "y"}}})
+        await there.delete("a")
+        if cleaning == "Automatic":
+            assert await there.gone("a") < 1.0
+            assert await there.marks() == {}
+        else:
+            await there.settle()
+            assert [state for _, state in (await there.marks()).values()] == ["Dirty", "Dirty"]
+        there.held_watches.clear()
+
+
 async def test_machines_that_are_cleaned_by_hand_stay_dirty(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

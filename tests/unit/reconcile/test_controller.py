@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from grange.api.meta import ObjectKey
-from grange.api.status import Conflict, Invalid, ServiceUnavailable
+from grange.api.status import ApiError, Conflict, Invalid, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.metrics import exposition, registry
@@ -257,13 +257,16 @@ async def test_busy_controller_lets_others_run(
     assert turns == 50
 
 
-async def test_outage_of_the_server_caps_the_delay(clock: Clock, rng: Stream, log: Logger) -> None:
+@pytest.mark.parametrize("passing", [ServiceUnavailable, Conflict])
+async def test_failures_that_end_by_themselves_wait_little(
+    clock: Clock, rng: Stream, log: Logger, passing: type[ApiError]
+) -> None:
     """A refusal of the object itself waits longer and longer; a server that is away is asked on."""
     at: dict[ObjectKey, list[float]] = {A: [], B: []}
 
     async def reconcile(key: ObjectKey) -> Result:
         at[key].append(clock.monotonic())
-        raise (ServiceUnavailable if key == A else Invalid)("no")
+        raise (passing if key == A else Invalid)("no")
 
     controller = Controller("test", reconcile, clock=clock, rng=rng, log=log)
     controller.enqueue(A)

@@ -1,6 +1,6 @@
 """Giving machines to a lease: mark the nodes, check that they are empty, and grant."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 
 import msgspec
@@ -119,22 +119,36 @@ class LeaseClaims:
         Raises:
             ApiError: they are still there, perhaps.
         """
-        node = self._listers.node(name)
-        if node is not None and lease_of(node) == lease:
-            await self.write(node, node_marks.unmarked(node))
+        await self._change(name, lease, node_marks.unmarked)
 
-    async def write(self, node: Node, patch: Document) -> None:
-        """Write to a node; one that is gone is left alone.
+    async def mark_dirty(self, name: str, lease: str) -> None:
+        """Have a node of a lease wait until it is cleaned.
 
         Raises:
             ApiError: nothing was written, or the outcome is unknown.
         """
-        try:
-            self._listers.wrote_node(
-                await self._client.patch(NODE, node.metadata.name, patch=patch)
-            )
-        except NotFound:
-            return
+        await self._change(name, lease, node_marks.dirty)
+
+    async def _change(self, name: str, lease: str, patch: Callable[[Node], Document]) -> None:
+        """Write to a node that bears the marks of a lease; one that is gone is left alone."""
+        node = self._listers.node(name)
+        conflict: Conflict | None = None
+        for _ in range(_ATTEMPTS):
+            if node is None or lease_of(node) != lease:
+                return
+            try:
+                written = await self._client.patch(NODE, name, patch=patch(node))
+            except NotFound:
+                return
+            except Conflict as error:  # the cache is behind, for as long as its watch is silent
+                conflict, node = error, await self._live(name)
+                if node is not None:
+                    self._listers.wrote_node(node)
+            else:
+                self._listers.wrote_node(written)
+                return
+        if conflict is not None:
+            raise conflict
 
     async def _mark(self, name: str, lease: MachineLease) -> bool:
         """Mark a node that is free; whether it bears the marks."""

@@ -12,7 +12,7 @@ from grange.api.kinds.machinelease import (
 )
 from grange.api.status import NotFound
 from grange.client.client import Client
-from grange.controllers.machinelease import logic, node_marks
+from grange.controllers.machinelease import logic
 from grange.controllers.machinelease.claims import LeaseClaims
 from grange.controllers.machinelease.lease_listers import LeaseListers
 from grange.placement.machine_table import PoolMachine
@@ -95,9 +95,7 @@ class LeaseReleases:
         if is_empty and clean:
             await self._claims.unmark(machine.node, machine.lease)
         elif machine.state == LEASED and (clean is None or not is_empty):
-            node = self._listers.node(machine.node)
-            if node is not None:
-                await self._claims.write(node, node_marks.dirty(node))
+            await self._claims.mark_dirty(machine.node, machine.lease)
 
     async def _occupied(self, lease: str) -> Collection[str]:
         """The nodes on which pods of a lease are left, in the cache or at the server."""
