@@ -95,6 +95,29 @@ async def test_only_pods_that_changed_are_converted(world: JobWorld, costs: Cost
     assert set(costs.versions.values()) == {1}
 
 
+async def test_job_that_takes_long_to_plan_waits_for_events(
+    world: JobWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events of one wait are planned for at once, so a large job is not planned for each of its pods."""
+    costs = Costs(world, monkeypatch)
+    world.nursery.start(world.deps.informers.run())
+    service = JobService(world.deps, GANGJOB_ADAPTER)
+    world.start(service)
+    await world.add_job(replicas=8, runPolicy={"schedulingPolicy": {"backend": "None"}})
+    await world.reaches("Running")
+    await world.settle()
+    key = ObjectKey("default", "train")
+    costs.status_writes.clear()
+    service.planned_s[key] = 0.02
+    for number in range(7):
+        await world.finish(f"train-worker-{number}")
+        await world.settle(0.04)
+    assert costs.status_writes == []
+    await world.settle(1)
+    assert costs.status_writes.count(1) == 1
+    assert (await world.status()).replica_statuses["worker"].succeeded == 7
+
+
 async def test_job_at_rest_costs_nothing(world: JobWorld, costs: Costs) -> None:
     costs.status_writes.clear()
     costs.versions.clear()

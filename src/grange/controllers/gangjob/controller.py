@@ -32,8 +32,8 @@ R = TypeVar("R", bound=Resource)
 C = TypeVar("C", bound=Resource)
 
 _RETRY = Exponential(initial_s=0.02, cap_s=60.0)
-_SHARE = 5  # reconciles of one large job take at most a fifth of the time
-_LONGEST_S = 0.5
+_SHARE = 15  # looking at all pods of one large job takes at most a sixteenth of the time
+_LONGEST_S = 1.0
 
 
 class JobService(Generic[R]):
@@ -43,6 +43,9 @@ class JobService(Generic[R]):
         deps: client, informers, clock, randomness, log, metrics.
         adapter: of the kind.
         config: settings.
+
+    Attributes:
+        planned_s: how long the last plan of a job took, with the look at all its pods.
     """
 
     def __init__(
@@ -52,7 +55,6 @@ class JobService(Generic[R]):
         name = adapter.kind.kind.lower()
         self._name = name
         self._adapter = adapter
-        self._clock = deps.clock
         log = deps.log.bind(controller=name)
         rng = deps.rng.fork(name)
         self._recorder = Recorder(
@@ -73,7 +75,7 @@ class JobService(Generic[R]):
             recorder=self._recorder,
             config=config,
         )
-        self._took_s: dict[ObjectKey, float] = {}
+        self.planned_s = self._reconciler.planned_s
         self.loop = Controller(
             name,
             self.reconcile,
@@ -144,15 +146,11 @@ class JobService(Generic[R]):
             Terminal: the spec cannot be acted on.
             GrangeError: a write failed; to be tried again.
         """
-        started = self._clock.monotonic()
-        try:
-            return await self._reconciler.reconcile(key)
-        finally:
-            self._took_s[key] = self._clock.monotonic() - started
+        return await self._reconciler.reconcile(key)
 
     def _enqueue(self, key: ObjectKey) -> None:
-        """Wake a job; one whose reconciles take long waits for further events first."""
-        delay_s = min(_LONGEST_S, self._took_s.get(key, 0.0) * _SHARE)
+        """Wake a job; one whose plan takes long waits for further events first."""
+        delay_s = min(_LONGEST_S, self.planned_s.get(key, 0.0) * _SHARE)
         self.loop.enqueue_after(key, delay_s)
 
     def _node_changed(self, old: Node, new: Node) -> None:
@@ -173,7 +171,6 @@ class JobService(Generic[R]):
             self.loop.enqueue(new.key)
 
     def _job_gone(self, job: R) -> None:
-        self._took_s.pop(job.key, None)
         self._reconciler.forget(job)
 
 

@@ -5,7 +5,7 @@ reconcile may end at any await and the next one continues from what is stored.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -56,6 +56,21 @@ _AGAIN_S = 1.0  # after losing a race; events of the winner's change usually com
 
 
 @dataclass(frozen=True, slots=True)
+class _Converted:
+    """What a version of a pod was converted to.
+
+    Attributes:
+        version: its resourceVersion.
+        owner: UID of the job that controls it and whose labels it has; else empty.
+        view: of the pod.
+    """
+
+    version: str
+    owner: str
+    view: JobPod
+
+
+@dataclass(frozen=True, slots=True)
 class _Observed(Generic[R]):
     """A job and what was found of it."""
 
@@ -77,6 +92,9 @@ class JobReconciler(Generic[R]):
         expectations: what each job waits to see in the cache.
         recorder: records events for users.
         config: settings.
+
+    Attributes:
+        planned_s: how long the last plan of a job took, with the look at all its pods.
     """
 
     def __init__(
@@ -108,11 +126,13 @@ class JobReconciler(Generic[R]):
         self._gone: dict[str, set[str]] = {}  # UIDs of pods that were seen to go, by UID of the job
         self._control = JobPodControl(deps.client, adapter.kind, expectations, recorder)
         self.instruments = JobInstruments(instruments(deps.metrics), adapter.kind.kind)
-        self._views: dict[str, tuple[str, JobPod]] = {}  # of pods, by UID: version and view
+        self.planned_s: dict[ObjectKey, float] = {}
+        self._converted: dict[str, _Converted] = {}  # pods by UID
 
     def forget(self, job: R) -> None:
         """The job is gone."""
         uid = job.metadata.uid
+        self.planned_s.pop(job.key, None)
         self._expectations.forget(uid)
         self._written.forget(uid)
         self._backoff.forget(uid)
@@ -124,7 +144,7 @@ class JobReconciler(Generic[R]):
 
     def forget_pod(self, pod: Pod) -> None:
         """The pod is gone."""
-        self._views.pop(pod.metadata.uid, None)
+        self._converted.pop(pod.metadata.uid, None)
         reference = controller_of(pod.metadata)
         if reference is None:
             return
@@ -158,15 +178,22 @@ class JobReconciler(Generic[R]):
         unsettled_s = await unanswered.wait_s(self._client, self._expectations, job, TRACKED_KINDS)
         if unsettled_s > 0:
             return Requeue(unsettled_s)
+        started = self._clock.monotonic()
         observed = await self._observe(job, model)
         if refused is not None:
             return await self._refuse(observed, refused)
         if not await self._sees_counted_pods(observed):
             return Requeue(_AGAIN_S)
-        return await self._apply(observed, logic.plan(observed.inputs))
+        plan = logic.plan(observed.inputs)
+        self.planned_s[key] = self._clock.monotonic() - started
+        return await self._apply(observed, plan)
 
     async def _observe(self, job: R, model: JobModel) -> _Observed[R]:
-        pods = await self._claim(job, POD, self._listers.candidate_pods(job))
+        pods, uid = self._listers.candidate_pods(job), job.metadata.uid
+        converted = self._convert(job, pods)
+        if any(item.owner != uid for item in converted):
+            pods = await self._claim(job, POD, pods)
+            converted = self._convert(job, pods)
         services = await self._claim(job, SERVICE, self._listers.candidate_services(job))
         staying = {
             item.metadata.name: item for item in services if not item.metadata.deletion_timestamp
@@ -175,11 +202,11 @@ class JobReconciler(Generic[R]):
         inputs = JobInputs(
             model=model,
             status=self._adapter.status(job),
-            pods=tuple(self._view(pod) for pod in pods),
+            pods=tuple(item.view for item in converted),
             services=frozenset(staying),
             gang=self.gang.state(model, gang),
             now=self._clock.now(),
-            held=self._backoff.held(job.metadata.uid, self._clock.monotonic()),
+            held=self._backoff.held(uid, self._clock.monotonic()),
         )
         return _Observed(job, model, inputs, {pod.metadata.uid: pod for pod in pods}, staying, gang)
 
@@ -221,14 +248,20 @@ class JobReconciler(Generic[R]):
             raise claims.errors[0]
         return claims.objects
 
-    def _view(self, pod: Pod) -> JobPod:
-        """The view of a pod, converted once per version."""
-        meta = pod.metadata
-        version, view = self._views.get(meta.uid, ("", None))
-        if view is None or version != meta.resource_version:
-            view = job_pod(pod, self._adapter.labels)
-            self._views[meta.uid] = meta.resource_version, view
-        return view
+    def _convert(self, job: R, pods: Iterable[Pod]) -> list[_Converted]:
+        """The views of pods; each version of a pod is looked at once."""
+        known, matches = self._converted, self._listers.matches(job)
+        result = []
+        for pod in pods:
+            meta = pod.metadata
+            found = known.get(meta.uid)
+            if found is None or found.version != meta.resource_version:
+                fits = owners.is_controlled_by(pod, job) and matches(pod)
+                view = job_pod(pod, self._adapter.labels)
+                found = _Converted(meta.resource_version, job.metadata.uid if fits else "", view)
+                known[meta.uid] = found
+            result.append(found)
+        return result
 
     async def _apply(self, observed: _Observed[R], plan: JobPlan) -> Result:
         job, uid = observed.job, observed.job.metadata.uid
