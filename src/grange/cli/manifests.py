@@ -38,7 +38,8 @@ def read(paths: Sequence[str]) -> list[Document]:
         for name, text in _texts(source):
             documents += _documents(name, text)
     if not documents:
-        raise ManifestError(f"no objects in {', '.join(paths)}")
+        sources = ("standard input" if path == "-" else path for path in paths)
+        raise ManifestError(f"no objects in {', '.join(sources)}")
     return documents
 
 
@@ -80,12 +81,21 @@ def _texts(source: str) -> list[tuple[str, str]]:
     try:
         if path.is_dir():
             files = sorted(item for item in path.iterdir() if item.suffix in _SUFFIXES)
-            return [(str(item), item.read_text()) for item in files]
-        return [(source, path.read_text())]
+            return [(str(item), _text(item)) for item in files]
+    except OSError as error:
+        raise ManifestError(f"{source}: cannot be read: {error.strerror}") from error
+    return [(source, _text(path))]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise ManifestError(f"{source}: no such file or directory") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError(f"{source}: cannot be read: {error}") from error
+        raise ManifestError(f"{path}: no such file or directory") from error
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{path}: is not UTF-8 text (byte {error.start})") from error
+    except OSError as error:
+        raise ManifestError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _documents(name: str, text: str) -> list[Document]:

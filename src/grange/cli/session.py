@@ -315,16 +315,21 @@ def split_names(words: Sequence[str]) -> list[tuple[str, str]]:
     """``pod a b``, ``pod/a grc/b`` and ``pods,nodes`` as (kind, name) pairs; name may be empty.
 
     Raises:
-        click.UsageError: the two forms are mixed.
+        click.UsageError: the two forms are mixed, or a part is empty.
     """
     if not words:
         raise click.UsageError("no object; write KIND, KIND NAME or KIND/NAME")
     if any("/" in word for word in words):
-        pairs = [tuple(word.split("/", 1)) for word in words]
-        if any(len(pair) != 2 or not pair[1] for pair in pairs):
+        if any("/" not in word for word in words):
             raise click.UsageError("mixed forms; write every argument as KIND/NAME")
-        return [(pair[0], pair[1]) for pair in pairs]
+        pairs = [(word.partition("/")[0], word.partition("/")[2]) for word in words]
+        for word, (kind, name) in zip(words, pairs, strict=True):
+            if not kind or not name:
+                raise click.UsageError(f"{word}: a part is empty; write KIND/NAME")
+        return pairs
     kinds, names = words[0].split(","), words[1:]
+    if not all(kinds) or not all(names):  # an empty variable of a shell does not mean all objects
+        raise click.UsageError("a kind or a name is empty; write KIND, KIND NAME or KIND/NAME")
     if names and len(kinds) > 1:
         raise click.UsageError("several kinds with names; write KIND/NAME for each object")
     return [(kinds[0], name) for name in names] if names else [(kind, "") for kind in kinds]

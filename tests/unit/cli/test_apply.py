@@ -16,7 +16,7 @@ from grange.api.status import NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli.verbs.apply import apply_one
+from grange.cli.verbs.apply import LAST_APPLIED, apply_one
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 
@@ -173,3 +173,23 @@ async def test_feature_that_every_node_has_needs_no_warning(
             await apply_one(opened, POD, copy.deepcopy(LIMITED))
     printed = capsys.readouterr().err
     assert printed.count("needs a node with grange.dev/limits=cgroup") == int(warned)
+
+
+async def test_apply_takes_turns_with_kubectl(clock: Clock, rng: Stream, log: Logger) -> None:
+    """Go sorts keys and escapes some characters; the same manifest is unchanged in either spelling."""
+    document = {**SETTINGS, "data": {"b": "<&>", "a": "é"}}
+    go = (
+        '{"apiVersion":"v1","data":{"a":"é","b":"\\u003c\\u0026\\u003e"},"kind":"ConfigMap",'
+        '"metadata":{"annotations":{},"name":"settings","namespace":"default"}}\n'
+    )
+    async with world(clock, rng, log, hands=False) as there:
+        assert await outcome(there, document) == "created"
+        found = await stored(there, document)
+        assert found["metadata"]["annotations"][LAST_APPLIED] == go
+
+        spaced = go.replace(":", ": ")
+        patch = {"metadata": {"annotations": {LAST_APPLIED: spaced}}}
+        await there.client.patch(CONFIGMAP, "settings", "default", patch=patch)
+        assert await outcome(there, document) == "unchanged"
+        found = await stored(there, document)
+        assert found["metadata"]["annotations"][LAST_APPLIED] == spaced

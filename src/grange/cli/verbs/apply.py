@@ -18,6 +18,7 @@ from grange.cli.results import Results
 
 _SUFFIXES = {"none": "", "client": " (dry run)", "server": " (server dry run)"}  # kubectl's words
 _BOOKKEEPING = frozenset({"resourceVersion", "generation", "managedFields"})
+_GO_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # so that kubectl can take over
 
 
@@ -121,6 +122,9 @@ async def apply_one(
         )
         return "created", decode_document(answer.body)
     last = present["metadata"].get("annotations", {}).get(LAST_APPLIED, "{}")
+    notes = marked["metadata"]["annotations"]
+    if decode_document(last.encode()) == decode_document(notes[LAST_APPLIED].encode()):
+        notes[LAST_APPLIED] = last  # the same, in the spelling of another program
     from grange.cli.three_way import three_way  # reads the schemas, which takes its time
 
     patch = three_way(decode_document(last.encode()), marked, present, kind)
@@ -176,5 +180,11 @@ def _marked(document: Document) -> Document:
     annotations = dict(document["metadata"].get("annotations") or {})
     annotations.pop(LAST_APPLIED, None)
     plain = {**document, "metadata": {**document["metadata"], "annotations": annotations}}
-    annotations = {**annotations, LAST_APPLIED: msgspec.json.encode(plain).decode() + "\n"}
+    annotations = {**annotations, LAST_APPLIED: _go_json(plain)}
     return {**document, "metadata": {**document["metadata"], "annotations": annotations}}
+
+
+def _go_json(document: Document) -> str:
+    """As kubectl spells it, so that its next apply of the same manifest changes nothing."""
+    text = msgspec.json.encode(document, order="sorted").decode()
+    return text.translate(_GO_ESCAPES) + "\n"

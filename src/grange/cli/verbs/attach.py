@@ -44,7 +44,7 @@ def command(
             )
         has_terminal = tty and stdin and sys.stdin.isatty() and bool(found.get("tty"))
         if tty and not has_terminal:
-            text = f"no terminal: container {name} has none, or standard input is none"
+            text = f"-t is ignored: container {name} or standard input has no terminal"
             terminal.echo(text, err=True)
         use = StreamUse(stdin=stdin, tty=has_terminal)
         query = {"container": [name], **use.query()}

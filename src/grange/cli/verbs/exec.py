@@ -43,7 +43,7 @@ def command(
     Write -- before the command. It ends when this verb is ended.
     """
     if tty and not (stdin and sys.stdin.isatty()):
-        terminal.echo("no terminal: standard input is none, or -i is missing", err=True)
+        terminal.echo("-t is ignored: standard input is not a terminal, or -i is missing", err=True)
         tty = False
     use = StreamUse(stdin=stdin, tty=tty)
 
