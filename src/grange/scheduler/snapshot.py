@@ -49,7 +49,7 @@ class NodeInfoSnapshot:
         table: the same entries as columns.
         by_row: the same entries by row of the table; one without pods or node in an unused row.
         changes: rows of the table that changed: twice the row, and one more if its node object did.
-        versions: rows with another version of a pod, whatever changed of it.
+        touched: rows of the table where anything changed, another version of a pod included.
         layout: grows whenever rows or order change; results by row are void then.
         ties: by row, larger for nodes earlier in the list; unique.
         tie: the same, for single elements.
@@ -65,7 +65,7 @@ class NodeInfoSnapshot:
         self.table = NodeTable()
         self.by_row: list[NodeInfo] = []
         self.changes: ChangeLog[int] = ChangeLog(LOG_MIN)
-        self.versions: ChangeLog[int] = ChangeLog(LOG_MIN)
+        self.touched: ChangeLog[int] = ChangeLog(LOG_MIN)
         self.layout = 0
         self.ties: Integers = np.zeros(0, np.int64)
         self.tie = self.ties.data
@@ -143,12 +143,13 @@ class NodeInfoSnapshot:
         before, pods = mine.node, mine.pods
         near = mine.pods_with_affinity or entry.pods_with_affinity
         mine.assign(entry)
-        self._write(mine, before)
+        written = self._write(mine, before)
         if mine.pods is not pods:
             row = self.table.rows[mine.name]
             if near or self.index.counting:
                 self.index.change(row, pods, mine.pods)
-            self.versions.note(row)
+            if not written:
+                self.touched.note(row)
 
     def keep(self, live: Callable[[str], bool]) -> None:
         """Drop the entries whose node is gone."""
@@ -166,7 +167,6 @@ class NodeInfoSnapshot:
         """
         if self._reordered or tree.version != self._tree_version:
             self._order(tree)
-        self.changes.limit = self.versions.limit = max(LOG_MIN, 4 * self.table.size)
         if not len(self.node_info_list) == len(self.node_info_map) == tree.num_nodes:
             counts = (len(self.node_info_list), len(self.node_info_map), tree.num_nodes)
             self._reset()
@@ -178,6 +178,7 @@ class NodeInfoSnapshot:
     def _order(self, tree: NodeTree) -> None:
         self._reordered = False
         self._tree_version = tree.version
+        self.changes.limit = self.touched.limit = max(LOG_MIN, 4 * self.table.size)
         entries = self.node_info_map
         self.node_info_list = [entries[name] for name in tree.list() if name in entries]
         self.ties = np.zeros(self.table.capacity, np.int64)
@@ -210,8 +211,8 @@ class NodeInfoSnapshot:
         self.generation = 0
         self._reordered = True
 
-    def _write(self, mine: NodeInfo, before: Node | None) -> None:
-        """Bring the entry's row up to date and note what a decision could notice."""
+    def _write(self, mine: NodeInfo, before: Node | None) -> bool:
+        """Bring the entry's row up to date, and note what a decision could notice, if anything."""
         node = mine.node
         if (
             node is not None
@@ -222,10 +223,13 @@ class NodeInfoSnapshot:
             self.table.put_usage(row, mine.usage)
             self.changes.note(row * 2 + 1)
             self.index.node_changed()
-            return
-        row = self.table.rows[mine.name]
-        if self.table.put_usage(row, mine.usage):
+        else:
+            row = self.table.rows[mine.name]
+            if not self.table.put_usage(row, mine.usage):
+                return False
             self.changes.note(row * 2)
+        self.touched.note(row)
+        return True
 
     # --- trials ------------------------------------------------------------------------------
 

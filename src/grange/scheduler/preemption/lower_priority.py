@@ -26,7 +26,6 @@ class _Level:
         self.bound = bound
         self.layout = -1
         self.position = -1
-        self.versions = -1
         self.pods: Integers = np.zeros(0, np.int64)
         self.amounts: dict[str, Integers] = {}
 
@@ -40,7 +39,6 @@ class LowerPriority:
 
     def __init__(self, snapshot: NodeInfoSnapshot) -> None:
         self._snapshot = snapshot
-        self._versions = snapshot.versions
         self._levels: BoundedDict[int, _Level] = BoundedDict(_LEVELS_MAX)
 
     def may_fit(self, request: PodRequest, priority: int) -> Mask:
@@ -88,17 +86,15 @@ class LowerPriority:
         level = self._levels.get(priority)
         if level is None:
             level = self._levels[priority] = _Level(priority)
-        changed = snapshot.changes.since(level.position)
-        exchanged = self._versions.since(level.versions)
-        if level.layout != snapshot.layout or changed is None or exchanged is None:
+        touched = snapshot.touched.since(level.position)
+        if level.layout != snapshot.layout or touched is None:
             size = snapshot.table.size
             level.pods = np.zeros(size, np.int64)
             level.amounts = {name: np.zeros(size, np.int64) for name in _SUMMED}
             self._sum(level, range(size))
         else:
-            self._sum(level, dict.fromkeys([*(entry >> 1 for entry in changed), *exchanged]))
-        level.layout = snapshot.layout
-        level.position, level.versions = snapshot.changes.position, self._versions.position
+            self._sum(level, dict.fromkeys(touched))
+        level.layout, level.position = snapshot.layout, snapshot.touched.position
         return level
 
     def _sum(self, level: _Level, rows: Iterable[int]) -> None:

@@ -45,7 +45,7 @@ class VictimCache:
     """The victims on each node, for one class and priority.
 
     Args:
-        handle: the parts of the scheduling loop; its snapshot follows versions.
+        handle: the parts of the scheduling loop.
         loads: the verdicts on loads for pods of the class.
         priority: pods below it may be victims.
         order: the rows whose nodes do not refuse the class, in the order in which they are tried.
@@ -71,8 +71,7 @@ class VictimCache:
             BoundedDict(_PATTERNS_MAX)
         )
         self._covered: dict[tuple[str, str], dict[int, None]] = {}  # rows by budget
-        self._changes = handle.snapshot.changes
-        self._versions = handle.snapshot.versions
+        self._touched = handle.snapshot.touched
         self._moves = handle.nominator.moves
         self._allowances = handle.budgets.moves
         self._note_positions()
@@ -223,26 +222,24 @@ class VictimCache:
 
     def _note_positions(self) -> None:
         self._seen = (
-            self._changes.position,
-            self._versions.position,
+            self._touched.position,
             self._moves.position,
             self._allowances.position,
         )
 
     def _catch_up(self) -> None:
         """Forget the victims on nodes where something changed."""
-        changes, versions, moves, allowances = self._seen
+        touches, moves, allowances = self._seen
         self._note_positions()
-        changed, exchanged = self._changes.since(changes), self._versions.since(versions)
+        touched = self._touched.since(touches)
         moved, allowed = self._moves.since(moves), self._allowances.since(allowances)
         states, places = self._states, self._places
-        if changed is None or exchanged is None or moved is None or allowed is None:
+        if touched is None or moved is None or allowed is None:
             states[:] = bytes(len(states))
             self._covered.clear()
             return
-        rows = [*(entry >> 1 for entry in changed), *exchanged]
         known = self._handle.snapshot.table.rows
-        rows += [known[name] for name in moved if name in known]
+        rows = touched + [known[name] for name in moved if name in known]
         for key in allowed:
             rows += self._covered.pop(key, ())
         for row in rows:
