@@ -97,7 +97,7 @@ class PodIndex:
         counting: a query was asked for.
         silent: no assigned pod has terms about others.
         known: how many terms it has seen.
-        full: so much was asked that ``prune`` has something to do.
+        full: so much was asked that it is time to ``restart``.
     """
 
     def __init__(self, table: NodeTable, entries: Mapping[str, NodeInfo]) -> None:
@@ -182,11 +182,6 @@ class PodIndex:
         """How many pods on each row hold the term."""
         return self._holders[number]
 
-    def prune(self) -> None:
-        """Start from scratch if too much was asked; between decisions only."""
-        if self.full:
-            self._restart()
-
     # --- the snapshot reports ----------------------------------------------------------------
 
     def set_namespaces(self, namespaces: Namespaces) -> None:
@@ -195,7 +190,7 @@ class PodIndex:
             changed = namespaces != self.namespaces
             self.namespaces = namespaces
             if changed and self._by_namespace:
-                self._restart()
+                self.restart()
 
     def change(self, row: int, before: tuple[PodInfo, ...], after: tuple[PodInfo, ...]) -> None:
         """A node's pods changed."""
@@ -280,7 +275,8 @@ class PodIndex:
     def _note_namespaces(self, selectors: Sequence[PodSelector]) -> None:
         self._by_namespace |= any(item.namespace_labels for item in selectors)
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
+        """Count from scratch what is asked for from now on; between decisions only."""
         self.epoch += 1
         self.counting = self.full = False
         self.silent = True

@@ -146,7 +146,7 @@ class Engine:
     def _key(self, pod: PodInfo) -> _Key:
         index = self._snapshot.index
         if index.full:
-            index.prune()
+            index.restart()
         if index.epoch != self._epoch:
             self._epoch = index.epoch
             self._classes.clear()
