@@ -4,12 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from grange.scheduler.framework import (
-    Code,
-    CycleState,
-    Profile,
-    Status,
-)
+from grange.placement.columns import Integers, NodeTable
+from grange.scheduler.framework import Code, CycleState, Filter, Profile, Status
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
@@ -72,17 +68,33 @@ class Diagnosis:
 
 
 class Tally:
-    """Collects the refusals of nodes."""
+    """Collects the refusals of nodes, in addition to those of another tally."""
 
-    def __init__(self) -> None:
-        self._reasons: Counter[str] = Counter()
-        self._plugins: dict[str, None] = {}
+    def __init__(self, start: "Tally | None" = None) -> None:
+        self._reasons: Counter[str] = Counter(start._reasons if start else ())
+        self._plugins: dict[str, None] = dict(start._plugins if start else ())
 
     def add(self, plugin: str, reasons: Iterable[tuple[str, int]]) -> None:
         """A plugin refused nodes for these reasons."""
         self._plugins[plugin] = None
         for reason, count in reasons:
             self._reasons[reason] += count
+
+    def add_refusals(
+        self,
+        filters: Iterable[tuple[str, Filter]],
+        pod: PodInfo,
+        table: NodeTable,
+        rows: Integers,
+    ) -> Integers:
+        """Ask filters that apply to the pod about rows, each about those that are left; return the rest."""
+        for name, plugin in filters:
+            passed = plugin.filter_rows(pod, table, rows)
+            refused = rows[~passed]
+            if len(refused):
+                self.add(name, plugin.count_reasons(pod, table, refused))
+                rows = rows[passed]
+        return rows
 
     def diagnosis(self, num_nodes: int) -> Diagnosis:
         """All of them together."""

@@ -187,16 +187,8 @@ class EquivalenceClass:
 
     def _explain(self, snapshot: NodeInfoSnapshot, rows: Integers, tally: Tally) -> Integers:
         """Tally the filters' refusals of these rows; the rows that are left."""
-        table = snapshot.table
-        for name, plugin in self._profile.filters:
-            if not plugin.applies(self.pod) or not len(rows):
-                continue
-            passed = plugin.filter_rows(self.pod, table, rows)
-            refused = rows[~passed]
-            if len(refused):
-                tally.add(name, plugin.count_reasons(self.pod, table, refused))
-            rows = rows[passed]
-        return rows
+        filters = [pair for pair in self._profile.filters if pair[1].applies(self.pod)]
+        return tally.add_refusals(filters, self.pod, snapshot.table, rows)
 
     def _catch_up(self, snapshot: NodeInfoSnapshot, also: Sequence[int] = ()) -> None:
         """Bring the rows that changed up to date, and these too."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 import numpy as np
 
 from grange.base.bounded import BoundedDict
-from grange.placement.columns import Mask
+from grange.placement.columns import Integers, Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
 from grange.scheduler.dry_run import DryRun, LoadDryRun
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
@@ -65,7 +65,7 @@ class _NominatorCache:
         self._refusals: list[Status] = [SUCCESS]
         self._numbers: dict[tuple[str, tuple[str, ...]], int] = {}
         self._counts: list[int] = [0]
-        self._fixed: list[tuple[str, list[tuple[str, int]]]] = []
+        self._fixed = Tally()  # what node objects alone refuse
         self._diagnosis: Diagnosis | None = None  # while no count changes
 
     def passes(self, row: int, nominated: Nominated) -> bool | None:
@@ -127,9 +127,7 @@ class _NominatorCache:
         if self._codes is None:
             self._count(nominated, judge)
         if self._diagnosis is None:
-            tally = Tally()
-            for plugin, reasons in self._fixed:
-                tally.add(plugin, reasons)
+            tally = Tally(self._fixed)
             for status, count in zip(self._refusals, self._counts, strict=True):
                 if count and status is not SUCCESS:
                     tally.add(status.plugin, [(reason, count) for reason in status.reasons])
@@ -180,17 +178,12 @@ class _NominatorCache:
         """Evaluate every row."""
         self._statistics.diagnosed += 1
         snapshot, pod, table = self._snapshot, self._pod, self._snapshot.table
-        self._refusals, self._counts, self._fixed = [SUCCESS], [0], []
+        self._refusals, self._counts, self._fixed = [SUCCESS], [0], Tally()
         self._diagnosis = None
         self._numbers.clear()
         codes = [_FIXED] * table.size
-        rows = np.flatnonzero(table.valid[table.all])
-        for name, plugin in self._by_node:
-            passed = plugin.filter_rows(pod, table, rows)
-            refused = rows[~passed]
-            if len(refused):
-                self._fixed.append((name, plugin.count_reasons(pod, table, refused)))
-            rows = rows[passed]
+        valid: Integers = np.flatnonzero(table.valid[table.all])
+        rows = self._fixed.add_refusals(self._by_node, pod, table, valid)
         by_row, loads = snapshot.by_row, self._loads
         for row in rows.tolist():
             codes[row] = code = self._code(loads.status(by_row[row].load))

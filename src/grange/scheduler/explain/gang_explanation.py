@@ -114,10 +114,7 @@ class _GangFit:
     def room(self, fitting: Integers | None = None) -> int:
         """For how many of the pods there is room, where so many fit on each row."""
         fitting = self._copies if fitting is None else fitting
-        found = Capacity((self._shape,), (fitting,))
-        if not self._domain_key:
-            return found.whole()
-        return max(found.by_domain(self._table, self._domain_key).values(), default=0)
+        return Capacity((self._shape,), (fitting,)).most(self._table, self._domain_key)
 
     def _holds(self, fitting: Integers) -> bool:
         return self.room(fitting) >= self._shape.count

@@ -5,7 +5,6 @@ into account, so the result is an upper bound: too little capacity here means th
 The cost is a few operations on whole columns for each shape of pod, not for each pod.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from grange.api.pod_requests import PODS, Resources, is_scalar
 from grange.placement.columns import Integers, NodeTable
 from grange.placement.node_usage import amount_of, asked_amounts
 from grange.placement.resource_fit import TOO_MANY_PODS, insufficient
+from grange.scheduler.diagnosis import Tally
 from grange.scheduler.framework import Profiles, Scope
 from grange.scheduler.gangs.pod_overrides import on_closed_nodes
 from grange.scheduler.gangs.quotas import shown
@@ -111,6 +111,12 @@ class Capacity:
             for shape, fitting in zip(self.shapes, self.copies, strict=True)
         )
 
+    def most(self, table: NodeTable, domain_key: str) -> int:
+        """The same where all nodes must share a value of a label; an empty key is none."""
+        if not domain_key:
+            return self.whole()
+        return max(self.by_domain(table, domain_key).values(), default=0)
+
     def by_domain(self, table: NodeTable, key: str, *, unlimited: bool = False) -> dict[str, int]:
         """The same for the rows of each value of a label; domains without any capacity are left out.
 
@@ -185,23 +191,22 @@ def count_reasons(profiles: Profiles, table: NodeTable, pods: Sequence[PodInfo])
 def _reasons_of(
     profiles: Profiles, table: NodeTable, shape: Shape, placed: Integers
 ) -> ReasonCounts:
-    profile, pod, rows = profiles.of(shape.pod), shape.pod, table.all
-    counts: Counter[str] = Counter()
-    left = table.valid[rows].copy()
-    for _, plugin in profile.filters:
-        if plugin.scope is Scope.NODE and plugin.applies(pod):
-            refused = np.flatnonzero(left & ~plugin.filter_rows(pod, table, rows))
-            if len(refused):
-                counts.update(dict(plugin.count_reasons(pod, table, refused)))
-                left[refused] = False
+    profile, pod = profiles.of(shape.pod), shape.pod
+    tally = Tally()
+    fixed = [
+        (name, plugin)
+        for name, plugin in profile.filters
+        if plugin.scope is Scope.NODE and plugin.applies(pod)
+    ]
+    rows = tally.add_refusals(fixed, pod, table, np.flatnonzero(table.valid[table.all]))
     if profile.amounts is not None:
         asked = [(PODS, 1), *asked_amounts(profile.amounts(pod))]
         for name, amount in asked:
             total, used = table.amounts(name, rows)
-            short = int(np.count_nonzero(left & (total - used - placed * amount < amount)))
+            short = int(np.count_nonzero(total - used - placed[rows] * amount < amount))
             if short:
-                counts[TOO_MANY_PODS if name == PODS else insufficient(name)] = short
-    return tuple(sorted(counts.items()))
+                tally.add("", [(TOO_MANY_PODS if name == PODS else insufficient(name), short)])
+    return tally.diagnosis(0).counts
 
 
 def describe_requests(profiles: Profiles, pods: Sequence[PodInfo], reasons: ReasonCounts) -> str:
@@ -233,6 +238,4 @@ def room_when_empty(
     """
     wanted = [Shape(on_closed_nodes(shape.pod), shape.count) for shape in shapes(profiles, pods)]
     empty = Capacity.of(profiles, table, wanted, empty=True)
-    if not domain_key:
-        return empty.whole()
-    return max(empty.by_domain(table, domain_key).values(), default=0)
+    return empty.most(table, domain_key)
