@@ -11,7 +11,7 @@ So the rows whose usage changed are noted, and their columns are written when on
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,16 @@ class Image(Protocol):
     nodes: dict[str, None]
 
 
+def _written(name: str) -> Any:
+    """A column of what pods use, which is written before it is read."""
+
+    def read(table: "NodeTable") -> Any:
+        table._write()
+        return getattr(table, name)
+
+    return property(read)
+
+
 class NodeTable:
     """The table. Not shared between owners; readers must not write to the arrays.
 
@@ -82,6 +92,8 @@ class NodeTable:
         size: rows that were ever in use; every array is at least this long.
         valid, unschedulable: one bool a row.
         cpu_total … pods_total: what the node offers (int64).
+        cpu_used … pods_used: what its pods need; pods, thousandths of a CPU, bytes.
+        cpu_nonzero, memory_nonzero: what scoring assumes of its pods.
         taint_set: index into ``taint_sets``.
         rows: row by node name.
         names: node name by row; empty in an invalid row.
@@ -131,41 +143,12 @@ class NodeTable:
         """Every row that was ever in use, valid or not."""
         return slice(0, self.size)
 
-    @property
-    def cpu_used(self) -> Integers:
-        """Thousandths of a CPU that pods need."""
-        self._write()
-        return self._cpu_used
-
-    @property
-    def memory_used(self) -> Integers:
-        """Bytes of memory that pods need."""
-        self._write()
-        return self._memory_used
-
-    @property
-    def ephemeral_used(self) -> Integers:
-        """Bytes of local storage that pods need."""
-        self._write()
-        return self._ephemeral_used
-
-    @property
-    def pods_used(self) -> Integers:
-        """How many pods there are."""
-        self._write()
-        return self._pods_used
-
-    @property
-    def cpu_nonzero(self) -> Integers:
-        """Thousandths of a CPU that scoring assumes of pods."""
-        self._write()
-        return self._cpu_nonzero
-
-    @property
-    def memory_nonzero(self) -> Integers:
-        """Bytes of memory that scoring assumes of pods."""
-        self._write()
-        return self._memory_nonzero
+    cpu_used: Integers = _written("_cpu_used")
+    memory_used: Integers = _written("_memory_used")
+    ephemeral_used: Integers = _written("_ephemeral_used")
+    pods_used: Integers = _written("_pods_used")
+    cpu_nonzero: Integers = _written("_cpu_nonzero")
+    memory_nonzero: Integers = _written("_memory_nonzero")
 
     def _grow(self) -> None:
         extra = max(64, self.capacity)
