@@ -233,8 +233,6 @@ def find_blocking_pods(
                 if not any(gang and item.gang == gang for item in found):
                     found.append(blocking)
                 break
-    for _, rule in dry_run.rules:
-        rule.refresh()
     found.sort(key=lambda item: item.cost)
     return found[:limit]
 
