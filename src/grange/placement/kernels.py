@@ -22,6 +22,14 @@ def count(table: NodeTable, rows: Rows) -> int:
     return len(table.valid[rows])
 
 
+def most(values: Integers, among: Mask) -> int:
+    """The largest of these values, which are not negative; 0 among none.
+
+    A product is several times as quick as ``max`` with ``where``.
+    """
+    return int((values * among).max(initial=0))
+
+
 def fits(table: NodeTable, rows: Rows, request: PodRequest) -> Mask:
     """Where the pod fits."""
     mask: Mask = table.pods_used[rows] < table.pods_total[rows]

@@ -154,11 +154,11 @@ class EquivalenceClass:
         return self._flat
 
     def totals(self, snapshot: NodeInfoSnapshot, feasible: Mask) -> Integers:
-        """The score of every row if just these were feasible; anything for the others."""
+        """The score of every row if just these of the feasible ones were; anything for the others."""
         rows = snapshot.table.all
         total = self._worth[rows].copy()
         for score in self._normalised:
-            most = int(score.raw[rows].max(initial=0, where=feasible))
+            most = kernels.most(score.raw[rows], feasible) if score.most else 0
             total += score.scaled(score.raw[rows], most) if most else score.nought
         return total
 
@@ -280,7 +280,7 @@ class EquivalenceClass:
         """Find the maxima again; True if any moved."""
         moved = False
         for score in self._normalised:
-            most = int(score.raw.max(initial=0, where=self._feasible))
+            most = kernels.most(score.raw, self._feasible)
             moved |= most != score.most
             score.most = most
         self._flat = not any(score.most for score in self._normalised)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from grange.placement import kernels
 from grange.placement.columns import Ids, Integers, Mask, NodeTable
 from grange.scheduler.diagnosis import Tally
 from grange.scheduler.domains import DomainRule
@@ -266,7 +267,7 @@ class TopologyClass(EquivalenceClass):
             return -1
         if self._rankings:
             best = best + (self._ranked(cells.domains.__getitem__, feasible) << TIE_BITS)
-        return int(best.max(initial=-1, where=feasible))
+        return kernels.most(best, feasible)
 
     def _open_cells(self, cells: _Cells) -> list[int]:
         """The largest key of each cell that is open and has a feasible row."""
@@ -282,7 +283,7 @@ class TopologyClass(EquivalenceClass):
         if not feasible.any():
             return -1
         keys = (self.totals(snapshot, feasible) << TIE_BITS) + snapshot.ties[snapshot.table.all]
-        return int(keys.max(initial=-1, where=feasible))
+        return kernels.most(keys, feasible)
 
     def _opened(self, snapshot: NodeInfoSnapshot) -> Mask:
         feasible = self._open_now(snapshot)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from grange.placement import resource_fit
+from grange.placement import kernels, resource_fit
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
 from grange.scheduler.dry_run import DryRun
@@ -142,7 +142,7 @@ class Evaluation:
                 continue
             raw = plugin.score_rows(pod, table, table.all)
             if plugin.normalise is not Normalise.NONE:
-                most = int(raw.max(initial=0, where=self.feasible))
+                most = kernels.most(raw, self.feasible)
                 reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
                 raw = resource_fit.normalised(raw, most, reverse=reverse)
             found[name] = weight * raw
@@ -191,6 +191,4 @@ def apply_nominations(
         if not status.ok:
             explanation.lacks[row] = 1
             found.append(status)
-    for _, rule in dry_run.rules:
-        rule.refresh()
     evaluation.refuse(NAME, explanation, found)

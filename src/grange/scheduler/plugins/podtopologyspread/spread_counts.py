@@ -20,8 +20,6 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 MISSING = "node(s) didn't match pod topology spread constraints (missing required label)"
 SKEWED = "node(s) didn't match pod topology spread constraints"
 
-_NO_LEAST = 2**62
-
 Constraints = tuple[Constraint, ...]
 
 
@@ -154,8 +152,9 @@ class PreferredSpread:
             part = counts * spread.weight(number) + float(item.max_skew - 1)
             total = total + (np.where(mine >= 0, part, 0.0) if item.lenient else part)
         raw: Integers = spread.rounded(total)
-        least = int(raw.min(initial=_NO_LEAST, where=inside))
-        return inside * spread.scaled(raw, least, int(raw.max(initial=0, where=inside)))
+        most = kernels.most(raw, inside)
+        least = most - kernels.most(most - raw, inside)
+        return inside * spread.scaled(raw, least, most)
 
 
 # --- the explanation -----------------------------------------------------------------------------
