@@ -45,6 +45,7 @@ from grange.api.kinds.service import Service
 from grange.api.meta import controller_of
 from grange.api.pod_addresses import POD_IP
 from grange.api.status import ApiError
+from grange.base.clock import Clock
 from grange.client.client import Client
 
 
@@ -77,6 +78,7 @@ class ContainerStarter:
         services: the Services of a namespace, once they are known.
         names: writes the files by which a pod resolves names; None where pods have none.
         puller: brings images; None where the node has none.
+        clock: time.
     """
 
     def __init__(
@@ -87,9 +89,11 @@ class ContainerStarter:
         services: Callable[[str], Awaitable[Iterable[Service]]],
         names: PodNames | None = None,
         puller: ImagePuller | None = None,
+        *,
+        clock: Clock,
     ) -> None:
         self._puller = puller
-        self._fetcher = Fetcher(client)
+        self._fetcher = Fetcher(client, clock)
         self._runtime = runtime
         self._config = config
         self._services = services

@@ -17,10 +17,12 @@ from grange.api.kinds.pod import Container, Pod
 from grange.api.kinds.serviceaccount import ROOT_CA
 from grange.api.meta import Document
 from grange.api.status import ApiError, NotFound
+from grange.base.clock import Clock
 from grange.client.client import Client
 
 _AUTHORITY = (CONFIGMAP.kind, ROOT_CA)
 _NO_CONTENT: Mapping[str, bytes] = {}
+_FRESH_S = 60.0  # of tokens, which live for ten minutes at least
 
 
 class Reference(NamedTuple):
@@ -98,19 +100,29 @@ def of_volumes(pod: Pod) -> Iterable[Reference]:
                 yield Reference.of(part.get("configMap"), part.get("secret"))
 
 
+class _Remembered(NamedTuple):
+    """What a pod's containers have in common, and when it was fetched."""
+
+    sources: Sources
+    fetched_at: float
+
+
 class Fetcher:
     """Reads what pods refer to.
 
-    The token and certificate that every pod has are remembered for as long as the pod is there: a
-    container that needs nothing else starts again though the API cannot be asked.
+    The token and certificate that every pod has are fetched once for containers that start together. They are
+    remembered for as long as the pod is there: a container that needs nothing else starts again though the
+    API cannot be asked.
 
     Args:
         client: to the API.
+        clock: time.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
-        self._remembered: dict[str, Sources] = {}  # by uid of the pod
+        self._clock = clock
+        self._remembered: dict[str, _Remembered] = {}  # by uid of the pod
 
     async def fetch(self, pod: Pod, container: Container | None) -> Sources:
         """Read what the pod's volumes and the container's environment refer to, each once.
@@ -127,22 +139,26 @@ class Fetcher:
         if container is not None:
             references |= {(item.kind, item.name): item for item in of_container(container)}
         namespace, uid = pod.metadata.namespace, pod.metadata.uid
-        known = self._remembered.get(uid)
+        known, now = self._remembered.get(uid), self._clock.monotonic()
+        is_fresh = known is not None and now - known.fetched_at < _FRESH_S
+        fresh = known.sources if known is not None and container is not None and is_fresh else None
+        found = dict(fresh.found) if fresh is not None else {}
         try:
-            found = {
-                identity: await _read(self._client, namespace, reference)
-                for identity, reference in references.items()
-            }
+            for identity, reference in references.items():
+                if identity not in found:
+                    found[identity] = await _read(self._client, namespace, reference)
+            if fresh is not None:
+                return Sources(namespace, found, fresh.tokens)
             tokens = await fetch_tokens(self._client, pod)
         except ApiError:
             if known is None or container is None:
                 raise
-            if not references.keys() <= known.found.keys():
+            if not references.keys() <= known.sources.found.keys():
                 raise
-            return known
+            return known.sources
         if tokens:
             kept = {key: found[key] for key in found.keys() & {_AUTHORITY}}
-            self._remembered[uid] = Sources(namespace, kept, tokens)
+            self._remembered[uid] = _Remembered(Sources(namespace, kept, tokens), now)
         return Sources(namespace, found, tokens)
 
     def forget(self, uid: str) -> None:

@@ -88,7 +88,13 @@ class NodeAgent:
                 images, credentials, self._recorder, clock=deps.clock, log=self._log
             )
         starter = ContainerStarter(
-            deps.client, runtime, config, self._services_of, self._names, self._puller
+            deps.client,
+            runtime,
+            config,
+            self._services_of,
+            self._names,
+            self._puller,
+            clock=deps.clock,
         )
         self._tools = Tools(
             client=deps.client,

@@ -90,7 +90,7 @@ async def test_pod_gets_a_token_of_its_account(clock: Clock, rng: Stream, log: L
         await there.create(document(serviceAccountName="robot"))
         await there.until_ready()
         view = await there.client.get(POD, "web", "default")
-        found = await Fetcher(there.client).fetch(view, view.spec.containers[0])
+        found = await Fetcher(there.client, clock).fetch(view, view.spec.containers[0])
         [token] = found.tokens.values()
         user = there.application.accounts.authenticate({"authorization": f"Bearer {token}"})
         assert user is not None
@@ -130,7 +130,7 @@ async def test_only_what_every_pod_has_is_remembered(
         await there.create(document(container(), container("other", envFrom=source)))
         view = await there.client.get(POD, "web", "default")
         plain, other = view.spec.containers
-        fetcher = Fetcher(there.new_client())
+        fetcher = Fetcher(there.new_client(), clock)
         before = await fetcher.fetch(view, plain)
         await fetcher.fetch(view, other)
         there.gate = lambda request: ServiceUnavailable("away")
