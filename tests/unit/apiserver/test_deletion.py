@@ -1,6 +1,7 @@
 """Deletion is a promise to agents and controllers that hold an object: it goes when they let go."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from tests.unit.apiserver.server import CONFIGMAPS, NAMESPACES, PODS, Server, configmap, pod
@@ -9,6 +10,11 @@ from grange.api.kinds import BUILT_IN, CONFIGMAP, NAMESPACE, POD
 from grange.api.meta import Document
 from grange.apiserver.deletion import Keep, Mark, Remove, decide, is_complete
 from grange.apiserver.write_options import DeleteOptions
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.store.interface import Entry
+from grange.store.memory import MemoryStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SERVICES = "/api/v1/namespaces/default/services"
@@ -243,6 +249,37 @@ async def test_collection_is_deleted_by_its_selector(server: Server) -> None:
     answer = await server.delete(CONFIGMAPS, labelSelector="tier=x")
     assert (answer.body["kind"], answer.names) == ("ConfigMapList", ["a", "c"])
     assert (await server.get(CONFIGMAPS)).names == ["b"]
+
+
+class SlowStore(MemoryStore):
+    """Takes its time to delete, as a disk does."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    async def delete(self, key: str, **given: Any) -> Entry:
+        await self.clock.sleep(0.02)
+        return await super().delete(key, **given)
+
+
+async def test_collection_is_not_deleted_one_by_one(clock: Clock, rng: Stream, log: Logger) -> None:
+    server = Server(clock=clock, rng=rng, log=log, store=SlowStore(clock))
+    await server.application.bootstrap()
+    for number in range(100):
+        await server.made(CONFIGMAPS, configmap(f"c{number:02}"))
+    began = clock.monotonic()
+    answer = await server.delete(CONFIGMAPS)
+    assert answer.names == [f"c{number:02}" for number in range(100)]
+    assert clock.monotonic() - began < 0.2
+
+
+async def test_collection_is_left_at_the_first_refusal(server: Server) -> None:
+    for name in ("a", "b"):
+        await server.made(CONFIGMAPS, configmap(name))
+    refused = {"preconditions": {"uid": "another"}}
+    assert (await server.delete(CONFIGMAPS, refused)).code == 409
+    assert (await server.get(CONFIGMAPS)).names == ["a", "b"]
 
 
 async def test_collection_of_all_namespaces_is_not_deleted_in_one_go(server: Server) -> None:
