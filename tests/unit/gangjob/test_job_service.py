@@ -9,7 +9,7 @@ import pytest
 from tests.support.job_world import JobWorld, job_world, template
 
 from grange.api.http import Request
-from grange.api.kinds import BUILT_IN, GANGJOB, POD, PODDISRUPTIONBUDGET, PODGROUP
+from grange.api.kinds import BUILT_IN, GANGJOB, NODE, POD, PODDISRUPTIONBUDGET, PODGROUP
 from grange.api.kinds.gangjob import GangJob
 from grange.api.meta import Document
 from grange.api.scheme import KindInfo
@@ -354,3 +354,26 @@ async def test_refused_spec_stops_the_pods_of_the_job(
         assert (await world.client.list(PODGROUP, "default")).items == []
         await world.client.delete(GANGJOB, "train", "default")
         await world.settle(2)
+
+
+async def test_members_of_several_machines_have_one_event(world: JobWorld) -> None:
+    world.binds = False
+    for name, address in (("a", "10.0.0.1"), ("b", "10.0.0.2")):
+        status = {"addresses": [{"type": "InternalIP", "address": address}]}
+        document = {"metadata": {"name": name}, "spec": {"podCIDR": "127.5.0.0/17"}}
+        await world.client.create(NODE, document)
+        await world.client.patch(NODE, name, patch={"status": status}, subresource="status")
+    await world.add_job(replicas=2)
+
+    async def created() -> bool:
+        return len(await world.pods()) == 2
+
+    await world.until(created)
+    for index, name in enumerate("ab"):
+        target = {"target": {"apiVersion": "v1", "kind": "Node", "name": name}}
+        await world.client.post(POD, f"train-worker-{index}", "default", "binding", target)
+    await world.reaches("Running")
+    await world.settle(5)
+    [event] = await world.events("PeersUnreachable")
+    assert event.message.startswith("pods on a, b do not reach each other")
+    assert event.count == 1

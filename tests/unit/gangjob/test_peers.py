@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.gangjob.wired_jobs import NETWORK, blocks, context, model, pod, role
 
 from grange.api import codec
-from grange.api.kinds.node import Node, NodeSpec
+from grange.api.kinds.node import Node, NodeAddress, NodeSpec, NodeStatus
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectMeta, OwnerReference
 from grange.api.names import check_dns_label
@@ -24,8 +24,13 @@ SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=4)
 ROLES = ("launcher", "worker", "server", "eval")
 
 
-def node(network: str) -> Node:
-    return Node(metadata=ObjectMeta(name="n"), spec=NodeSpec(pod_cidr=network))
+def node(network: str, address: str = "", name: str = "n") -> Node:
+    addresses = (NodeAddress("InternalIP", address),) if address else ()
+    return Node(
+        metadata=ObjectMeta(name=name),
+        spec=NodeSpec(pod_cidr=network),
+        status=NodeStatus(addresses=addresses),
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,6 +48,43 @@ def node(network: str) -> Node:
 )
 def test_addresses_need_one_loopback_range(networks: list[str], found: IPv4Network | None) -> None:
     assert loopback_network(map(node, networks)) == found
+
+
+@pytest.mark.parametrize(
+    ("addresses", "found"),
+    [
+        (("10.0.0.1", "10.0.0.1"), True),
+        (("10.0.0.1", ""), True),
+        (("10.0.0.1", "10.0.0.2"), False),
+    ],
+)
+def test_addresses_need_one_machine(addresses: tuple[str, ...], *, found: bool) -> None:
+    """Agents whose data directories have the same path on several machines have the same range."""
+    nodes = [node(str(NETWORK), address) for address in addresses]
+    assert (loopback_network(nodes) is not None) is found
+
+
+@pytest.mark.parametrize(
+    ("second", "separated"),
+    [
+        (("127.5.0.0/17", "10.0.0.2"), True),
+        (("127.6.0.0/17", "10.0.0.1"), False),
+        (("10.244.0.0/24", "10.0.0.2"), True),
+    ],
+)
+def test_pods_of_several_machines_are_separated(
+    second: tuple[str, str], *, separated: bool
+) -> None:
+    directory = PeerDirectory()
+    directory.update([node("127.5.0.0/17", "10.0.0.1", "a"), node(*second, "b")], [])
+
+    def on(*names: str, host_network: bool = False) -> list[str]:
+        spec = {"hostNetwork": host_network}
+        documents = [{"metadata": {}, "spec": {**spec, "nodeName": name}} for name in names]
+        return directory.separated(msgspec.convert(item, Pod) for item in documents)
+
+    assert on("a", "b") == (["a", "b"] if separated else [])
+    assert on("a", "a") == on("a", "") == on("a", "b", host_network=True) == []
 
 
 def test_names_by_kind_of_service() -> None:

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, ip_network
 
-from grange.api.kinds.node import Node
+from grange.api.kinds.node import Node, address_of
 from grange.api.kinds.pod import Pod
 from grange.api.meta import controller_of
 from grange.api.pod_addresses import (
@@ -25,12 +25,22 @@ PORTS = range(20_000, 32_768)
 def loopback_network(nodes: Iterable[Node]) -> IPv4Network | None:
     """The range of loopback addresses that all nodes give their pods; None: there is no such range.
 
-    A loopback address leads to the reader's own machine, so one range means one machine.
+    A loopback address leads to the reader's own machine, so the nodes have to be on one machine. Agents of
+    several machines have the same range where their data directories have the same path.
     """
-    ranges = {node.spec.pod_cidr for node in nodes}
-    if len(ranges) != 1 or not (text := ranges.pop()):
-        return None
-    network = ip_network(text, strict=False)
+    known = [*nodes]
+    ranges = {node.spec.pod_cidr for node in known}
+    machines = {address for node in known if (address := address_of(node))}
+    return _loopback(ranges.pop()) if len(ranges) == 1 and len(machines) <= 1 else None
+
+
+def machine_of(node: Node) -> str:
+    """The address of the machine that alone reaches the node's pods; empty: all machines reach them."""
+    return "" if _loopback(node.spec.pod_cidr) is None else address_of(node)
+
+
+def _loopback(text: str) -> IPv4Network | None:
+    network = ip_network(text, strict=False) if text else None
     if isinstance(network, IPv4Network) and network.subnet_of(LOOPBACK):
         return network
     return None

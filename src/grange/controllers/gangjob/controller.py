@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from grange.api import minimum_attempts
-from grange.api.kinds.node import Node
+from grange.api.kinds.node import Node, address_of
 from grange.api.meta import ObjectKey, Resource
 from grange.base.backoff import Exponential
 from grange.base.log import Logger
@@ -154,7 +154,7 @@ class JobService(Generic[R]):
         self.loop.enqueue_after(key, delay_s)
 
     def _node_changed(self, old: Node, new: Node) -> None:
-        if old.spec.pod_cidr != new.spec.pod_cidr:
+        if (old.spec.pod_cidr, address_of(old)) != (new.spec.pod_cidr, address_of(new)):
             self._node(new)
 
     def _node(self, node: Node) -> None:

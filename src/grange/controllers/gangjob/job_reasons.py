@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class JobReason(StrEnum):
-    """Why a job failed, lost an index, or had containers restarted."""
+    """Why a job failed, lost an index, had containers restarted, or may hang."""
 
     BACKOFF_LIMIT = "BackoffLimitExceeded"
     DEADLINE = "DeadlineExceeded"
@@ -13,5 +13,6 @@ class JobReason(StrEnum):
     FAILED_INDEXES = "FailedIndexes"
     POD_FAILURE_POLICY = "PodFailurePolicy"
     FAILED_INDEX = "FailedIndex"
+    PEERS_UNREACHABLE = "PeersUnreachable"
     RESTARTED_IN_PLACE = "RestartedInPlace"
     INVALID = "InvalidJobSpec"

@@ -22,6 +22,7 @@ from grange.api.patch import merge_patch
 from grange.api.scheme import KindInfo
 from grange.api.status import AlreadyExists, ApiError, Conflict, NotFound
 from grange.base.errors import GrangeError
+from grange.base.first_few import first_few
 from grange.controllers.gangjob import frameworks, logic
 from grange.controllers.gangjob.adapter import JobAdapter
 from grange.controllers.gangjob.config import GangJobConfig
@@ -37,6 +38,7 @@ from grange.controllers.gangjob.job_pod_control import (
     JobPodControl,
 )
 from grange.controllers.gangjob.job_pods import job_pod
+from grange.controllers.gangjob.job_reasons import JobReason
 from grange.controllers.gangjob.job_services import files_document, service_document
 from grange.controllers.gangjob.model import Creation, JobInputs, JobModel, JobPlan, JobPod
 from grange.controllers.gangjob.peers import PeerDirectory
@@ -52,6 +54,7 @@ from grange.reconcile.write_tracker import WriteTracker
 R = TypeVar("R", bound=Resource)
 C = TypeVar("C", bound=Resource)
 
+_NAMED = 3  # nodes that a message lists
 _AGAIN_S = 1.0  # after losing a race; events of the winner's change usually come sooner
 
 
@@ -126,6 +129,7 @@ class JobReconciler(Generic[R]):
         self._gone: dict[str, set[str]] = {}  # UIDs of pods that were seen to go, by UID of the job
         self._control = JobPodControl(deps.client, adapter.kind, expectations, recorder)
         self.instruments = JobInstruments(instruments(deps.metrics), adapter.kind.kind)
+        self._separated: set[str] = set()  # UIDs of jobs that have an event about it
         self.planned_s: dict[ObjectKey, float] = {}
         self._converted: dict[str, _Converted] = {}  # pods by UID
 
@@ -139,6 +143,7 @@ class JobReconciler(Generic[R]):
         self._files.pop(uid, None)
         self._gone.pop(uid, None)
         self.peers.forget(uid)
+        self._separated.discard(uid)
         self.gang.forget(uid)
         self.instruments.forget(uid)
 
@@ -274,6 +279,7 @@ class JobReconciler(Generic[R]):
         self.instruments.observe(job, observed.inputs.status, status, observed.inputs.now)
         for event in plan.events:
             self._recorder.event(job, event.type, event.reason, event.message, kind=self._kind)
+        self._report_separated(observed)
         error = await self._carry_out(observed, plan)
         if error is not None:
             raise error
@@ -287,6 +293,23 @@ class JobReconciler(Generic[R]):
         if plan.requeue_s is not None:
             again_s = min(again_s, plan.requeue_s)
         return Done() if again_s == inf else Requeue(again_s)
+
+    def _report_separated(self, observed: _Observed[R]) -> None:
+        """Record once that members that know of each other run where they do not reach each other."""
+        uid = observed.job.metadata.uid
+        if not observed.model.framework or uid in self._separated:
+            return
+        nodes = self.peers.separated(observed.pods.values())
+        if nodes:
+            self._separated.add(uid)
+            message = (
+                f"pods on {first_few(nodes, _NAMED)} do not reach each other: the addresses of their "
+                "machines' pods lead nowhere else; keep the job on one machine, by "
+                "schedulingPolicy.topology or a nodeSelector"
+            )
+            self._recorder.event(
+                observed.job, "Warning", JobReason.PEERS_UNREACHABLE, message, kind=self._kind
+            )
 
     def _gang_retry_s(self, observed: _Observed[R], plan: JobPlan) -> float:
         """When to try again where the server refused the gang's object: at once for the status."""

@@ -4,14 +4,14 @@ What is written into a pod must hold as long as its peers run: both ways answer 
 and an index in every attempt and after scaling.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from ipaddress import IPv4Address
 from typing import Protocol
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.pod_addresses import JOB_ADDRESSES, POD_IP
-from grange.controllers.gangjob.address_blocks import AddressBlocks, loopback_network
+from grange.controllers.gangjob.address_blocks import AddressBlocks, loopback_network, machine_of
 from grange.controllers.gangjob.errors import InvalidJob
 from grange.controllers.gangjob.model import JobModel, JobRole, ServiceMode
 
@@ -176,14 +176,18 @@ class PeerDirectory:
     def __init__(self, *, domain: str = "") -> None:
         self._domain = domain
         self._blocks: AddressBlocks | None = None
+        self._machines: dict[str, str] = {}  # by name of the node
+        self._apart = False
 
-    def update(self, nodes: Iterable[Node], pods: Iterable[Pod]) -> None:
+    def update(self, nodes: Sequence[Node], pods: Iterable[Pod]) -> None:
         """Go by the nodes as they are; call it whenever they change.
 
         Args:
             nodes: all nodes.
             pods: all pods; read where the nodes' range has changed, to know the blocks of jobs.
         """
+        self._machines = {node.metadata.name: machine_of(node) for node in nodes}
+        self._apart = len({*self._machines.values()}) > 1
         network = loopback_network(nodes)
         if network is None:
             self._blocks = None
@@ -197,6 +201,17 @@ class PeerDirectory:
         if self._blocks is None:
             return NamedPeers(model, pod_name, domain=self._domain)
         return AddressedPeers(model, pod_name, self._blocks)
+
+    def separated(self, pods: Iterable[Pod]) -> list[str]:
+        """The nodes of pods that do not all reach each other at their addresses; empty: they do."""
+        if not self._apart:
+            return []
+        found = {
+            name: self._machines[name]
+            for pod in pods
+            if not pod.spec.host_network and (name := pod.spec.node_name) in self._machines
+        }
+        return sorted(found) if len({*found.values()}) > 1 else []
 
     def forget(self, uid: str) -> None:
         """The job is gone, and its pods are."""

@@ -43,6 +43,9 @@ def command(
 
     With --wait or --follow the exit code is 0 if all succeeded, and 1 if one failed. A timeout of 0
     waits without a limit.
+
+    Members that are processes of several machines do not reach each other; schedulingPolicy.topology with the
+    key kubernetes.io/hostname keeps a job on one machine.
     """
     limit_s = parse_duration(timeout) or _NO_LIMIT_S
     wanted = manifests.read(files)
