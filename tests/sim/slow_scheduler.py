@@ -29,6 +29,7 @@ class SlowScheduler:
 
     Attributes:
         placed: node of each pod that has not ended, by the name of the pod.
+        bound: node that each pod was bound to last, by the name of the pod.
         free: nodes that took pods at the last look and had none.
     """
 
@@ -38,6 +39,7 @@ class SlowScheduler:
         self._assumed: dict[str, str] = {}
         self._cpu: dict[str, int] = {}
         self.placed: dict[str, str] = {}
+        self.bound: dict[str, str] = {}
         self.free: list[str] = []
 
     async def run(self) -> None:
@@ -85,7 +87,7 @@ class SlowScheduler:
         binding = Binding(meta.namespace, meta.name, meta.uid, node)
         (error,) = await self._world.client.bind([binding])
         if error is None:
-            self.placed[meta.name] = node
+            self.placed[meta.name] = self.bound[meta.name] = node
             await self._report(meta.name, {"phase": "Running", "conditions": []})
         del self._assumed[meta.name]
 

@@ -12,10 +12,11 @@ import pytest
 from tests.sim.machine_trouble import SIDES, TroubledWorld, troubled_world
 from tests.sim.slow_scheduler import SlowScheduler
 
-from grange.api.kinds import NODEPOOL
+from grange.api.kinds import NODEPOOL, POD
 from grange.api.machine_phases import MachinePhase
 from grange.api.status import ApiError
 from grange.base.clock import LoopClock
+from grange.base.errors import invariant
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.machines.providers.simulated.cloud import CloudLatencies
@@ -84,10 +85,15 @@ def test_controller_may_die_at_any_request(seed: int, log: Logger) -> None:
 
 
 class Users:
-    """Pods that come, end and are deleted, and instances that vanish."""
+    """Pods that come, end and are deleted, and instances that vanish.
+
+    Attributes:
+        taken: names of the machines whose instances vanish or are announced to.
+    """
 
     def __init__(self, world: TroubledWorld) -> None:
         self._world, self._draw, self._made = world, world.draw.fork("users"), 0
+        self.taken: set[str] = set()
 
     async def run(self, seconds: float) -> None:
         world, draw = self._world, self._draw
@@ -117,17 +123,58 @@ class Users:
     async def vanish(self) -> None:
         running = self._world.running()
         if running and self._draw.integer(0, 3) == 0:
-            made = self._world.cloud.instances[self._draw.choice(running)]
-            self._world.cloud.vanish(made.instance.id)
+            self._world.cloud.vanish(self._take(running))
 
     async def interrupt(self) -> None:
         running = self._world.running()
         if running:
-            made = self._world.cloud.instances[self._draw.choice(running)]
-            self._world.cloud.interrupt(made.instance.id, self._draw.choice([0.0, 30.0, 120.0]))
+            taken = self._take(running)
+            self._world.cloud.interrupt(taken, self._draw.choice([0.0, 30.0, 120.0]))
+
+    def _take(self, running: list[str]) -> str:
+        """The id of an instance that is chosen to go."""
+        machine = self._draw.choice(running)
+        self.taken.add(machine)
+        return self._world.cloud.instances[machine].instance.id
 
     def _some(self) -> str:
         return f"u{self._draw.integer(1, max(1, self._made))}"
+
+
+class LastPods:
+    """Pods that come when the faults have stopped, and their controller.
+
+    Machines are taken away until their time is over, also then: a pod that loses its machine so is made again.
+
+    Args:
+        world: where.
+        users: took machines away.
+        scheduler: of the packed pool.
+    """
+
+    def __init__(self, world: TroubledWorld, users: Users, scheduler: SlowScheduler) -> None:
+        self._world, self._users, self._scheduler = world, users, scheduler
+        self._pools = {f"last{number}": "pws"[number % 3] for number in range(PODS)}
+
+    async def are_served(self) -> bool:
+        """Whether each has a machine that is there; judges that others lost theirs by the trouble alone."""
+        world = self._world
+        pods = {pod.metadata.name: pod for pod in (await world.client.list(POD)).items}
+        live = {one.node for one in await world.live()}
+        served = 0
+        for name, pool in self._pools.items():
+            pod = pods.get(name)
+            node = pod.spec.node_name if pod is not None else self._scheduler.bound.get(name, "")
+            if pod is not None and (not node or node in live):
+                served += bool(node)
+                continue
+            if node:
+                taken = {world.node_name(machine) for machine in self._users.taken}
+                invariant(node in taken, "a pod keeps its machine", pod=name, node=node)
+            if pod is not None:
+                await world.delete_pod(name)
+            await world.add_pod(name, pool)
+        return served == len(self._pools)
 
 
 @pytest.mark.seeds(6)
@@ -141,16 +188,34 @@ async def test_machines_survive_an_unlucky_day(seed: int, log: Logger) -> None:
         world.fault_share = world.draw.choice([0.0, 0.2, 0.5])
         scheduler = SlowScheduler(world, "s", world.draw.fork("scheduler"), BIND_S)
         world.nursery.start(scheduler.run())
-        await Users(world).run(TROUBLE_S)
+        users = Users(world)
+        await users.run(TROUBLE_S)
         world.fault_share, world.doom.left = 0.0, None
-        for number in range(PODS):
-            await world.add_pod(f"last{number}", "pws"[number % 3])
-        names = [f"last{number}" for number in range(PODS)]
-        await world.bound(*names, limit_s=SETTLED_S)
+        last = LastPods(world, users, scheduler)
+        await world.until(last.are_served, limit_s=SETTLED_S)
         claimed = await world.machines(MachinePhase.CLAIMED)
         held = [one.status.bound_pod_uid for one in claimed]
         assert len({*held}) == len(held)
-        live = {one.node for one in await world.live()}
-        assert {node for pod, node in scheduler.placed.items() if pod in names} <= live
         await world.delete_all_pods()
         await everything_ends(world)
+
+
+async def test_pods_outlive_all_machines_that_they_had(log: Logger) -> None:
+    """As the unlucky day ends where its last announcements are kept after its faults."""
+    async with troubled_world(LoopClock(EPOCH), Stream(1), log) as world:
+        await world.add_pool("p")
+        await world.add_pool("w", **_WIPED)
+        await world.add_pool("s", **_SHARED)
+        scheduler = SlowScheduler(world, "s", world.draw.fork("scheduler"), BIND_S)
+        world.nursery.start(scheduler.run())
+        users = Users(world)
+        last = LastPods(world, users, scheduler)
+        await world.until(last.are_served)
+        for machine in world.running():
+            users.taken.add(machine)
+            world.cloud.interrupt(world.cloud.instances[machine].instance.id, 30.0)
+        await world.until(last.are_served)
+        await world.settle(20.0)
+        assert not await last.are_served()
+        await world.until(last.are_served, limit_s=SETTLED_S)
+        assert not users.taken & {one.metadata.name for one in await world.live()}
