@@ -98,7 +98,7 @@ class ForeignCluster:
             error.add_note(json.dumps(self.get("pods")))
             raise
 
-    def join(self, name: str) -> None:
+    def join(self, name: str, only: str = CONTROLLERS) -> None:
         """Start a member of the farm under the account that ``grange install`` prints."""
         path = self.directory / "controllers.kubeconfig"
         if not path.exists():
@@ -107,7 +107,7 @@ class ForeignCluster:
             [user] = document["users"]
             user["user"] = {"token": self.kubectl(*words).strip()}
             path.write_text(yaml.safe_dump(document))
-        self._members[name] = self._controllers(path, name, CONTROLLERS)
+        self._members[name] = self._controllers(path, name, only)
 
     def kill(self, name: str) -> None:
         """SIGKILL a member: nothing is cleaned up."""
