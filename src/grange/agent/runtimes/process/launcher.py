@@ -47,7 +47,7 @@ class Launcher:
         included, never touches the disk.
 
         Args:
-            operation: ``start`` a container or ``run`` a command.
+            operation: ``start`` a container, ``run`` a command, or ``answer binds`` of containers of images.
             directory: of the attempt, for ``start``.
             spec: what to run.
             descriptors: the program's streams, for ``run``; they stay the caller's.

@@ -106,7 +106,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         last = str(self._network.broadcast_address)  # which no pod gets
         self._networks = pod_networks.PodNetworks(str(config.data_dir), last)
         self._pods: dict[str, PreparedPod] = {}
-        self._commands = CommandRunner(self._request, clock, kill_limit_s=config.kill_limit_s)
+        self._commands = CommandRunner(self.request, clock, kill_limit_s=config.kill_limit_s)
         self._undertaker = Undertaker(self._layout, clock=clock, log=log)
         self._follower = AttemptFollower(
             self._layout,
@@ -164,13 +164,13 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             await self._offload.run(lambda: self._networks.prune(self._pods))
             self._tier = await self._offload.run(
                 lambda: views.choose(
-                    config.isolation, lambda spec: self._request("run", "", spec), config.data_dir
+                    config.isolation, lambda spec: self.request("run", "", spec), config.data_dir
                 )
             )
             self._programs_network = await self._offload.run(
                 lambda: networks.choose(
                     config.programs_network,
-                    lambda: self._request("probe bind", "", {}),
+                    lambda: self.request("probe bind", "", {}),
                     lambda: pod_networks.refusal(
                         self._networks, str(self._network.network_address)
                     ),
@@ -535,7 +535,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         groups = self._groups
         if groups is not None and any(program.limits):
             spec["groups"] = await self._offload.run(lambda: groups.make(target, program.limits))
-        self._follower.listen(pod, attempt, self._request("start", str(directory), spec))
+        self._follower.listen(pod, attempt, self.request("start", str(directory), spec))
 
     def _running_container(self, target: ContainerID) -> tuple[PreparedPod, ContainerRun, Program]:
         pod, attempt = self._pods.get(target.pod_uid), self._attempt(target)
@@ -568,13 +568,14 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             spec["groups"] = self._groups.directories(target)
         return spec
 
-    def _request(
+    def request(
         self,
         operation: str,
         directory: str,
         spec: dict[str, object],
         descriptors: Sequence[int] = (),
     ) -> socket.socket:
+        """Ask the launcher for a process; see ``Launcher.request``."""
         if self._launcher is None:
             raise RuntimeFailedError("the runtime is closed")
         return self._launcher.request(operation, directory, spec, descriptors)

@@ -18,6 +18,8 @@ The standard streams of a program are a ``Terminal`` or pipes (``program_streams
 that a server began for a client (``exec``) are the server's own and pass the shim by: it only starts
 the command, reports how it ended, and kills it when the server hangs up.
 
+The launcher also forks what answers bind(2) for pods from images, which have no shim (``seccomp_agent``).
+
 A server talks to the shim over one ``SOCK_SEQPACKET`` connection, one JSON object a message:
 ``{"signal": n}`` or ``{"attach": ...}`` (with pipes to write to, see ``attachments``) in; the content of ``state.json`` out, once after connecting. The first connection
 comes with the request to fork; a later server connects to the socket ``ctl-…`` in the directory and
@@ -39,7 +41,7 @@ import socket
 import sys
 import time
 
-from grange.agent.runtimes.process import bind_filter, control_group
+from grange.agent.runtimes.process import bind_filter, control_group, seccomp_agent
 from grange.agent.runtimes.process.attachments import Attachments
 from grange.agent.runtimes.process.child_processes import kill_children, kill_tree
 from grange.agent.runtimes.process.log_writer import LogWriter
@@ -378,6 +380,14 @@ def _fork_shim(request: dict[str, object], fds: list[int], lock_fd: int) -> None
         connection.send(json.dumps({"errno": bind_filter.probe()}).encode())
         return
     spec = json.loads(os.pread(memory, os.fstat(memory).st_size, 0))
+    if request["op"] == "answer binds":
+        os.close(lock_fd)
+        os.close(memory)
+        try:
+            seccomp_agent.run(spec, connection)
+        except OSError as error:
+            connection.send(json.dumps({"unforked": error.errno}).encode())
+        return
     if request["op"] == "start":
         try:
             made = _Shim(spec, memory, str(request["directory"]), connection)
