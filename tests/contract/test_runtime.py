@@ -216,11 +216,20 @@ async def harness(
             await FakeRuntime(machine, clock).remove(uid)
         return
     offload = Threads("runtime", 2)
+    launcher = ProcessRuntime(
+        ProcessConfig(tmp_path, programs_network="addresses"), clock=clock, log=log, offload=offload
+    )
 
     def real() -> NodeRuntime:
         if request.param == "cri":
             socket = request.getfixturevalue("machine_containerd").socket
-            return CriRuntime(CriConfig(tmp_path, socket), clock=clock, log=log, offload=offload)
+            return CriRuntime(
+                CriConfig(tmp_path, socket),
+                clock=clock,
+                log=log,
+                offload=offload,
+                launcher=launcher,
+            )
         tiers = {"isolation": "auto", "programs_network": "netns"}
         chosen = tiers if request.param == "netns" else {"isolation": request.param}
         config = ProcessConfig(tmp_path, **chosen)
@@ -235,6 +244,8 @@ async def harness(
 
     async with AsyncExitStack() as stack:
         stack.callback(offload.close)
+        if request.param == "cri":
+            await stack.enter_async_context(launcher)
         first = real()
         await stack.enter_async_context(first)
 

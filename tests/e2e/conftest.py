@@ -11,6 +11,7 @@ from tests.support import containerd, openssh_hosts
 _OF_IMAGES = [
     "test_image_leaks.py",
     "test_image_pulls.py",
+    "test_image_replicas.py",
     "test_images.py",
     "test_session_images.py",
 ]

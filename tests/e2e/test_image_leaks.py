@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.kubectl import find
 from tests.e2e.planes import LIMIT_S, Plane, eventually
-from tests.support import containerd
+from tests.support import containerd, seccomp_agents
 from tests.support.containerd import BUSYBOX, Containerd
 
 from grange.agent import memory_volumes
@@ -30,7 +30,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
 
 @pytest.fixture
 def plane(daemon: Containerd, tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path / "data", words=("--cri-socket", str(daemon.socket)))
+    words = ("--cri-socket", str(daemon.socket), "--network", "addresses")
+    made = Plane(tmp_path / "data", words=words)
     made.start()
     yield made
     made.stop()
@@ -60,6 +61,8 @@ def delete_all(plane: Plane, daemon: Containerd) -> None:
     eventually(lambda: daemon.containers() == [], "containers and sandboxes go")
     pods = plane.directory / "cri" / "pods"
     eventually(lambda: list(pods.iterdir()) == [], "their files go")
+    assert seccomp_agents.sockets(plane.directory) == []
+    eventually(lambda: seccomp_agents.running(plane.directory) == [], "seccomp agents end")
 
 
 def mounts_of(text: str) -> list[str]:
@@ -84,6 +87,7 @@ def test_nothing_is_left_of_containers_and_kills(plane: Plane, daemon: Container
         volumes = volumes_in_memory(plane)
         assert [path.is_dir() for path in volumes] == BATCH * [True]
         assert len(daemon.containers()) == 2 * BATCH
+        assert len(seccomp_agents.running(plane.directory)) == BATCH
         plane.kill()
         plane.start()
         delete_all(plane, daemon)

@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PAUSE, BUSYBOX = "grange.test/pause:1", "grange.test/busybox:1"
+OLD_RUNC = "old-runc"
+"""A runtime handler: runc that refuses the action of profiles that version 1.1 brought."""
 _PROGRAMS = ("containerd", "ctr", "runc", "busybox")
 _LIMIT_S = 240.0
 _APPLETS = (
@@ -58,9 +60,26 @@ disabled_plugins = [
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = false
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{old}]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.{old}.options]
+        BinaryName = "{directory}/{old}"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "{directory}/cni"
+"""
+
+_OLD_RUNC = """#!/bin/sh
+for word; do
+  case "$last" in --log) log="$word" ;; --bundle) bundle="$word" ;; esac
+  last="$word"
+done
+if [ -n "$bundle" ] && grep -q SCMP_ACT_NOTIFY "$bundle/config.json"; then
+  message='string SCMP_ACT_NOTIFY is not a valid action for seccomp'
+  echo '{"level":"error","msg":"'"$message"'"}' >>"$log"
+  exit 1
+fi
+exec runc "$@"
 """
 
 
@@ -81,7 +100,10 @@ class Containerd:
         """Start it and import the images."""
         self.directory.mkdir(parents=True, exist_ok=True)
         config = self.directory / "config.toml"
-        config.write_text(_CONFIG.format(directory=self.directory, pause=PAUSE))
+        config.write_text(_CONFIG.format(directory=self.directory, pause=PAUSE, old=OLD_RUNC))
+        old = self.directory / OLD_RUNC
+        old.write_text(_OLD_RUNC)
+        old.chmod(0o755)
         with (self.directory / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 ["containerd", "--config", str(config)], stdout=log, stderr=log

@@ -112,7 +112,7 @@ class PairedRuntimes:
 
     @property
     def network(self) -> str:
-        """Of processes: CNI plugins or images have the last word for containers."""
+        """Of processes; containers get the same, unless their runtime refuses it."""
         return self._processes.network
 
     @property

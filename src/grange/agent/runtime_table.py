@@ -72,12 +72,18 @@ def _process(
     socket = _socket(options.cri_socket)
     if socket is None:
         return processes
-    containers = _cri(socket, options, clock=clock, log=log, offload=offload)
+    containers = _cri(socket, options, processes, clock=clock, log=log, offload=offload)
     return PairedRuntimes(processes, containers, log=log, needed=bool(options.cri_socket))
 
 
 def _cri(
-    socket: Path, options: RuntimeOptions, *, clock: Clock, log: Logger, offload: Offload
+    socket: Path,
+    options: RuntimeOptions,
+    processes: ProcessRuntime,
+    *,
+    clock: Clock,
+    log: Logger,
+    offload: Offload,
 ) -> NodeRuntime:
     from grange.agent.runtimes.cri.cri_config import CriConfig
     from grange.agent.runtimes.cri.cri_runtime import CriRuntime
@@ -85,7 +91,9 @@ def _cri(
     # Not the range of processes: each runtime gives its addresses alone.
     network = default_range(f"{options.data_dir}/cri")
     config = CriConfig(options.data_dir, socket, network=network)
-    return CriRuntime(config, clock=clock, log=log, offload=offload)
+    # Others than root cannot look into containers.
+    launcher = processes if os.geteuid() == 0 else None
+    return CriRuntime(config, clock=clock, log=log, offload=offload, launcher=launcher)
 
 
 def _socket(asked: str) -> Path | None:

@@ -326,7 +326,7 @@ _FIELDS = (
     *_honoured(
         "hostNetwork",
         note="pods have the machine's network anyway where the node has grange.dev/network=shared, or replicas "
-        "where no ReplicationController owns them, and so have containers from images",
+        "where no ReplicationController owns them; containers from images never have a network to themselves",
     ),
     *_by_node(
         "hostIPC",

@@ -83,6 +83,17 @@ class ContainerWatch:
         for pod, attempt in running:
             if attempt.container_id not in alive and await self._read_status(attempt):
                 pod.wake()
+            elif attempt.is_running and attempt.is_unanswered and not attempt.is_stopping:
+                await self._kill(client, attempt)
+
+    async def _kill(self, client: CriClient, attempt: CriAttempt) -> None:
+        """Without answers it can neither bind nor connect; its successor has a new seccomp agent."""
+        self._log.warning(
+            "killed a container whose seccomp agent has ended", target=str(attempt.target)
+        )
+        request = {"container_id": attempt.container_id, "timeout": 0}
+        await client.call("StopContainer", request, self._config.kill_limit_s)
+        attempt.is_stopping = True
 
     async def _rotate(self, client: CriClient, running: list[tuple[CriPod, CriAttempt]]) -> None:
         limit, keep = self._config.log_max_bytes, self._config.log_files

@@ -7,14 +7,18 @@
         hosts, resolv.conf              in /etc of its containers
         volumes/<name>                  a directory, or a link to a path of the machine
         logs/<container>/<attempt>/     log, log.1, …, message-…
+        ports/                          a file for each port that got the pod's address
+        seccomp.json                    profile of the container that is being created
 """
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from grange.agent import name_files, pod_directory
 from grange.agent.attempt_logs import LOG_FILE
@@ -45,6 +49,23 @@ class CriFiles:
     def attempt_logs(self, target: ContainerID) -> Path:
         """Where an attempt's log files are."""
         return self.logs(target.pod_uid) / target.container / str(target.attempt)
+
+    def ports(self, uid: str) -> Path:
+        """Where files show which ports of a pod's address are bound."""
+        return self.root / uid / "ports"
+
+    def write_profile(self, uid: str, profile: dict[str, Any]) -> str:
+        """Write a seccomp profile for the container runtime, and return its path.
+
+        Raises:
+            RuntimeFailedError: the disk does not allow it.
+        """
+        path = self.pod(uid) / "seccomp.json"
+        try:
+            path.write_text(json.dumps(profile), encoding="ascii")
+        except OSError as error:
+            raise RuntimeFailedError(f"cannot write {path}: {error.strerror}") from error
+        return str(path.resolve())
 
     def make_pod(self, setup: PodSetup, address: str) -> Sandbox:
         """Make a pod's directories and volumes; what is there already stays.

@@ -1,6 +1,7 @@
 """What the runtime remembers of a pod and of its containers' attempts."""
 
 import asyncio
+import socket
 from dataclasses import dataclass, field
 
 from grange.agent.container_runtime import (
@@ -14,6 +15,36 @@ from grange.agent.container_runtime import (
 from grange.agent.pod_watchers import Watchers
 
 
+class SeccompAgent:
+    """The process that answers programs of a pod at bind(2); it ends some time after ``close``.
+
+    Args:
+        connection: to it, which does not block; None for one that is gone.
+    """
+
+    def __init__(self, connection: socket.socket | None) -> None:
+        self._connection = connection
+
+    def is_alive(self) -> bool:
+        """Whether it still answers."""
+        if self._connection is None:
+            return False
+        try:
+            self._connection.recv(1)  # it sends nothing: this is its end
+        except BlockingIOError:
+            return True
+        except OSError:  # reset
+            pass
+        self.close()
+        return False
+
+    def close(self) -> None:
+        """Leave it to the programs that it answers."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
 @dataclass(slots=True, eq=False)
 class CriAttempt:
     """One attempt of a container.
@@ -24,6 +55,7 @@ class CriAttempt:
         run: None until it is started.
         ended: set when the run has ended.
         is_stopping: SIGTERM was sent, and a call waits for the end.
+        seccomp_agent: answers its programs at bind(2); None if they do not ask.
     """
 
     target: ContainerID
@@ -31,11 +63,17 @@ class CriAttempt:
     run: Run | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     is_stopping: bool = False
+    seccomp_agent: SeccompAgent | None = None
 
     @property
     def is_running(self) -> bool:
         """Whether it was started and has not ended."""
         return self.run is not None and self.run.running
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether its programs ask at bind(2), and who answers them has ended."""
+        return self.seccomp_agent is not None and not self.seccomp_agent.is_alive()
 
     def take(self, run: Run) -> bool:
         """Take over what the runtime reports; True if the run has ended with that."""
@@ -59,6 +97,7 @@ class CriPod:
         watchers: called after every end of a run.
         ending: nothing is started any more.
         lock: one call at a time prepares, starts or removes.
+        seccomp_agent: the newest one; None before a container needs one.
     """
 
     setup: PodSetup
@@ -69,6 +108,7 @@ class CriPod:
     watchers: Watchers = field(default_factory=dict)
     ending: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    seccomp_agent: SeccompAgent | None = None
 
     def all_attempts(self) -> list[CriAttempt]:
         """Of all containers."""

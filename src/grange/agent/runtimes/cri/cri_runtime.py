@@ -42,6 +42,7 @@ from grange.agent.runtimes.cri import (
     cri_streams,
     process_namespaces,
 )
+from grange.agent.runtimes.cri.bind_notifier import BindNotifier, ShimLauncher
 from grange.agent.runtimes.cri.container_watch import ContainerWatch
 from grange.agent.runtimes.cri.cri_client import CriClient, CriError, GrpcCriClient
 from grange.agent.runtimes.cri.cri_config import CriConfig
@@ -67,6 +68,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         clock, log: time and the agent's logger.
         offload: for the disk.
         client: to the container runtime; by default over its socket.
+        launcher: of seccomp agents; None leaves containers all addresses of the machine.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         log: Logger,
         offload: Offload,
         client: CriClient | None = None,
+        launcher: ShimLauncher | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -104,6 +107,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
             log=log,
             offload=offload,
         )
+        self._notifier = BindNotifier(launcher, self._owner, self._files, log=log, offload=offload)
         self._logs = FileLogs(
             directory=self._files.attempt_logs,
             finished=lambda target: not self._is_running(target),
@@ -141,6 +145,9 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         await self._close()
 
     async def _close(self) -> None:
+        for pod in self._pods.values():
+            if pod.seccomp_agent is not None:
+                pod.seccomp_agent.close()
         self._pods.clear()  # they belong to the next runtime now
         self._nursery = None
         for child in self._children:  # whichever task closes: the nursery's owner is not cancelled
@@ -162,6 +169,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
                 await client.call("RemoveContainer", {"container_id": item.get("id", "")})
                 continue
             attempt = CriAttempt(target, str(item.get("id", "")))
+            self._notifier.adopt(pod, attempt, item.get("annotations") or {})
             await self._read_status(attempt)
             pod.attempts.setdefault(target.container, []).append(attempt)
         for pod in self._pods.values():
@@ -170,6 +178,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         for uid in await self._offload.run(self._files.pods):
             if uid not in self._pods:
                 await self._offload.run(partial(self._files.remove_pod, uid))
+        await self._offload.run(partial(self._notifier.prune, frozenset(self._pods)))
 
     async def _adopt(self, client: CriClient, item: dict[str, Any]) -> None:
         meta, notes = item.get("metadata") or {}, item.get("annotations") or {}
@@ -318,13 +327,14 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
                     pod.setup, pod.sandbox.address, pod.sandbox_attempt
                 ),
             }
-            created = await client.call("CreateContainer", request)
-            attempt.container_id = str(created.get("container_id", ""))
+            await self._notifier.create(client, pod, attempt, request)
         try:
             await client.call("StartContainer", {"container_id": attempt.container_id})
         except CriError as error:
             if error.code in {cri_client.UNAVAILABLE, cri_client.TIMED_OUT}:
                 raise  # it may have been started: the next try finds out
+            if await self._notifier.remove_refused(client, pod, attempt, error):
+                return await self._start(client, pod, attempt, program, mounts)
             self._log.debug("container not started", target=str(target), error=error.message)
         await self._read_status(attempt)
         if attempt.run is None:
@@ -410,6 +420,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
                 raise _failed(f"pod {pod_uid}", error) from error
             for attempt in pod.all_attempts():
                 self._end_lost(pod, attempt)
+            self._notifier.remove(pod)
             await self._offload.run(lambda: self._files.remove_pod(pod_uid))
         self._pods.pop(pod_uid, None)
         self._addresses.release(pod_uid)

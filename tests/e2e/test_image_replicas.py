@@ -1,0 +1,228 @@
+"""Replicas of an ordinary server from an image listen on all addresses, each on its pod's.
+
+Collected where there is a containerd: on a Debian system as root (see ``conftest``).
+"""
+
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.planes import Plane, eventually
+from tests.support import containerd, seccomp_agents
+from tests.support.containerd import BUSYBOX, OLD_RUNC, Containerd
+from tests.support.own_port import own_port
+
+from grange.agent.container_runtime import ContainerID, ImageProgram, PodSetup, Program
+from grange.agent.runtimes.cri.cri_config import CriConfig
+from grange.agent.runtimes.cri.cri_runtime import CriRuntime
+from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.offload import Threads
+
+pytestmark = pytest.mark.e2e
+
+WEB = "grange.test/web:1"
+PORT = own_port(2)
+PAGE = ("wget", "-q", "-O", "-", f"http://localhost:{PORT}/hosts")
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
+    with containerd.running(tmp_path_factory.mktemp("containerd")) as made:
+        made.add_image(WEB, ("/bin/httpd", "-f", "-p", str(PORT), "-h", "/etc"))
+        yield made
+
+
+@pytest.fixture
+def plane(daemon: Containerd, tmp_path: Path) -> Iterator[Plane]:
+    made = Plane(tmp_path / "data", words=("--cri-socket", str(daemon.socket)))
+    made.start()
+    yield made
+    made.stop()
+    assert seccomp_agents.sockets(made.directory) == []
+    eventually(lambda: agents(made) == [], "seccomp agents end")
+
+
+def agents(plane: Plane) -> list[int]:
+    return seccomp_agents.running(plane.directory)
+
+
+def web(**fields: Any) -> dict[str, Any]:
+    main = {
+        "name": "main",
+        "image": WEB,
+        "readinessProbe": {"httpGet": {"path": "/hosts", "port": PORT}, "periodSeconds": 1},
+        "livenessProbe": {"exec": {"command": PAGE}, "timeoutSeconds": 10},
+        **fields,
+    }
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [main]},
+    }
+    spec = {"replicas": 3, "placement": "Packed", "template": template}
+    return {
+        "apiVersion": "grange.dev/v1alpha1",
+        "kind": "ReplicationController",
+        "metadata": {"name": "web"},
+        "spec": spec,
+    }
+
+
+def service() -> dict[str, Any]:
+    ports = [{"port": 80, "targetPort": PORT}]
+    spec = {"selector": {"app": "web"}, "ports": ports}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
+
+
+def client() -> dict[str, Any]:
+    main = {"name": "main", "image": BUSYBOX, "command": ["sleep", "600"]}
+    spec = {"terminationGracePeriodSeconds": 1, "containers": [main]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "client"}, "spec": spec}
+
+
+def apply(plane: Plane, *documents: object) -> None:
+    items = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
+    plane.grange("apply", "-f", "-", "--wait", stdin=json.dumps(items))
+
+
+def replicas(plane: Plane) -> dict[str, tuple[str, int, bool]]:
+    """Container, restarts and readiness of each replica."""
+    found = {}
+    for item in plane.get("pods", "-l", "app=web")["items"]:
+        [main] = item["status"].get("containerStatuses") or [{}]
+        key = item["metadata"]["name"]
+        found[key] = (main.get("containerID", ""), main["restartCount"], main["ready"])
+    return found
+
+
+def states(plane: Plane) -> list[tuple[int, bool]]:
+    return [state[1:] for state in replicas(plane).values()]
+
+
+def kill_agents(plane: Plane) -> None:
+    found = agents(plane)
+    assert len(found) == 3
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+
+
+def inside(plane: Plane, name: str, *command: str) -> str:
+    done = plane.cli.run("exec", name, "--kubeconfig", str(plane.kubeconfig), "--", *command)
+    assert done.returncode == 0, (command, done.stdout, done.stderr)
+    return str(done.stdout)
+
+
+def remove_all(plane: Plane, daemon: Containerd) -> None:
+    plane.grange("scale", "replicationcontroller/web", "--replicas", "0")
+    plane.grange("delete", "replicationcontroller/web")
+    plane.grange("delete", "pods", "--all")
+    eventually(lambda: not daemon.containers(), "containers go")
+
+
+def test_replicas_of_an_image_have_one_port(plane: Plane, daemon: Containerd) -> None:
+    """Found by the Service's name, at localhost, by probes, and after a take-over."""
+    apply(plane, web(), service(), client())
+    before = replicas(plane)
+    assert states(plane) == 3 * [(0, True)]
+    assert "localhost" in inside(plane, "client", "wget", "-q", "-O", "-", "http://web/hosts")
+    assert len(agents(plane)) == 3
+    plane.kill()
+    plane.start()
+    for name in before:
+        assert name in inside(plane, name, *PAGE)
+    assert replicas(plane) == before
+    remove_all(plane, daemon)
+
+
+def test_container_whose_seccomp_agent_dies_is_restarted(plane: Plane, daemon: Containerd) -> None:
+    apply(plane, web())
+    kill_agents(plane)
+    eventually(lambda: states(plane) == 3 * [(1, True)], "all are restarted")
+    plane.kill()
+    kill_agents(plane)
+    plane.start()
+    eventually(lambda: states(plane) == 3 * [(2, True)], "all are restarted again")
+    for name in replicas(plane):
+        assert name in inside(plane, name, *PAGE)
+    remove_all(plane, daemon)
+
+
+@pytest.fixture
+async def runtime(
+    daemon: Containerd, tmp_path: Path, clock: Clock, log: Logger
+) -> AsyncGenerator[CriRuntime, None]:
+    offload = Threads("runtime", 2)
+    processes = ProcessRuntime(
+        ProcessConfig(tmp_path, programs_network="addresses"),
+        clock=clock,
+        log=log,
+        offload=offload,
+    )
+    config = CriConfig(tmp_path, daemon.socket)
+    made = CriRuntime(config, clock=clock, log=log, offload=offload, launcher=processes)
+    async with AsyncExitStack() as stack:
+        stack.callback(offload.close)
+        await stack.enter_async_context(processes)
+        await stack.enter_async_context(made)
+        yield made
+        for record in made.pods():
+            await made.remove(record.sandbox.uid)
+
+
+async def bound(
+    runtime: CriRuntime, name: str, clock: Clock, *, handler: str = "", **security: Any
+) -> tuple[str, str]:
+    """The pod's address in IPv6, and the one that a server gets that listens on all."""
+    setup = PodSetup(
+        f"uid-{name}",
+        "default",
+        name,
+        "node-1",
+        runtime_handler=handler,
+        privileged=bool(security.get("privileged")),
+    )
+    address = (await runtime.prepare(setup)).address
+    target = ContainerID(setup.uid, "main", 0)
+    image = ImageProgram(WEB, (), 0, security)
+    await runtime.start(target, Program((), {"PATH": "/bin"}, image=image), ())
+    async with clock.timeout(60.0):
+        while not (found := [x for x in await runtime.listeners() if x.pod_uid == setup.uid]):
+            await clock.sleep(0.05)
+    await runtime.remove(setup.uid)
+    return str(ip_address(f"::ffff:{address}")), found[0].address
+
+
+async def test_container_with_capabilities_gets_the_address(
+    runtime: CriRuntime, clock: Clock
+) -> None:
+    address, found = await bound(runtime, "a", clock, capabilities={"add": ["SYS_ADMIN"]})
+    assert found == address
+
+
+@pytest.mark.parametrize(
+    "security",
+    [{"privileged": True}, {"seccompProfile": {"type": "Unconfined"}}],
+    ids=["privileged", "own profile"],
+)
+async def test_container_without_default_profile_is_left_alone(
+    runtime: CriRuntime, clock: Clock, security: dict[str, Any]
+) -> None:
+    assert (await bound(runtime, "a", clock, **security))[1] == "::"
+
+
+async def test_runtime_that_refuses_the_filter_goes_without(
+    runtime: CriRuntime, clock: Clock, records: list[tuple[str, dict[str, object]]]
+) -> None:
+    found = [(await bound(runtime, name, clock, handler=OLD_RUNC))[1] for name in "ab"]
+    assert found == ["::", "::"]
+    [facts] = [facts for event, facts in records if event.startswith("containers listen on all")]
+    assert "SCMP_ACT_NOTIFY" in str(facts["error"])
+    address, last = await bound(runtime, "c", clock)
+    assert last == address
