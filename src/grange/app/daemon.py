@@ -133,8 +133,18 @@ def default_interrupt() -> Iterator[None]:
 
 
 def _start(settings: Settings, output: Path) -> "subprocess.Popen[bytes]":
-    """The child; what may hold a secret reaches it by its environment, which others cannot read."""
-    with output.open("wb") as log, default_interrupt():
+    """The child; what may hold a secret reaches it by its environment, which others cannot read.
+
+    Raises:
+        DataDirectoryUnusable: the directory cannot be written.
+    """
+    try:
+        opened = output.open("wb")
+    except OSError as error:
+        raise DataDirectoryUnusable(
+            f"cannot write {output}: {error.strerror}; make the data directory writable"
+        ) from error
+    with opened as log, default_interrupt():
         return subprocess.Popen(
             command_line(settings),
             stdin=subprocess.DEVNULL,

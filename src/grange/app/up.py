@@ -115,10 +115,10 @@ def chosen_nodes(directory: Path, wanted: int | None, *, remove: bool, needed: i
     Raises:
         SettingsError: it is fewer than the last time, and removal is not allowed.
     """
-    before = remembered_nodes(directory) or 1
+    before = remembered_nodes(directory)
     if wanted is None:
-        return max(before, needed)
-    if wanted < before and not remove:
+        return max(before or 1, needed)
+    if before and wanted < before and not remove:
         raise SettingsError(
             f"--nodes {wanted}: {directory} has {counted(before, 'node')}; the others and their pods would be "
             "deleted: add --remove-nodes if that is meant, or leave --nodes out to keep all"

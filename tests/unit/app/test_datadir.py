@@ -85,6 +85,7 @@ def test_unwritable_record_is_one_clear_error(tmp_path: Path) -> None:
 def test_number_of_nodes_is_remembered(tmp_path: Path) -> None:
     assert remembered_nodes(tmp_path) is None
     assert chosen_nodes(tmp_path, None, remove=False) == 1
+    assert chosen_nodes(tmp_path, 0, remove=False) == 0, "refused later, as no number of nodes"
     remember_nodes(tmp_path, 4)
     assert chosen_nodes(tmp_path, None, remove=False) == 4
     assert chosen_nodes(tmp_path, 6, remove=False) == 6
