@@ -50,20 +50,22 @@ def deliberate() -> Iterator[None]:
         raise _shown(error) from error
     except ExceptionGroup as group:
         first = _first(group)
-        if first is None:
-            raise
-        raise _shown(first) from group
+        if isinstance(first, GrangeError):
+            raise _shown(first) from group
+        if isinstance(first, click.ClickException):
+            raise first from group
+        raise
 
 
-def _first(group: ExceptionGroup[Exception]) -> GrangeError | None:
+def _first(group: ExceptionGroup[Exception]) -> BaseException | None:
     """The first deliberate error in a group of errors that are all deliberate."""
-    found, others = group.split(GrangeError)
+    found, others = group.split((GrangeError, click.ClickException))
     if found is None or others is not None:
         return None
     first: BaseException = found
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
-    return first if isinstance(first, GrangeError) else None
+    return first
 
 
 def _shown(error: GrangeError) -> click.ClickException:
