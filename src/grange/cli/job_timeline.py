@@ -41,6 +41,8 @@ def _span(pod: Document, now: datetime) -> TimelineSpan:
     parts = tuple(
         (stage, at, max(at, end)) for (stage, at), end in zip(known, ends, strict=True) if end > at
     )
+    if not parts and started is not None and ended is not None:
+        parts = ((RUNS, started, max(started, ended)),)  # all within one second
     return TimelineSpan(str(meta["name"]), parts, phase if phase in {"Succeeded", "Failed"} else "")
 
 

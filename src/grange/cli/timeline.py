@@ -58,7 +58,7 @@ def text(
     for span in found:
         cells = [" "] * columns
         for stage, start, end in span.parts:
-            first = int((start - begin) / whole * columns)
+            first = min(int((start - begin) / whole * columns), columns - 1)
             last = max(first + 1, round((end - begin) / whole * columns))
             cells[first:last] = stage.mark * (min(last, columns) - first)
         lines.append(f"{span.name:<{names}}{''.join(cells)} {span.end}".rstrip())

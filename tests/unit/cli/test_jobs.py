@@ -160,3 +160,10 @@ def test_timeline_of_a_pod_without_times_is_no_error() -> None:
     spans = job_timeline.spans([bare], NOW)
     title = job_timeline.title(job_view.view(gang_job()), spans)
     assert timeline.text(title, spans, job_timeline.STAGES, 80)
+
+
+def test_timeline_shows_pods_that_ran_within_a_second() -> None:
+    """Stamps have whole seconds: the lines of short jobs were empty."""
+    spans = job_timeline.spans([pod("a", 0, 0, 0, 0), pod("b", 3, 3, 3, 3)], NOW)
+    lines = timeline.text("title", spans, job_timeline.STAGES, 55)
+    assert [line.count("#") for line in lines[1:3]] == [1, 1]

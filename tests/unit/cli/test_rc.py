@@ -101,7 +101,7 @@ def test_every_verb_can_be_imported_and_says_what_it_does() -> None:
         ("pause-transfers web --for 99999999h", "8760h at most"),
         ("lock-transfers web --for inf", "'inf' is no duration"),
         ("create web --node-selector a~b -- sleep 9", "--node-selector: label selector"),
-        ("create web -o wide -- sleep 9", 'output format "wide" is for lists; there are: json'),
+        ("create web -o wide -- sleep 9", 'no output format "wide" here; there are: json'),
         ("scale web --replicas 1 -o tabel", 'unknown output format "tabel"'),
         ("status ''", "the name is empty; give the name of a ReplicationController"),
         ("get web grc/", "the name is empty; give the name of a ReplicationController"),

@@ -36,7 +36,7 @@ def check(output: str, formats: Sequence[str] = OBJECT) -> None:
     if name not in {known.rstrip("=") for known in formats}:
         what = f'unknown output format "{output}"'
         if output == "wide":
-            what = 'output format "wide" is for lists'
+            what = 'no output format "wide" here'
         raise click.BadParameter(f"{what}; there are: {listed(formats)}")
 
 
