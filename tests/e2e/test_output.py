@@ -120,3 +120,17 @@ def test_applying_a_pod_again_leaves_it_as_it_is(plane: Plane) -> None:
     plane.grange("apply", "-f", "-", stdin=pod("again", "sleep", "1000"))
     again = plane.grange("apply", "-f", "-", stdin=pod("again", "sleep", "1000"))
     assert "pod/again unchanged" in again
+
+
+def test_output_to_a_full_disk_is_one_line(plane: Plane) -> None:
+    for words in (("get", "nodes"), ("get", "nodes", "-o", "yaml"), ("version",)):
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                [*GRANGE, *words, "--kubeconfig", str(plane.kubeconfig)],
+                check=False,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        assert done.returncode == 1
+        assert done.stderr == "Error: cannot write to standard output: No space left on device\n"
