@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from grange.api import timestamps
@@ -13,6 +14,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.cronjob.controller import SCHEDULED_ANNOTATION, CronJobController
+from grange.reconcile import owners
 from grange.sim.api_fixture import ApiFixture, opened
 
 TEMPLATE = {
@@ -120,3 +122,18 @@ async def test_replaced_jobs_are_deleted_first(world: CronWorld) -> None:
     names = {job.metadata.name for job in await world.jobs() if not job.metadata.deletion_timestamp}
     assert len(names) == 1
     assert first.metadata.name not in names
+
+
+async def test_job_of_a_user_is_not_replaced(world: CronWorld) -> None:
+    await world.add(concurrencyPolicy="Replace")
+    cron = await world.client.get(CRONJOB, "backup", "default")
+    reference = msgspec.to_builtins(owners.owner_reference(CRONJOB, cron))
+    annotations = {"cronjob.kubernetes.io/instantiate": "manual"}
+    meta = {"name": "by-hand", "annotations": annotations, "ownerReferences": [reference]}
+    await world.client.create(JOB, {"metadata": meta, "spec": TEMPLATE["spec"]}, "default")
+    await world.settle(125)
+    found = [job.metadata.name for job in await world.jobs() if not job.metadata.deletion_timestamp]
+    assert "by-hand" in found
+    assert len(found) == 2
+    cron = await world.client.get(CRONJOB, "backup", "default")
+    assert [item.name for item in cron.status.active] == [min(found)]  # backup-NUMBER

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 
 from grange.api.cron import CronSchedule
@@ -76,6 +77,17 @@ def test_replace_deletes_the_running_job() -> None:
     found = planned(CronSpec(EVERY_MINUTE, concurrency=REPLACE), child("busy"))
     assert [(item.name, why) for item, why in found.delete] == [("busy", "replaced")]
     assert found.create_for is not None
+
+
+@pytest.mark.parametrize("concurrency", [FORBID, REPLACE])
+def test_job_started_by_a_user_is_left_to_run(concurrency: str) -> None:
+    """``kubectl create job --from=cronjob/NAME`` makes a Job that the CronJob controls."""
+    own = child("by-hand", scheduled=False)
+    found = planned(CronSpec(EVERY_MINUTE, concurrency=concurrency), own)
+    assert (found.create_for is not None, found.delete, found.state.active) == (True, (), ())
+    done = [child(f"j{n}", age_min=n, succeeded=True, scheduled=False) for n in range(5)]
+    pruned = planned(CronSpec(EVERY_MINUTE), *done)
+    assert [item.name for item, _ in pruned.delete] == ["j4", "j3"]
 
 
 def test_completion_is_reported_once() -> None:

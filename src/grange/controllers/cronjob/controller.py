@@ -202,6 +202,7 @@ def _child(job: BatchJob, now: datetime) -> CronChild:
         succeeded=conditions.is_true(job.status.conditions, "Complete"),
         failed=conditions.is_true(job.status.conditions, "Failed"),
         completed_at=timestamps.parse_or(ended, now) if ended else None,
+        scheduled=SCHEDULED_ANNOTATION in job.metadata.annotations,
     )
 
 

@@ -56,6 +56,8 @@ class CronChild:
         succeeded: whether it is Complete.
         failed: whether it is Failed.
         completed_at: when it ended; None while it runs, or where that is not known.
+        scheduled: whether it was created for a time; else a user did (``kubectl create job --from``), and it
+            holds back and is replaced by none.
     """
 
     name: str
@@ -64,6 +66,7 @@ class CronChild:
     succeeded: bool = False
     failed: bool = False
     completed_at: datetime | None = None
+    scheduled: bool = True
 
     @property
     def finished(self) -> bool:
@@ -129,7 +132,7 @@ def plan(
     """
     events = [*_finished_events(state, children)]
     surplus = _surplus(spec, children)
-    running = [child for child in children if not child.finished]
+    running = [child for child in children if child.scheduled and not child.finished]
     state = CronState(
         active=tuple(child.uid for child in running),
         last_schedule=state.last_schedule,
