@@ -14,7 +14,6 @@ from tests.unit.gangjob.job_simulator import (
 )
 
 from grange.api import timestamps
-from grange.api.job_status import JobStatus
 from grange.controllers.gangjob import logic
 from grange.controllers.gangjob.model import CleanPodPolicy, JobModel, JobPlan, SuccessRule
 
@@ -232,15 +231,7 @@ def test_complete_indexes_stay_complete_over_a_suspension() -> None:
     assert list(world.pods) == ["train--1"]
 
 
-# --- who manages the job -------------------------------------------------------------------------------
-
-
-def test_check_65_job_of_another_controller_is_left_alone() -> None:
-    world = JobSimulator(tf_job(worker=2, managed=False))
-    assert world.plan() == JobPlan(JobStatus())
-    running = JobSimulator(tf_job(worker=2, suspend=True)).started()
-    running.model = tf_job(worker=2, managed=False)
-    assert running.plan() == JobPlan(running.status)
+# --- deletion ----------------------------------------------------------------------------------------
 
 
 def test_deleted_job_lets_go_of_its_pods() -> None:

@@ -377,3 +377,17 @@ async def test_members_of_several_machines_have_one_event(world: JobWorld) -> No
     [event] = await world.events("PeersUnreachable")
     assert event.message.startswith("pods on a, b do not reach each other")
     assert event.count == 1
+
+
+async def test_check_65_job_of_another_manager_is_not_written(cluster: JobWorld) -> None:
+    """Whatever its spec is: another controller may know more than ours."""
+    policy = {"managedBy": "kueue.x-k8s.io/multikueue"}
+    await cluster.add_job("theirs", framework="TheirOwn", runPolicy=policy)
+    await cluster.add_job("valid", runPolicy=policy)
+    await cluster.settle(5)
+    assert await cluster.pods() == {}
+    assert [(await cluster.job(name)).status.conditions for name in ("theirs", "valid")] == [(), ()]
+    await cluster.change("valid", runPolicy={"suspend": True})
+    await cluster.change("valid", runPolicy={"suspend": False})
+    await cluster.settle(5)
+    assert (await cluster.job("valid")).status.conditions == ()

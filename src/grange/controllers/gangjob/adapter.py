@@ -45,6 +45,9 @@ class JobAdapter(Protocol[R]):
     def labels(self) -> JobLabels:
         """The labels of its pods."""
 
+    def manages(self, job: R) -> bool:
+        """Whether our controller acts on the job; else nothing of it is written, whatever its spec."""
+
     def model(self, job: R) -> JobModel:
         """What is wanted.
 

@@ -169,15 +169,13 @@ class JobReconciler(Generic[R]):
             GrangeError: a write failed; to be tried again.
         """
         job = self._listers.jobs.store.get(key)
-        if job is None:
+        if job is None or not self._adapter.manages(job):
             return Done()
         refused: InvalidJob | None = None
         try:
             model = frameworks.completed(self._adapter.model(job))
         except InvalidJob as error:
             model, refused = self._without_spec(job), error
-        if not model.managed:
-            return Done()
         if (wait_s := self._written.remaining_s(job)) > 0:
             return Requeue(wait_s)
         unsettled_s = await unanswered.wait_s(self._client, self._expectations, job, TRACKED_KINDS)

@@ -52,10 +52,8 @@ _NONE: Mapping[str, int] = {}
 
 
 def plan(inputs: JobInputs) -> JobPlan:
-    """What to do now; without effect where another controller manages the job."""
+    """What to do now."""
     model = inputs.model
-    if not model.managed:
-        return JobPlan(inputs.status)
     if model.deleting:
         tracked = tuple(pod for pod in inputs.pods if pod.tracked)
         return JobPlan(inputs.status, release=tracked, gang=False)

@@ -244,7 +244,6 @@ class JobModel:
         active_deadline_s: seconds it may run, not counting suspension; None: no limit.
         backoff_limit: charged restarts before it fails; None: no limit.
         suspend: whether its pods are to be away.
-        managed: whether this controller acts on it (managedBy).
         failure_rules: in order; the first that matches decides.
         max_restarts: charged restarts by rules and by ``default_action`` before it fails; None: no
             limit.
@@ -272,7 +271,6 @@ class JobModel:
     active_deadline_s: int | None = None
     backoff_limit: int | None = None
     suspend: bool = False
-    managed: bool = True
     failure_rules: tuple[FailureRule, ...] = ()
     max_restarts: int | None = None
     blocking_restart: bool = False

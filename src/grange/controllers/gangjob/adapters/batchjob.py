@@ -73,6 +73,10 @@ class BatchJobAdapter:
             index_annotation=INDEX,
         )
 
+    def manages(self, job: BatchJob) -> bool:
+        """Whether ``managedBy`` names our controller, or none."""
+        return is_managed(job.spec.managed_by, MANAGERS)
+
     def model(self, job: BatchJob) -> JobModel:
         """What is wanted.
 
@@ -91,7 +95,6 @@ class BatchJobAdapter:
             active_deadline_s=spec.active_deadline_seconds,
             backoff_limit=spec.backoff_limit,
             suspend=spec.suspend,
-            managed=is_managed(spec.managed_by, MANAGERS),
             failure_rules=_failure_rules(spec.pod_failure_policy),
             default_action=FailureAction.RESTART_POD,
             success=_success(spec),

@@ -106,30 +106,28 @@ class RunFields(TypedDict):
     active_deadline_s: int | None
     backoff_limit: int | None
     suspend: bool
-    managed: bool
     scheduling: SchedulingPolicy
 
 
-def run_fields(policy: RunPolicy, managers: Iterable[str] = ()) -> RunFields:
-    """What a run policy means.
-
-    Args:
-        policy: of the job.
-        managers: values of ``managedBy`` in addition to our own, for which we stand in.
-    """
+def run_fields(policy: RunPolicy) -> RunFields:
+    """What a run policy means."""
     return {
         "clean_pod_policy": CleanPodPolicy(policy.clean_pod_policy),
         "ttl_s": policy.ttl_seconds_after_finished,
         "active_deadline_s": policy.active_deadline_seconds,
         "backoff_limit": policy.backoff_limit,
         "suspend": policy.suspend,
-        "managed": is_managed(policy.managed_by, managers),
         "scheduling": _scheduling(policy.scheduling_policy),
     }
 
 
 def is_managed(manager: str | None, managers: Iterable[str] = ()) -> bool:
-    """Whether our controller acts on the job; an empty name is no controller."""
+    """Whether our controller acts on the job; an empty name is no controller.
+
+    Args:
+        manager: ``managedBy`` of the job.
+        managers: its values in addition to our own, for which we stand in.
+    """
     return manager is None or manager in (MANAGER, *managers)
 
 

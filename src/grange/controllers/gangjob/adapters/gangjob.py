@@ -20,6 +20,7 @@ from grange.controllers.gangjob.adapters.conversion import (
     check_spec,
     common_fields,
     document_of,
+    is_managed,
     run_fields,
     with_selectors,
 )
@@ -53,6 +54,10 @@ class GangJobAdapter:
             role="grange.dev/replica-type",
             index="grange.dev/replica-index",
         )
+
+    def manages(self, job: GangJob) -> bool:
+        """Whether ``managedBy`` names our controller, or none."""
+        return is_managed(job.spec.run_policy.managed_by)
 
     def model(self, job: GangJob) -> JobModel:
         """What is wanted.

@@ -15,6 +15,7 @@ from grange.controllers.gangjob.adapters.conversion import (
     check_spec,
     common_fields,
     document_of,
+    is_managed,
     run_fields,
     with_selectors,
 )
@@ -41,6 +42,10 @@ class PyTorchJobAdapter:
         """The labels of its pods."""
         return kubeflow.labels("pytorchjob-controller")
 
+    def manages(self, job: PyTorchJob) -> bool:
+        """Whether ``managedBy`` names our controller, or none."""
+        return is_managed(job.spec.run_policy.managed_by, kubeflow.MANAGERS)
+
     def model(self, job: PyTorchJob) -> JobModel:
         """What is wanted.
 
@@ -56,7 +61,7 @@ class PyTorchJobAdapter:
         processes = spec.nproc_per_node or ("auto" if number is None else str(number))
         return JobModel(
             **common_fields(PYTORCHJOB.kind, job.metadata),
-            **run_fields(spec.run_policy, kubeflow.MANAGERS),
+            **run_fields(spec.run_policy),
             roles=roles,
             framework="PyTorch",
             wiring=Wiring(

@@ -16,6 +16,7 @@ from grange.controllers.gangjob.adapters.conversion import (
     check_spec,
     common_fields,
     document_of,
+    is_managed,
     run_fields,
     with_selectors,
 )
@@ -38,6 +39,10 @@ class TFJobAdapter:
         """The labels of its pods."""
         return kubeflow.labels("tfjob-controller")
 
+    def manages(self, job: TFJob) -> bool:
+        """Whether ``managedBy`` names our controller, or none."""
+        return is_managed(job.spec.run_policy.managed_by, kubeflow.MANAGERS)
+
     def model(self, job: TFJob) -> JobModel:
         """What is wanted.
 
@@ -49,7 +54,7 @@ class TFJobAdapter:
         roles = self._roles(job)
         return JobModel(
             **common_fields(TFJOB.kind, job.metadata),
-            **run_fields(spec.run_policy, kubeflow.MANAGERS),
+            **run_fields(spec.run_policy),
             roles=roles,
             framework="TensorFlow",
             wiring=Wiring(sparse=spec.enable_dynamic_worker),
