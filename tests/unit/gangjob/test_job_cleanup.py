@@ -234,6 +234,14 @@ def test_complete_indexes_stay_complete_over_a_suspension() -> None:
 # --- deletion ----------------------------------------------------------------------------------------
 
 
+def test_deleted_job_with_a_refused_spec_lets_go_of_its_pods() -> None:
+    """Else a deletion in the foreground never ends."""
+    world = JobSimulator(tf_job(worker=2)).started()
+    world.model = replace(world.model, roles=(), deleting=True)
+    plan = logic.reject(world.inputs(), "spec.tfReplicaSpecs: is empty")
+    assert (len(plan.release), plan.status, plan.gang) == (2, world.status, False)
+
+
 def test_deleted_job_lets_go_of_its_pods() -> None:
     world = JobSimulator(tf_job(worker=2)).started()
     world.model = replace(world.model, deleting=True)

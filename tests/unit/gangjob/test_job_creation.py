@@ -301,6 +301,20 @@ def test_job_fails_when_a_role_waits_in_vain(condition: Await) -> None:
     assert "driver: 1; what waits for them never starts: worker, last" in world.message("Failed")
 
 
+def test_job_that_waits_for_a_server_given_up_fails() -> None:
+    """The other server does not end, and the role that waits for both to be ready never starts."""
+    server = workers(2, name="server", backoff_limit_per_index=0, completes=False)
+    worker = workers(1, depends_on=(RoleDependency("server", Await.READY),))
+    job = gang_job(server, worker, default_action=FailureAction.RESTART_POD)
+    world = JobSimulator(replace(job, services=ServiceMode.POD))
+    world.step()
+    world.run("train-server-0")
+    world.fail("train-server-1")
+    world.settle()
+    assert (world.phase, world.reason("Failed")) == ("Failed", "FailedIndexes")
+    assert "server: 1; what waits for them never starts: worker" in world.message("Failed")
+
+
 def test_check_71_started_role_does_not_wait_again() -> None:
     world = JobSimulator(ordered(Await.READY)).started()
     world.disrupt("train-driver-0")

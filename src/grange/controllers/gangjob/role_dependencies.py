@@ -38,4 +38,7 @@ def _is_never_met(draft: PlanDraft, dependency: RoleDependency) -> bool:
     other = draft.members.roles.get(dependency.role.lower())
     if other is None or _is_met(draft, dependency):
         return False
+    counts = other.counts
+    if dependency.condition is Await.READY and counts.given_up and counts.role.min_replicas is None:
+        return True  # an index that is given up gets no pod, so not all of them become ready
     return other.counts.finished >= other.counts.role.replicas or never_starts(draft, other)
