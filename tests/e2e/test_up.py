@@ -52,6 +52,12 @@ def test_up_prints_address_and_writes_private_kubeconfig(plane: Plane) -> None:
     assert "default" in plane.grange("get", "namespaces")
 
 
+def test_nodes_are_registered_when_up_is_ready(plane: Plane) -> None:
+    plane.nodes = 3
+    plane.start()
+    assert len(plane.get("nodes")["items"]) == 3
+
+
 def test_detach_and_down_and_the_users_kubeconfig(tmp_path: Path) -> None:
     home = {**os.environ, "KUBECONFIG": str(tmp_path / "config")}
     data = str(tmp_path / "data")

@@ -42,6 +42,9 @@ class NodeAgent:
         prober: what asks probes; sockets and commands by default.
         names: of Services, shared with other nodes of the process.
         images: that containers can be made from; None where there are none.
+
+    Attributes:
+        registered: set once the API has the Node.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class NodeAgent:
         names: ServiceNames | None = None,
         images: ImageStore | None = None,
     ) -> None:
+        self.registered = asyncio.Event()
         self._deps = deps
         self._config = config
         self._runtime = runtime
@@ -131,6 +135,7 @@ class NodeAgent:
                     nursery.start(self._puller.run(), name="image puller")
                 await self._disk.measure()  # before pods are taken and the node is reported
                 await self._heartbeat.register()
+                self.registered.set()
                 nursery.start(self._disk.run(), name="disk monitor")
                 nursery.start(self._heartbeat.run(), name="heartbeat")
                 await self._pods.synced.wait()

@@ -9,7 +9,7 @@ import asyncio
 import errno
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -55,6 +55,8 @@ from grange.reconcile.farm.leader_election import ElectedService
 from grange.reconcile.informer import InformerFactory
 from grange.store.compaction import Compactor
 from grange.store.sqlite import SQLiteStore
+
+_REGISTER_LIMIT_S = 2.0  # a disk that takes no writes, or a thousand nodes
 
 
 class CannotListen(GrangeError):
@@ -109,6 +111,8 @@ class ControlPlane:
         self._application: Application | None = None
         self._usage: UsageCollector | None = None
         self._revocations = NodeRevocations(clock)
+        self._registered = asyncio.Event()
+        self._announced = asyncio.Event()
 
     def client(self, component: str) -> Client:
         """A client for one component, in this process and under its own name.
@@ -149,7 +153,8 @@ class ControlPlane:
         """Serve until ``stop`` is set; everything is stopped and on disk when this returns.
 
         Args:
-            ready: called once, when the API is served and the kubeconfig is written.
+            ready: called once, when the API is served, the kubeconfig is written and the nodes of this
+                machine are registered. A disk that takes no writes does not hold it up for long.
             stop: ends it gracefully; cancellation does the same.
 
         Raises:
@@ -265,7 +270,9 @@ class ControlPlane:
                 if audit_file is not None:
                     self._supervise(nursery, Runnable("audit log", audit_file.run))
                 self._supervise(nursery, Runnable("roles", lambda: self._roles(nodes)))
+                await self._registered.wait()
                 ready()
+                self._announced.set()
                 await stop.wait()
                 nursery.cancel()
         finally:
@@ -331,6 +338,21 @@ class ControlPlane:
             )
 
         self._revocations.follow(informers)
+        async with Nursery("agents") as agents:
+            agents.start(informers.run(), name="informers")
+            for role in nodes.runnables(deps):
+                self._supervise(agents, role)
+            with suppress(TimeoutError):
+                async with self._clock.timeout(_REGISTER_LIMIT_S):
+                    await nodes.registered()
+            self._registered.set()
+            await self._announced.wait()  # which loading the roles would delay
+            await self._run_roles(informers, deps, nodes)
+
+    async def _run_roles(
+        self, informers: InformerFactory, deps: Callable[[str], Deps], nodes: LocalNodes
+    ) -> None:
+        """Run the roles but for the agents until cancelled."""
         # The first answers must not wait for numpy, so a thread imports it.
         importer = Threads("import")
         try:
@@ -354,20 +376,11 @@ class ControlPlane:
                 signing = certificate_signing(deps("certificate-signing"), self.settings, nodes)
                 further.append(stack.enter_context(signing))
             nursery = await stack.enter_async_context(Nursery("roles"))
-            for role in (
-                *roles.chosen(
-                    self.settings,
-                    nodes,
-                    deps,
-                    self._scheduler,
-                    self._machines,
-                    self._why,
-                    sharded,
-                ),
-                *further,
-            ):
+            chosen = roles.chosen(
+                self.settings, deps, self._scheduler, self._machines, self._why, sharded
+            )
+            for role in (*chosen, *further):
                 self._supervise(nursery, role)
-            nursery.start(informers.run(), name="informers")
             self._settled()
 
     def _machines(self, deps: Deps) -> ElectedService:

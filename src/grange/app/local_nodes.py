@@ -82,6 +82,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         self.dial: Dial | None = None
         self.usage: UsageSampler | None = None
         self.api: tuple[str, int] | None = None
+        self._agents: list[NodeAgent] = []
 
     async def __aenter__(self) -> Self:
         """Open the runtime.
@@ -164,6 +165,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
             # Where the server listens may be the pods' own loopback; its Service is not.
             api = api_address(str(self._settings.data_dir)), 443
         variables = service_account.api_variables(*api) if api is not None else {}
+        self._agents.clear()
         for share, pool in zip(self._shares, self._pools, strict=True):
             labels = {MACHINE_LABEL: self._settings.identity}
             config = NodeConfig(
@@ -191,7 +193,13 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 names=names,
                 images=self._runtime.images,
             )
+            self._agents.append(agent)
             yield Runnable(f"agent {share.name}", agent.run)
+
+    async def registered(self) -> None:
+        """Wait until the API has the Nodes of the agents that ``runnables`` made."""
+        for agent in self._agents:
+            await agent.registered.wait()
 
     async def remove_former(self, client: Client) -> None:
         """Remove nodes and labels that only earlier settings ask for, then remember the pools.

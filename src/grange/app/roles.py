@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from grange.api.explanation import Explanation
 from grange.api.kinds.pod import Pod
 from grange.app.explanations import Explanations
-from grange.app.local_nodes import LocalNodes
 from grange.app.runnable import Runnable
 from grange.app.settings import Settings
 from grange.reconcile.deps import Deps
@@ -51,26 +50,22 @@ class SchedulerService(Protocol):
 
 def chosen(
     settings: Settings,
-    nodes: LocalNodes,
     deps: Callable[[str], Deps],
     scheduler: Callable[[Deps], SchedulerService],
     machines: Callable[[Deps], ElectedService],
     why: Explanations,
     sharded: Mapping[str, Any] | None = None,
 ) -> Iterator[Runnable]:
-    """The roles that the settings ask for, in the order in which they start.
+    """The roles that the settings ask for, but for the agents, in the order in which they start.
 
     Args:
         settings: which roles.
-        nodes: this machine's nodes.
         deps: tools for a role.
         scheduler: how the scheduler is made.
         machines: how the node controller is made.
         why: learns of the scheduler, so that the API server can ask it.
         sharded: the controllers that share objects; the usual ones by default.
     """
-    if settings.runs("agent"):
-        yield from nodes.runnables(deps)
     if not any(settings.runs(role) for role in ("controllers", "scheduler", "machines")):
         return
     from grange.alerts.alerts import SinkTools
