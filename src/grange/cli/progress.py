@@ -61,9 +61,14 @@ class Progress:
         """Change a row; off a terminal, print the change."""
         row = self.rows[label]
         state = replace(state, text=terminal.cell(state.text))
-        if state == row.state:
-            return
+        is_shown = (state.done, state.failed, state.text) == (
+            row.state.done,
+            row.state.failed,
+            row.state.text,
+        )
         row.state = state
+        if is_shown:
+            return
         if state.done or state.failed:
             row.ended = self._clock.monotonic()
         if not self._env.interactive:

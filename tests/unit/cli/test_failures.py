@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import opened
 
 from grange.api import codec, explanation, timestamps
-from grange.api.explanation import Explanation, SchedulingState
+from grange.api.explanation import Attempt, Explanation, SchedulingState
 from grange.api.http import Request, Response
 from grange.api.kinds import EVENT, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
@@ -204,6 +205,17 @@ async def test_why_of_a_failed_pod_gives_its_cause(there: Any) -> None:
     await add_pod(there, "q", {"phase": "Failed", "containerStatuses": [message]})
     answer = await pods.ask(session(there), POD, "q")
     assert answer.lines[-1] == "Its programs: failed: c0: no disk"
+
+
+async def test_why_of_a_broken_pod_begins_with_its_cause(there: Any) -> None:
+    tried = Attempt(result="scheduled", time=EARLY, since=EARLY, node="n")
+    there.explained = replace(PLACED, attempts=(tried,))
+    status = {"phase": "Running", "conditions": [unready()], "containerStatuses": [CRASHED]}
+    await add_pod(there, "p", status)
+    lines = (await pods.ask(session(there), POD, "p")).lines
+    assert lines[:2] == ["pod/p is on n", ""]
+    assert lines[2].startswith("Its programs: not ready: c0: ended with exit code 1")
+    assert lines.index("Attempts:") > 2
 
 
 def test_missing_isolation_of_a_node_is_no_problem() -> None:

@@ -100,6 +100,19 @@ async def test_board_shows_one_line_without_commands(
         assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+async def test_state_that_reads_the_same_is_printed_once(
+    clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        rows = progress.Progress(session(there).env)
+        rows.add("pod/a")
+        for again_s in (2.0, 1.9, None):
+            state = readiness.WaitState(done=False, text="ready, for less", again_s=again_s)
+            rows.update("pod/a", state)
+        rows.update("pod/a", readiness.WaitState(done=True, text="ready, for less"))
+        assert len(capsys.readouterr().err.splitlines()) == 2
+
+
 def calls(tree: ast.AST) -> Iterator[str]:
     """The names of everything that is called."""
     for node in ast.walk(tree):

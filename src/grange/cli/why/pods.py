@@ -38,7 +38,10 @@ async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
     lines = printer.render(f"pod/{name}", found, now=now)
     is_failed = found.state is SchedulingState.FINISHED and not readiness.ready(document).done
     if found.state is SchedulingState.PLACED or is_failed:
-        lines += await _programs(opened, document, now)
+        programs = await _programs(opened, document, now)
+        # What is wrong comes before why the pod is on its node.
+        at = len(lines) if readiness.ready(document).done else 1
+        lines[at:at] = programs
     lines += attempts.lines
     return WhyAnswer(http.document(found), lines)
 
