@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import click
 
-from grange.api.kinds import LEASEPOLICY
+from grange.api.kinds import LEASEPOLICY, NODE
 from grange.api.kinds.leasepolicy import POLICY_NAME, LeasePolicySpec
+from grange.api.kinds.machinelease import POOL_LABEL, pool_of
 from grange.api.meta import Document
-from grange.api.status import AlreadyExists, Conflict, NotFound
-from grange.cli import options, session
+from grange.api.status import AlreadyExists, Conflict, Forbidden, NotFound
+from grange.cli import options, session, terminal
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.printers import documents
@@ -43,7 +44,15 @@ def drain_pool(
 ) -> None:
     """Grant no more machines of POOL…; those that are granted stay so until they are released."""
     text = f"no more machines of {', '.join(pools)} are granted"
-    _change(env, target, output, lambda spec: drained(spec, pools), text)
+
+    async def verb(opened: session.ApiSession) -> int:
+        results = Results(output)
+        results.add(LEASEPOLICY, await change(opened, lambda spec: drained(spec, pools)), text)
+        for pool in await unknown(opened, pools):
+            terminal.echo(f"Warning: no node has the label {POOL_LABEL}={pool} now", err=True)
+        return results.end()
+
+    session.run(env, target, verb)
 
 
 @click.command("undrain-pool", cls=Command, examples=("grange lease undrain-pool workers",))
@@ -61,6 +70,16 @@ def undrain_pool(
 def drained(spec: LeasePolicySpec, pools: tuple[str, ...]) -> Document:
     """The change that drains pools."""
     return {"drainingPools": sorted({*spec.draining_pools, *pools})}
+
+
+async def unknown(opened: session.ApiSession, pools: tuple[str, ...]) -> list[str]:
+    """The pools that no node is in, as far as the user may see nodes."""
+    try:
+        nodes = (await opened.client.list(NODE)).items
+    except Forbidden:
+        return []
+    known = {pool_of(node) for node in nodes}
+    return [pool for pool in pools if pool not in known]
 
 
 def undrained(spec: LeasePolicySpec, pools: tuple[str, ...]) -> Document:
