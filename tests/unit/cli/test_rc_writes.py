@@ -16,6 +16,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli.confirm import NotConfirmed
+from grange.cli.refused_objects import RefusedObjects
 from grange.cli.verbs.rc import counts, objects, rollout, settings, show
 from grange.client.client import Client
 
@@ -46,10 +47,14 @@ async def test_controllers_by_name_are_shown_as_a_wide_table(
 ) -> None:
     for name in ("web", "api", "other"):
         await there.add_controller(name, replicas=1)
-    await show.tabled(session(there), ("web", "api"))
-    heading, *rows = capsys.readouterr().out.splitlines()
+    refusals = RefusedObjects()
+    await show.tabled(session(there), ("none", "web", "api"), refusals)
+    shown = capsys.readouterr()
+    heading, *rows = shown.out.splitlines()
     assert "STRATEGY" in heading
     assert [row.split()[0] for row in rows] == ["web", "api"]
+    assert "(NotFound)" in shown.err
+    assert refusals.code == 1
 
 
 OTHER: Document = {"spec": {"containers": [{"name": "other", "command": ["other"]}]}}

@@ -12,6 +12,7 @@ from grange.cli import options, session, terminal
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.printers import documents, table
+from grange.cli.refused_objects import RefusedObjects
 from grange.cli.verbs.rc import objects
 
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -70,24 +71,34 @@ def get(
     """Print NAMES in full."""
 
     async def verb(opened: session.ApiSession) -> int:
+        refusals = RefusedObjects()
         if output == "wide" and not template:
-            await tabled(opened, names)
-            return 0
-        found = [await objects.document(opened, name) for name in names]
+            await tabled(opened, names, refusals)
+            return refusals.code
+        found = []
+        for name in names:
+            with refusals.of_one():
+                found.append(await objects.document(opened, name))
         if template:
             for one in found:
                 text = yaml.dump(one["spec"]["template"], Dumper=yaml.CSafeDumper, sort_keys=True)
                 terminal.write(("---\n" if len(found) > 1 else "") + text)
-            return 0
-        pairs = [(REPLICATIONCONTROLLER, item) for item in found]
-        terminal.write(documents.render(output, pairs, single=len(names) == 1))
-        return 0
+        elif found:
+            pairs = [(REPLICATIONCONTROLLER, item) for item in found]
+            terminal.write(documents.render(output, pairs, single=len(names) == 1))
+        return refusals.code
 
     session.run(env, target, verb)
 
 
-async def tabled(opened: session.ApiSession, names: Iterable[str]) -> None:
-    """Print a row for each of these, or nothing where one is not there."""
-    tables = [await _cells(opened, name, query={}, wide=True) for name in names]
-    rows = [row for _, found in tables for row in found]
-    terminal.echo("\n".join(table.render([tables[0][0], *rows])))
+async def tabled(
+    opened: session.ApiSession, names: Iterable[str], refusals: RefusedObjects
+) -> None:
+    """Print a row for each of these that may be read."""
+    rows: list[list[str]] = []
+    for name in names:
+        with refusals.of_one():
+            heading, found = await _cells(opened, name, query={}, wide=True)
+            rows += found if rows else [heading, *found]
+    if rows:
+        terminal.echo("\n".join(table.render(rows)))
