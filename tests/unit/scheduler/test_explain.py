@@ -192,7 +192,7 @@ async def test_no_more_pods(scene: Scene) -> None:
     scene.nodes("a", capacity={"cpu": "4", "memory": "8Gi", "pods": 1})
     scene.put("one", "a")
     answer = scene.waits(builders.pod("two"))
-    assert answer.nearest[0].missing == ("no room for more than 1 pods",)
+    assert answer.nearest[0].missing == ("no room for more than 1 pod",)
     assert shown(answer) == ["1: when pod default/one on a ends"]
 
 

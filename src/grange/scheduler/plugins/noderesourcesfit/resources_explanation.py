@@ -8,6 +8,7 @@ import numpy as np
 
 from grange.api import quantity
 from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodRequest
+from grange.base.plurals import counted
 from grange.placement.columns import Integers
 from grange.placement.node_usage import amount_of, asked_amounts
 from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
@@ -78,7 +79,7 @@ class ResourcesExplanation:
             if free >= amount:
                 continue
             if name == PODS:
-                found.append(f"no room for more than {total} pods")
+                found.append(f"no room for more than {counted(total, 'pod')}")
                 continue
             if total == 0:
                 have = "the node has none"
