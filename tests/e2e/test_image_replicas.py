@@ -6,7 +6,7 @@ Collected where there is a containerd: on a Debian system as root (see ``conftes
 import json
 import os
 import signal
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,6 +19,7 @@ from tests.support.containerd import BUSYBOX, OLD_RUNC, Containerd
 from tests.support.own_port import own_port
 
 from grange.agent.container_runtime import ContainerID, ImageProgram, PodSetup, Program
+from grange.agent.runtimes.cri.cri_client import CALL_LIMIT_S, CriClient, CriError, GrpcCriClient
 from grange.agent.runtimes.cri.cri_config import CriConfig
 from grange.agent.runtimes.cri.cri_runtime import CriRuntime
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
@@ -155,8 +156,17 @@ def test_container_whose_seccomp_agent_dies_is_restarted(plane: Plane, daemon: C
 
 
 @pytest.fixture
+def wrap() -> Callable[[CriClient], CriClient]:
+    return lambda client: client
+
+
+@pytest.fixture
 async def runtime(
-    daemon: Containerd, tmp_path: Path, clock: Clock, log: Logger
+    daemon: Containerd,
+    tmp_path: Path,
+    clock: Clock,
+    log: Logger,
+    wrap: Callable[[CriClient], CriClient],
 ) -> AsyncGenerator[CriRuntime, None]:
     offload = Threads("runtime", 2)
     processes = ProcessRuntime(
@@ -165,8 +175,14 @@ async def runtime(
         log=log,
         offload=offload,
     )
-    config = CriConfig(tmp_path, daemon.socket)
-    made = CriRuntime(config, clock=clock, log=log, offload=offload, launcher=processes)
+    made = CriRuntime(
+        CriConfig(tmp_path, daemon.socket),
+        clock=clock,
+        log=log,
+        offload=offload,
+        client=wrap(GrpcCriClient(daemon.socket, clock)),
+        launcher=processes,
+    )
     async with AsyncExitStack() as stack:
         stack.callback(offload.close)
         await stack.enter_async_context(processes)
@@ -199,10 +215,24 @@ async def bound(
     return str(ip_address(f"::ffff:{address}")), found[0].address
 
 
-async def test_container_with_capabilities_gets_the_address(
-    runtime: CriRuntime, clock: Clock
+@pytest.mark.parametrize(
+    "security",
+    [
+        {"capabilities": {"add": ["SYS_ADMIN"]}},
+        {
+            "runAsUser": 1000,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    ],
+    ids=["more rights", "few rights"],
+)
+async def test_container_of_any_rights_gets_the_address(
+    runtime: CriRuntime, clock: Clock, security: dict[str, Any]
 ) -> None:
-    address, found = await bound(runtime, "a", clock, capabilities={"add": ["SYS_ADMIN"]})
+    address, found = await bound(runtime, "a", clock, **security)
     assert found == address
 
 
@@ -217,12 +247,61 @@ async def test_container_without_default_profile_is_left_alone(
     assert (await bound(runtime, "a", clock, **security))[1] == "::"
 
 
+class RefusingClient:
+    """Refuses the profile when a container is created, as CRI-O does, which calls runc there."""
+
+    def __init__(self, client: CriClient) -> None:
+        self._client = client
+        self.close = client.close
+
+    async def call(
+        self, method: str, request: Mapping[str, Any], limit_s: float | None = CALL_LIMIT_S
+    ) -> dict[str, Any]:
+        if method == "CreateContainer" and "listenerPath" in profile_of(request):
+            raise CriError("UNKNOWN", "SCMP_ACT_NOTIFY is not a valid action for seccomp")
+        return await self._client.call(method, request, limit_s)
+
+
+def profile_of(request: Mapping[str, Any]) -> str:
+    seccomp = request["config"]["linux"]["security_context"].get("seccomp") or {}
+    path = seccomp.get("localhost_ref")
+    return Path(path).read_text() if path else ""
+
+
+Records = list[tuple[str, dict[str, object]]]
+
+
+def refusals(records: Records) -> list[str]:
+    begin = "containers listen on all"
+    return [str(facts["error"]) for event, facts in records if event.startswith(begin)]
+
+
 async def test_runtime_that_refuses_the_filter_goes_without(
-    runtime: CriRuntime, clock: Clock, records: list[tuple[str, dict[str, object]]]
+    runtime: CriRuntime, clock: Clock, records: Records
 ) -> None:
     found = [(await bound(runtime, name, clock, handler=OLD_RUNC))[1] for name in "ab"]
     assert found == ["::", "::"]
-    [facts] = [facts for event, facts in records if event.startswith("containers listen on all")]
-    assert "SCMP_ACT_NOTIFY" in str(facts["error"])
+    [error] = refusals(records)
+    assert "SCMP_ACT_NOTIFY" in error
     address, last = await bound(runtime, "c", clock)
     assert last == address
+
+
+@pytest.mark.parametrize("wrap", [RefusingClient])
+async def test_filter_that_is_refused_at_creation_is_left_out(
+    runtime: CriRuntime, clock: Clock, records: Records
+) -> None:
+    assert (await bound(runtime, "a", clock))[1] == "::"
+    assert len(refusals(records)) == 1
+
+
+async def test_program_that_cannot_be_started_is_no_refusal(
+    runtime: CriRuntime, clock: Clock, records: Records
+) -> None:
+    await runtime.prepare(PodSetup("uid-a", "default", "a", "node-1"))
+    program = Program(("seccomp",), {"PATH": "/bin"}, image=ImageProgram(WEB))
+    run = await runtime.start(ContainerID("uid-a", "main", 0), program, ())
+    assert run.exit_code == 127
+    assert refusals(records) == []
+    address, found = await bound(runtime, "b", clock)
+    assert found == address

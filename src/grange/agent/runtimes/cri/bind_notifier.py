@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from grange.agent.container_runtime import PodSetup, RuntimeFailedError
 from grange.agent.runtime_choices import ADDRESSES, NETNS, REPLICAS, SHARED
-from grange.agent.runtimes.cri import seccomp_profile
+from grange.agent.runtimes.cri import cri_requests, seccomp_profile
 from grange.agent.runtimes.cri.cri_client import CriClient, CriError
 from grange.agent.runtimes.cri.cri_files import CriFiles
 from grange.agent.runtimes.cri.cri_pod import CriAttempt, CriPod, SeccompAgent
@@ -30,7 +30,7 @@ ASKS = "grange.dev/binds-pod-address"
 SOCKETS = Path("/run/grange")
 """Where seccomp agents listen: the paths of pods may be too long for a socket."""
 
-_DEFAULT, _LOCALHOST = 0, 2
+_DEFAULT = 0
 _OF_REPLICAS = (REPLICAS, NETNS)  # the runtime makes no network namespace for a pod
 _LIMIT_S = 30.0
 _ANSWER_MAX = 4096
@@ -90,19 +90,22 @@ class BindNotifier:
             CriError: the container runtime refuses or fails.
             RuntimeFailedError: no process can be started, or the disk is full.
         """
-        config = request["config"]
-        security = config["linux"]["security_context"]
-        if self._applies(pod.setup, security):
+        security = request["config"]["linux"]["security_context"]
+        if not attempt.refusal and self._applies(pod.setup, security):
             profile = await self._default_profile(client, pod.setup, request)
             if profile is not None:
                 attempt.seccomp_agent = await self._agent_of(pod)
                 asking = seccomp_profile.asking(profile, str(self._socket(pod.setup.uid)))
                 write = partial(self._files.write_profile, pod.setup.uid, asking)
                 path = await self._offload.run(write)
-                security["seccomp"] = {"profile_type": _LOCALHOST, "localhost_ref": path}
-                config["annotations"][ASKS] = "true"
-        created = await client.call("CreateContainer", request)
-        attempt.container_id = str(created.get("container_id", ""))
+                try:
+                    await _create(client, attempt, cri_requests.with_profile(request, path, ASKS))
+                except CriError as error:
+                    if not self._withdraw(attempt, error):
+                        raise
+                else:
+                    return
+        await _create(client, attempt, request)
 
     def _applies(self, setup: PodSetup, security: dict[str, Any]) -> bool:
         """Privileged containers have no profile, and one that a container asks for stays as it is."""
@@ -134,25 +137,35 @@ class BindNotifier:
                 self._refuse(setup, "it shows no default profile")
         return self._defaults[key]
 
-    async def remove_refused(
-        self, client: CriClient, pod: CriPod, attempt: CriAttempt, error: CriError
-    ) -> bool:
-        """Remove a container that was not started because the runtime cannot let it ask.
+    async def remove_refused(self, client: CriClient, attempt: CriAttempt, error: CriError) -> bool:
+        """Remove a container that was not started, perhaps because the runtime cannot let it ask.
 
         Returns:
-            Whether that was the reason. Later containers of this kind of runtime do not ask.
+            Whether that may be the reason. It does not ask when it is created again.
 
         Raises:
             CriError: the container runtime fails.
         """
+        if not self._withdraw(attempt, error):
+            return False
+        await client.call("RemoveContainer", {"container_id": attempt.container_id})
+        attempt.container_id = ""
+        return True
+
+    def _withdraw(self, attempt: CriAttempt, error: CriError) -> bool:
         asked = attempt.seccomp_agent is not None and not attempt.is_unanswered
         if not asked or "seccomp" not in error.message.lower():
             return False
-        self._refuse(pod.setup, error.message)
-        await client.call("RemoveContainer", {"container_id": attempt.container_id})
-        attempt.container_id = ""
-        attempt.seccomp_agent = None
+        attempt.seccomp_agent, attempt.refusal = None, error.message
         return True
+
+    def confirm(self, setup: PodSetup, attempt: CriAttempt) -> None:
+        """A container was started: if it was refused before, then because it asked.
+
+        Later containers of this kind of runtime do not ask.
+        """
+        if attempt.refusal:
+            self._refuse(setup, attempt.refusal)
 
     def _refuse(self, setup: PodSetup, why: str) -> None:
         self._refusing.add(setup.runtime_handler)
@@ -226,6 +239,11 @@ class BindNotifier:
 
     def _socket(self, uid: str) -> Path:
         return SOCKETS / f"{self._owner}-{uid}"
+
+
+async def _create(client: CriClient, attempt: CriAttempt, request: dict[str, Any]) -> None:
+    created = await client.call("CreateContainer", request)
+    attempt.container_id = str(created.get("container_id", ""))
 
 
 def _profile_of(answer: dict[str, Any]) -> dict[str, Any] | None:

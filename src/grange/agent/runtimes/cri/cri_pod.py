@@ -56,6 +56,7 @@ class CriAttempt:
         ended: set when the run has ended.
         is_stopping: SIGTERM was sent, and a call waits for the end.
         seccomp_agent: answers its programs at bind(2); None if they do not ask.
+        refusal: why it was not started when its programs were to ask.
     """
 
     target: ContainerID
@@ -64,6 +65,7 @@ class CriAttempt:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     is_stopping: bool = False
     seccomp_agent: SeccompAgent | None = None
+    refusal: str = ""
 
     @property
     def is_running(self) -> bool:

@@ -33,6 +33,7 @@ EXPANDED = "grange.dev/program-expanded"
 """Annotations: the pod's node and address; the program as messages may have it, and whether another
 was executed, which may be a secret."""
 
+_LOCALHOST = 2  # of a profile: a file of the machine
 _SHOWN_MAX = 256
 _MILLI_PERIOD = 100_000
 _SHARES_PER_CPU, _SHARES_MIN, _SHARES_MAX = 1024, 2, 262_144
@@ -148,6 +149,26 @@ def container_config(
     }
 
 
+def with_profile(request: dict[str, Any], path: str, mark: str) -> dict[str, Any]:
+    """A request for a container with another seccomp profile.
+
+    Args:
+        request: for CreateContainer.
+        path: of the profile.
+        mark: annotation that the container gets.
+    """
+    config = request["config"]
+    linux = config["linux"]
+    security = linux["security_context"] | {
+        "seccomp": {"profile_type": _LOCALHOST, "localhost_ref": path}
+    }
+    changed = {
+        "annotations": config["annotations"] | {mark: "true"},
+        "linux": linux | {"security_context": security},
+    }
+    return request | {"config": config | changed}
+
+
 def resources(cpu_milli: int, limits: ContainerLimits) -> dict[str, Any]:
     """The weight and the limits of a container.
 
@@ -196,8 +217,10 @@ def _security(context: Mapping[str, Any], namespaces: dict[str, Any]) -> dict[st
 def _seccomp(profile: Mapping[str, Any] | None) -> dict[str, Any]:
     """The runtime's own profile unless another is asked for."""
     kind = (profile or {}).get("type", "RuntimeDefault")
-    number = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": 2}.get(str(kind), 0)
-    reference = str((profile or {}).get("localhostProfile") or "") if number == 2 else ""
+    number = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": _LOCALHOST}.get(str(kind), 0)
+    reference = ""
+    if number == _LOCALHOST:
+        reference = str((profile or {}).get("localhostProfile") or "")
     return {"profile_type": number, "localhost_ref": reference}
 
 

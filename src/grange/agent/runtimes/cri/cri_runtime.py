@@ -330,10 +330,11 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
             await self._notifier.create(client, pod, attempt, request)
         try:
             await client.call("StartContainer", {"container_id": attempt.container_id})
+            self._notifier.confirm(pod.setup, attempt)
         except CriError as error:
             if error.code in {cri_client.UNAVAILABLE, cri_client.TIMED_OUT}:
                 raise  # it may have been started: the next try finds out
-            if await self._notifier.remove_refused(client, pod, attempt, error):
+            if await self._notifier.remove_refused(client, attempt, error):
                 return await self._start(client, pod, attempt, program, mounts)
             self._log.debug("container not started", target=str(target), error=error.message)
         await self._read_status(attempt)
