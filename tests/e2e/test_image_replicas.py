@@ -146,6 +146,10 @@ def test_container_whose_seccomp_agent_dies_is_restarted(plane: Plane, daemon: C
     apply(plane, web())
     kill_agents(plane)
     eventually(lambda: states(plane) == 3 * [(1, True)], "all are restarted")
+    [first, *_] = plane.get("pods", "-l", "app=web")["items"]
+    ended = first["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (137, "Error")
+    assert "grange-seccomp" in ended["message"]
     plane.kill()
     kill_agents(plane)
     plane.start()

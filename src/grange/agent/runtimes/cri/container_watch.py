@@ -12,6 +12,10 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
 
+_UNANSWERED = (
+    "the process that answers its bind(2) and connect(2) has ended (grange-seccomp, killed); "
+    "without it the container could do neither and was killed"
+)
 _ROTATE_EVERY = 40  # looks at the containers
 
 
@@ -92,6 +96,7 @@ class ContainerWatch:
             "killed a container whose seccomp agent has ended", target=str(attempt.target)
         )
         request = {"container_id": attempt.container_id, "timeout": 0}
+        attempt.kill_message = _UNANSWERED
         await client.call("StopContainer", request, self._config.kill_limit_s)
         attempt.is_stopping = True
 

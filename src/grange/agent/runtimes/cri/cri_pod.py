@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from grange.agent.container_runtime import (
     ContainerID,
@@ -56,6 +56,7 @@ class CriAttempt:
         ended: set when the run has ended.
         is_stopping: SIGTERM was sent, and a call waits for the end.
         seccomp_agent: answers its programs at bind(2); None if they do not ask.
+        kill_message: why the agent killed it, where no user asked for that.
         refusal: why it was not started when its programs were to ask.
     """
 
@@ -65,6 +66,7 @@ class CriAttempt:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     is_stopping: bool = False
     seccomp_agent: SeccompAgent | None = None
+    kill_message: str = ""
     refusal: str = ""
 
     @property
@@ -83,6 +85,7 @@ class CriAttempt:
         if not was_over:
             self.run = run
             if not run.running:
+                self.run = replace(run, message=self.kill_message or run.message)
                 self.ended.set()
         return not was_over and self.ended.is_set()
 
