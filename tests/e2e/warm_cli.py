@@ -2,7 +2,8 @@
 
 Loading Python and modules takes most of the processor time of a short verb and of the start of a
 control plane, and tests run hundreds of the one and a hundred of the other. Each still has its own
-process, arguments, streams and environment. Tests of how the program starts, of signals and of
+process, arguments, streams and environment, and so does what ``grange up --detach`` leaves in the
+background. Tests of how the program starts, of signals and of
 terminals start it with ``GRANGE`` instead.
 """
 
@@ -21,12 +22,14 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUEST_MAX = 1 << 17
 STREAMS = 3
+_MOMENT_S = 0.001
 VERB_MODULES = ("grange.app.main", "grange.client.transports.http_transport")
 SERVER_MODULES = (
     *("grange.app.up", "grange.app.controlplane", "grange.app.manager"),
@@ -145,6 +148,39 @@ class WarmCli:
         self._process.wait()
 
 
+class _Detached(WarmProcess):
+    """A control plane in the background, as ``daemon`` sees its ``Popen``."""
+
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, if it has ended."""
+        with suppress(TimeoutError):
+            self.returncode = self.wait(_MOMENT_S)
+        return self.returncode
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+
+def _start_detached(path: str, settings: Any, output: Path) -> _Detached:
+    """Request what ``grange up --detach`` starts from the process that listens at a path."""
+    from grange.app import daemon, flags
+
+    request = {
+        "words": daemon.command_line(settings)[4:],
+        "directory": os.getcwd(),
+        "environment": {**os.environ, **flags.variables(settings)},
+    }
+    status = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with open(os.devnull) as nothing, output.open("wb") as log:
+        status.connect(path)
+        streams = [nothing.fileno(), log.fileno(), log.fileno()]
+        socket.send_fds(status, [json.dumps(request).encode()], streams)
+    return _Detached(_number(status), status)
+
+
 def _number(status: socket.socket) -> int:
     """The next number that the process which forks reports."""
     return int(status.recv(64))
@@ -246,11 +282,16 @@ def main() -> None:
     _load_verbs()
     gc.freeze()
     asked, door = (socket.socket(fileno=int(word)) for word in sys.argv[1:])
+    path = door.getsockname()
     with asked, door:
         words = _Forks(asked, door).serve()
     if words is not None:
         from grange.app.main import main as run_program
 
+        if words[:1] == ["up"]:
+            from grange.app import daemon
+
+            vars(daemon)["_start"] = partial(_start_detached, path)
         sys.argv = ["grange", *words]
         try:
             run_program()
