@@ -14,6 +14,7 @@ REPEATABLE := --hypothesis-profile=ci
 # A worker gets neighbouring tests, which share fixtures and caches, and takes over from slower ones.
 STEAL      := --dist worksteal
 UNIT       := tests/unit tests/contract tests/sim tests/arch
+E2E        := tests/e2e
 # Of the first check of a checkout, writing the cache is a fifth. A developer's next `make check` writes it.
 CHECK_ONCE := $(if $(wildcard .mypy_cache),,TYPES=--cache-dir=/dev/null)
 
@@ -32,13 +33,13 @@ setup: $(STAMP)  ## make the environment (done by every other target)
 run: $(STAMP)  ## a control plane, a replicated service, proof that it works; then clean up
 	@$(BIN)/python examples/run.py
 
-# What waits for downloads runs beside what computes. Then the end-to-end tests, which mostly wait for
-# processes, take what they need of the machine, and all that computes takes the rest.
+# What waits for downloads runs beside what computes. Then the tests that mostly wait for processes take
+# what they need of the machine, and all that computes takes the rest: most contracts are of the first.
 test:  ## everything CI runs
 	@$(MAKE) --no-print-directory -j4 $(STAMP) $(DOCS)/.installed kubectl cri sshd $(JOBS)/.installed
-	@$(MAKE) --no-print-directory e2e >.cache/e2e.log 2>&1 & e2e=$$!; \
+	@$(MAKE) --no-print-directory e2e E2E="$(E2E) tests/contract" >.cache/e2e.log 2>&1 & e2e=$$!; \
 	nice -n 5 $(MAKE) --no-print-directory -j2 check docs $(CHECK_ONCE) && \
-	nice -n 5 $(MAKE) --no-print-directory unit; others=$$?; \
+	nice -n 5 $(MAKE) --no-print-directory unit UNIT="$(filter-out tests/contract,$(UNIT))"; others=$$?; \
 	echo "end-to-end tests:"; wait $$e2e; e2e=$$?; \
 	cat .cache/e2e.log; [ $$others$$e2e = 00 ]
 
@@ -73,7 +74,7 @@ $(JOBS)/.installed: requirements-jobs.lock scripts/setup_jobs.sh scripts/setup.s
 
 # More workers than a small machine has processors: these tests wait for processes.
 e2e: kubectl cri sshd $(JOBS)/.installed  ## real processes, sockets, disk, kubectl
-	@$(BIN)/python -m pytest -q -n 4 $(STEAL) $(REPEATABLE) tests/e2e
+	@$(BIN)/python -m pytest -q -n 4 $(STEAL) $(REPEATABLE) $(E2E)
 
 sim: $(STAMP)  ## simulated worlds under faults, a thousand seeds; properties with fresh examples
 	@$(BIN)/python -m pytest -q -n auto tests/sim --seeds 1000
