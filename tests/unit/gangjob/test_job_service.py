@@ -13,7 +13,7 @@ from grange.api.kinds import BUILT_IN, GANGJOB, NODE, POD, PODDISRUPTIONBUDGET, 
 from grange.api.kinds.gangjob import GangJob
 from grange.api.meta import Document
 from grange.api.scheme import KindInfo
-from grange.api.status import AlreadyExists, ApiError, NotFound
+from grange.api.status import AlreadyExists, ApiError, NotFound, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -391,3 +391,38 @@ async def test_check_65_job_of_another_manager_is_not_written(cluster: JobWorld)
     await cluster.change("valid", runPolicy={"suspend": False})
     await cluster.settle(5)
     assert (await cluster.job("valid")).status.conditions == ()
+
+
+async def test_failure_counted_by_another_member_is_charged_once(world: JobWorld) -> None:
+    """After a take-over the cache may show a pod that was counted, deleted and forgotten (seed 4189)."""
+
+    def refuse(request: Request) -> ApiError | None:
+        return ServiceUnavailable("down") if request.path.endswith("train/status") else None
+
+    await world.add_job(roles={"worker": {"replicas": 1, "restartPolicy": "ExitCode"}})
+    await world.reaches("Running")
+    await world.settle(2)
+    first = (await world.pods())["train-worker-0"]
+    world.gate = refuse
+    await world.finish("train-worker-0", 130)
+    await world.settle(1)
+    world.held_watches.add("/api/v1/pods")
+    counted = {"restarts": 1, "replicaStatuses": {"worker": {"indexRestarts": {"0": 1}}}}
+    await world.client.patch(
+        GANGJOB, "train", "default", patch={"status": counted}, subresource="status"
+    )
+    patch = {"metadata": {"finalizers": None}}
+    await world.client.patch(POD, "train-worker-0", "default", patch=patch)
+    await world.client.delete(POD, "train-worker-0", "default", grace_period_s=0)
+    world.gate = lambda request: None
+    await world.settle(10)
+    assert (await world.status()).restarts == 1
+    world.held_watches.clear()
+
+    async def replaced() -> bool:
+        pod = (await world.pods()).get("train-worker-0")
+        return pod is not None and pod.metadata.uid != first.metadata.uid
+
+    await world.until(replaced)
+    await world.settle(2)
+    assert (await world.status()).restarts == 1

@@ -5,7 +5,7 @@ reconcile may end at any await and the next one continues from what is stored.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -54,6 +54,7 @@ from grange.reconcile.write_tracker import WriteTracker
 R = TypeVar("R", bound=Resource)
 C = TypeVar("C", bound=Resource)
 
+_READ_SINGLY = 5  # more pods than that are listed rather than read one by one
 _NAMED = 3  # nodes that a message lists
 _AGAIN_S = 1.0  # after losing a race; events of the winner's change usually come sooner
 
@@ -189,6 +190,8 @@ class JobReconciler(Generic[R]):
             return Requeue(_AGAIN_S)
         plan = logic.plan(observed.inputs)
         self.planned_s[key] = self._clock.monotonic() - started
+        if not await self._exist(job, plan.first_counted):
+            return Requeue(_AGAIN_S)
         return await self._apply(observed, plan)
 
     async def _observe(self, job: R, model: JobModel) -> _Observed[R]:
@@ -226,12 +229,32 @@ class JobReconciler(Generic[R]):
         missing = counted - observed.pods.keys() - (gone or set())
         if not missing:
             return True
+        existing = await self._live_pods(job)
+        self._gone.setdefault(job.metadata.uid, set()).update(missing - existing)
+        return not missing & existing
+
+    async def _exist(self, job: R, pods: Sequence[JobPod]) -> bool:
+        """Whether pods that are to be counted for the first time are there.
+
+        The cache may still show one that another member of the farm has counted, deleted and forgotten.
+        """
+        if len(pods) > _READ_SINGLY:
+            return {pod.uid for pod in pods} <= await self._live_pods(job)
+        for pod in pods:
+            try:
+                live = await self._client.get(POD, pod.name, job.metadata.namespace)
+            except NotFound:
+                return False
+            if live.metadata.uid != pod.uid:
+                return False
+        return True
+
+    async def _live_pods(self, job: R) -> set[str]:
+        """The UIDs of the pods with the job's labels, as the server has them."""
         operator, value = self._adapter.labels.operator
         selector = f"{operator}={value},{self._adapter.labels.job}={job.metadata.name}"
         live = await self._client.list(POD, job.metadata.namespace, labels=selector)
-        existing = {pod.metadata.uid for pod in live.items}
-        self._gone.setdefault(job.metadata.uid, set()).update(missing - existing)
-        return not missing & existing
+        return {pod.metadata.uid for pod in live.items}
 
     async def _claim(self, job: R, kind: KindInfo[C], candidates: list[C]) -> list[C]:
         """Adopt and release; the objects that the job controls."""

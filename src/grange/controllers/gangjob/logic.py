@@ -330,6 +330,7 @@ def _plan(
         events=(*draft.notices, *writer.events),
         requeue_s=draft.requeue_s,
         ends=frozenset(draft.ends),
+        first_counted=tuple(draft.first_counted.values()),
         **parts,
     )
 

@@ -453,6 +453,8 @@ class JobPlan:
         requeue_s: look again after so many seconds; None: only when something changes.
         ends: of pods that failed by themselves, or of servers that ended, and are counted now, charged or
             not: the role in lower case and the index. Their back-off starts when the status is written.
+        first_counted: pods whose end this status is the first to count. One that is gone was counted before, and
+            the cache is behind.
     """
 
     status: JobStatus
@@ -466,3 +468,4 @@ class JobPlan:
     delete_job: bool = False
     requeue_s: float | None = None
     ends: frozenset[tuple[str, int]] = frozenset()
+    first_counted: tuple[JobPod, ...] = ()

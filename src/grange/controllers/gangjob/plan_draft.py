@@ -40,6 +40,7 @@ class PlanDraft:
         members: the pods by role and index.
         deletions: by UID.
         releases: by UID.
+        first_counted: pods whose end is counted for the first time, by UID.
         leaving: UIDs of pods that the clean-up of a job that ends now takes in the next pass.
         creations: in order.
         notices: events about single members, recorded after those of the phase.
@@ -55,6 +56,7 @@ class PlanDraft:
     members: JobMembers
     deletions: dict[str, Deletion] = field(default_factory=dict)
     releases: dict[str, JobPod] = field(default_factory=dict)
+    first_counted: dict[str, JobPod] = field(default_factory=dict)
     leaving: set[str] = field(default_factory=set)
     creations: list[Creation] = field(default_factory=list)
     notices: list[JobEvent] = field(default_factory=list)

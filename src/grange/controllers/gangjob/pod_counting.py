@@ -37,6 +37,7 @@ def count_ended(draft: PlanDraft) -> tuple[list[JobPod], list[JobPod]]:
         for pod, why in members.surplus:
             _count_surplus(draft, pod, members, why)
     draft.release(*(pod for pod in draft.members.strays if _has_ended(draft, pod)))
+    draft.first_counted |= {pod.uid: pod for pod in (*failed, *disrupted)}
     return failed, disrupted
 
 
@@ -70,6 +71,7 @@ def _count_completed(draft: PlanDraft, members: RoleMembers) -> None:
             if pod.uid not in draft.counts.counted:
                 draft.counts.charge_in_place(counts, pod)
                 draft.counts.counted.add(pod.uid)
+                draft.first_counted[pod.uid] = pod
                 draft.ends.add((pod.role, pod.index))
             replace(draft, pod)
             continue
@@ -92,6 +94,7 @@ def _count_surplus(draft: PlanDraft, pod: JobPod, members: RoleMembers, why: str
 def _count_once(draft: PlanDraft, pod: JobPod, members: RoleMembers) -> None:
     if pod.uid not in draft.counts.counted and draft.counts.charge_in_place(members.counts, pod):
         draft.counts.counted.add(pod.uid)
+        draft.first_counted[pod.uid] = pod
 
 
 def _has_ended(draft: PlanDraft, pod: JobPod) -> bool:
