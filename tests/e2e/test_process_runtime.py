@@ -258,6 +258,18 @@ async def test_pods_are_private_to_their_user(runtime: ProcessRuntime, tmp_path:
         assert path.stat().st_mode & 0o077 == 0
 
 
+async def test_pod_that_cannot_be_prepared_leaves_no_file(
+    runtime: ProcessRuntime, tmp_path: Path
+) -> None:
+    """Its secrets would stay on the disk: nothing knows of a pod that was never prepared."""
+    secret = VolumePlan("secret", (VolumeFile("key", b"secret", 0o600),))
+    absent = VolumePlan("absent", host_path=str(tmp_path / "absent"), host_path_type="Directory")
+    with pytest.raises(RuntimeFailedError, match="is not a directory"):
+        await runtime.prepare(PodSetup("uid-2", "default", "b", "node-1", (secret, absent)))
+    assert not Layout(tmp_path).pod("uid-2").exists()
+    assert [record.sandbox.uid for record in runtime.pods()] == [UID]
+
+
 async def test_a_command_beside_a_container_leaves_nothing_behind(
     runtime: ProcessRuntime, tmp_path: Path
 ) -> None:

@@ -284,13 +284,15 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             record = await self._offload.run(
                 lambda: self._layout.make_pod(setup, address, has_names=self._has_views)
             )
+            if known is None or not known.ending:
+                await self._make_network(setup, address, known)
         except RuntimeFailedError:
-            if known is None:
+            if known is None:  # nothing would remove what was made so far, secrets included
                 self._addresses.release(setup.uid)
+                await self._offload.run(lambda: self._layout.remove_pod(setup.uid))
             raise
         if known is not None and known.ending:
             raise RuntimeFailedError(f"pod {setup.uid} is coming to its end")
-        await self._make_network(setup, address, known)
         if known is not None:
             known.setup = setup
             known.sandbox = self._sandbox(record)
@@ -306,12 +308,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         attempts = known.all_attempts() if known is not None else ()
         if self._networks.path(setup.uid) or any(not one.ended.is_set() for one in attempts):
             return
-        try:
-            await self._offload.run(lambda: self._networks.make(setup.uid, address))
-        except pod_networks.NetworkFailedError:
-            if known is None:
-                self._addresses.release(setup.uid)
-            raise
+        await self._offload.run(lambda: self._networks.make(setup.uid, address))
 
     async def start(self, target: ContainerID, program: Program, mounts: tuple[Mount, ...]) -> Run:
         """Start an attempt; see ``PodRuntime``."""
