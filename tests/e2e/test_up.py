@@ -111,6 +111,7 @@ def test_a_second_up_on_the_same_directory_is_refused(plane: Plane) -> None:
     second = up("--data-dir", str(plane.directory), "--listen", "127.0.0.1:0", "--no-switch")
     assert second.returncode == 1
     assert str(plane.process.pid if plane.process else 0) in second.stderr
+    assert f"grange down --data-dir {plane.directory}" in second.stderr
     assert "Traceback" not in second.stderr
 
 

@@ -48,6 +48,19 @@ def served_text(data_dir: Path, served: process.Served) -> str:
     return terminal.json_text(facts)
 
 
+def refuse_if_served(data_dir: Path) -> None:
+    """Return if no process serves a data directory.
+
+    Raises:
+        AlreadyServed: one does.
+    """
+    if (present := process.find(data_dir)) is not None:
+        raise AlreadyServed(
+            f"{data_dir} is served by process {present.pid} at {present.url}: stop it with "
+            f"grange down --data-dir {data_dir}, or choose another data directory"
+        )
+
+
 async def start_detached(settings: Settings, clock: Clock, output: str = "") -> int:
     """Start it in a separate session and wait until it is ready.
 
@@ -65,12 +78,7 @@ async def start_detached(settings: Settings, clock: Clock, output: str = "") -> 
     Cancelled, it ends what it started.
     """
     make_directory(settings.data_dir)
-    present = process.find(settings.data_dir)
-    if present is not None:
-        raise AlreadyServed(
-            f"{settings.data_dir} is served by process {present.pid} at {present.url}: stop it with "
-            f"grange down --data-dir {settings.data_dir}, or choose another data directory"
-        )
+    refuse_if_served(settings.data_dir)
     log = settings.data_dir / "up.log"
     rotate(log)
     child = _start(settings, log)

@@ -15,7 +15,7 @@ import click
 
 from grange.alerts.targets import InvalidTarget
 from grange.app import alerting, flags, gc_tuning, node_pools, pki, process
-from grange.app.daemon import NEXT, served_text, start_detached
+from grange.app.daemon import NEXT, refuse_if_served, served_text, start_detached
 from grange.app.datadir import (
     make_directory,
     remember_nodes,
@@ -141,6 +141,7 @@ async def serve(settings: Settings, output: str = "", *, merge_into: Sequence[Pa
         merge_into: the user's kubeconfigs; a context is added to the first, and none where there is none.
     """
     make_directory(settings.data_dir)
+    refuse_if_served(settings.data_dir)
     keys = pki.KeyProcess.start(*pki.wanted(settings))
     from grange.app.controlplane import ControlPlane
 
