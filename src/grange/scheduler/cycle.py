@@ -206,9 +206,7 @@ class Cycle:
             if found.nominated == "":
                 self.nominator.remove(pod.uid)
             elif found.nominated is not None:
-                for other in found.cleared:
-                    self.nominator.remove(other.uid)
-                self.nominator.put(pod, found.nominated)
+                self.nominate(pod, found)
                 self.nominator.evicting[pod.uid] = False
             if found.status.code is Code.UNSCHEDULABLE:
                 why_not = why_not or ", ".join(found.status.reasons)

@@ -192,30 +192,24 @@ class EquivalenceClass:
 
     def _catch_up(self, snapshot: NodeInfoSnapshot, also: Sequence[int] = ()) -> None:
         """Bring the rows that changed up to date, and these too."""
-        changes = snapshot.changes
-        if self._layout != snapshot.layout or (
+        changes, entries = snapshot.changes, None
+        if self._layout == snapshot.layout and not (
             self._of_nodes and self._nodes != snapshot.index.nodes
         ):
-            self._build(snapshot)
-        elif changes.position != self._position or also:
             entries = changes.since(self._position)
-            self._patch(snapshot, None if entries is None else merged(entries), also)
         self._position = changes.position
-
-    def _patch(
-        self, snapshot: NodeInfoSnapshot, rows: dict[int, bool] | None, also: Sequence[int]
-    ) -> None:
-        if rows is None:
+        if entries is None:
             self._build(snapshot)
             return
+        rows = merged(entries)
         for row in also:
             rows.setdefault(row, False)
         if len(rows) > _MANY_ROWS * snapshot.table.size + _FEW_ROWS:
             self._build(snapshot)
-        elif len(rows) <= _FEW_ROWS:
-            self._patch_few(snapshot, rows)
-        else:
+        elif len(rows) > _FEW_ROWS:
             self._patch_many(snapshot, rows)
+        elif rows:
+            self._patch_few(snapshot, rows)
 
     # --- from scratch ------------------------------------------------------------------------
 
@@ -321,8 +315,7 @@ class EquivalenceClass:
     def _patch_few(self, snapshot: NodeInfoSnapshot, rows: dict[int, bool]) -> None:
         """One row after another, with the scalar forms."""
         self._statistics.patched += len(rows)
-        if rows:
-            self.diagnosis = None
+        self.diagnosis = None
         # Through memoryviews, as single elements of an array take three times as long.
         allowed, feasible, worth = self._allowed.data, self._feasible.data, self._worth.data
         barred = None if self._barred is None else self._barred.data

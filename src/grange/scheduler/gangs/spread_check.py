@@ -9,12 +9,11 @@ from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 
-from grange.placement import kernels
 from grange.placement.columns import Mask
 from grange.placement.spread import Constraint
 from grange.scheduler.framework import Profiles
 from grange.scheduler.gangs.capacity import Shape
-from grange.scheduler.podindex import Query
+from grange.scheduler.plugins.podtopologyspread.spread_counts import eligible, query_of
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
@@ -41,8 +40,7 @@ class _DomainCounts:
         self.domains = np.flatnonzero(np.bincount(ids, minlength=length))
         self.counts = np.zeros(length, np.int64)
         if not empty:
-            query = Query((constraint.selector,), staying=True)
-            found = snapshot.index.counter(query).rows(table.size)
+            found = snapshot.index.counter(query_of(constraint)).rows(table.size)
             np.add.at(self.counts, ids, found[self.eligible])
         self.least = 0
 
@@ -183,16 +181,8 @@ def _eligible(
     among: Mask,
 ) -> Mask:
     """The rows whose domains are compared."""
-    table = snapshot.table
-    rows = table.all
-    mask: Mask = table.valid[rows].copy()
-    for item in together:
-        mask &= table.domains(item.key) >= 0
-    if constraint.honor_affinity:
-        mask &= among & kernels.matches(table, rows, pod.affinity)
-    if constraint.honor_taints:
-        mask &= kernels.untainted(table, rows, pod.pod.spec.tolerations)
-    return mask
+    mask = eligible(snapshot.table, pod, constraint, together)
+    return mask & among if constraint.honor_affinity else mask
 
 
 def _counted(

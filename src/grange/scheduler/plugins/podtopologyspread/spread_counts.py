@@ -34,6 +34,20 @@ def by_value(ids: Ids, table: NodeTable, key: str) -> Ids:
     return np.where(ids == ABSENT, empty, ids)
 
 
+def eligible(table: NodeTable, pod: PodInfo, constraint: Constraint, together: Constraints) -> Mask:
+    """The rows that count: in all domains, and included by the constraint's policies."""
+    rows = table.all
+    mask: Mask = table.valid[rows].copy()
+    for item in together:
+        if item.key != constraint.key and not item.lenient:
+            mask &= table.domains(item.key) >= 0
+    if constraint.honor_affinity and pod.affinity.demands:
+        mask &= kernels.matches(table, rows, pod.affinity)
+    if constraint.honor_taints:
+        mask &= kernels.untainted(table, rows, pod.pod.spec.tolerations)
+    return mask
+
+
 class EligibleDomains(Domains):
     """Counts only nodes that are in all domains and that the constraint's policies include."""
 
@@ -47,10 +61,7 @@ class EligibleDomains(Domains):
         super().__init__(snapshot, snapshot.index.counter(query_of(constraint)), constraint.key)
         self._table = snapshot.table
         self._pod = pod
-        self._constraint = constraint
-        self._others = [
-            item.key for item in together if item.key != constraint.key and not item.lenient
-        ]
+        self._constraint, self._together = constraint, together
 
     def ids(self) -> Ids:
         """Each row's domain."""
@@ -59,15 +70,7 @@ class EligibleDomains(Domains):
 
     def eligible(self) -> Mask | None:
         """Which rows count."""
-        table, rows = self._table, self._table.all
-        mask: Mask = np.ones(table.size, np.bool_)
-        for key in self._others:
-            mask &= table.domains(key) >= 0
-        if self._constraint.honor_affinity and self._pod.affinity.demands:
-            mask &= kernels.matches(table, rows, self._pod.affinity)
-        if self._constraint.honor_taints:
-            mask &= kernels.untainted(table, rows, self._pod.pod.spec.tolerations)
-        return mask
+        return eligible(self._table, self._pod, self._constraint, self._together)
 
 
 class MaxSkew(DomainRule):
