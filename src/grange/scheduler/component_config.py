@@ -23,7 +23,7 @@ from grange.scheduler import plugins
 from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.domains import DomainRule
 from grange.scheduler.engine import EVERY_NODE
-from grange.scheduler.framework import NodeCheck, Plugin, Profile, ProfileSet, TopologyPlugin
+from grange.scheduler.framework import Plugin, Profile, ProfileSet, TopologyPlugin
 from grange.scheduler.plugin_args import (
     API_VERSION,
     ConfigSection,
@@ -379,12 +379,8 @@ class _ScoreOnly:
 
     def __init__(self, whole: TopologyPlugin) -> None:
         self.concerns = whole.concerns
-        self.score = whole.score
         self.explain = whole.explain
         self.ranking = whole.ranking
-
-    def filter(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> NodeCheck | None:
-        return None
 
     def rules(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]

@@ -18,13 +18,13 @@ from grange.placement.loads import Load
 from grange.scheduler.domains import DomainRule
 from grange.scheduler.framework import (
     SUCCESS,
-    Code,
     Concerns,
     CycleState,
     Filter,
     Profile,
     Scope,
     Status,
+    check_rules,
 )
 from grange.scheduler.nodeinfo import NodeInfo, charged
 from grange.scheduler.podinfo import PodInfo
@@ -152,14 +152,10 @@ class WhatIf:
                 return Status(status.code, status.reasons, name)
         self._judged = True  # what depends on the node object alone stays as it is
         if self._counted:
-            table = self._snapshot.table
-            for name, rule in trial.rules:
+            rules = trial.rules
+            for _, rule in rules:
                 rule.refresh()
-                domain = int(table.labels(rule.key).ids[self._row])
-                if not rule.opens(domain):
-                    hopeless = domain < 0 or not rule.resolvable
-                    code = Code.UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
-                    return Status(code, (rule.reason(missing=domain < 0),), name)
+            return check_rules(rules, self._snapshot.table, self._row)
         return SUCCESS
 
 

@@ -6,7 +6,7 @@ Filters and scores have two forms, for one node and for many rows of the node ta
 depends on, so that the engine knows for how long it may keep it.
 """
 
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -239,7 +239,15 @@ class DomainScore(Protocol):
         """
 
 
-NodeCheck = Callable[[NodeInfo], Status]
+def check_rules(rules: Iterable[tuple[str, DomainRule]], table: NodeTable, row: int) -> Status:
+    """Whether the rules, which are up to date, accept a node; of refusals the first."""
+    for name, rule in rules:
+        domain = int(table.labels(rule.key).ids[row])
+        if not rule.opens(domain):
+            hopeless = domain < 0 or not rule.resolvable
+            code = Code.UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
+            return Status(code, (rule.reason(missing=domain < 0),), name)
+    return SUCCESS
 
 
 Concerns = tuple[tuple[int, ...], ...]
@@ -247,32 +255,20 @@ Concerns = tuple[tuple[int, ...], ...]
 
 
 class TopologyPlugin(Protocol):
-    """Filters and scores nodes by the pods of their topology domains.
-
-    ``filter`` and ``score`` are the reference: they count from scratch. ``rules`` and ``ranking`` must
-    give the same from counts that are kept current.
-    """
+    """Filters and scores nodes by the pods of their topology domains, from counts that are kept."""
 
     def concerns(self, pod: PodInfo, index: PodIndex) -> tuple[int, ...]:
         """The numbers of the index's terms that matter to the pod, by its signature and labels."""
 
-    def filter(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> NodeCheck | None:
-        """Count, and return what checks a node; None when it accepts every node."""
-
-    def score(
-        self, pod: PodInfo, snapshot: NodeInfoSnapshot, feasible: Sequence[NodeInfo]
-    ) -> list[int] | None:
-        """0 to 100 for each feasible node; None when all are equal."""
-
     def rules(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
     ) -> Sequence[DomainRule]:
-        """The filter as rules on kept counts, in the order of their reasons."""
+        """The filter as rules about domains, in the order of their reasons."""
 
     def ranking(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
     ) -> DomainScore | None:
-        """The score, from kept counts; None when all nodes are equal."""
+        """The score; None when all nodes are equal."""
 
     def explain(self, refusals: Refusals, rules: Sequence[DomainRule]) -> PluginExplanation:
         """Why these rules reject nodes, and what would help."""

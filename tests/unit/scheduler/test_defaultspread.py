@@ -6,6 +6,7 @@ import msgspec
 from hypothesis import given, settings, strategies as st
 from tests.support.scheduler_cluster import PROFILE, ZONE
 from tests.support.scheduler_world import world
+from tests.support.topology_reference import assert_agrees
 from tests.unit.scheduler.test_handlers import Scene
 from tests.unit.scheduler.test_topology_plugins import VERBS, ClusterGenerator, History, World
 
@@ -161,6 +162,7 @@ class Spread(World):
         self.spread += bool(info.spread)
         found = self.engine.decide(info)
         assert found == reference.decide(PROFILE, CycleState(), info, self.snapshot)
+        assert_agrees(PROFILE, info, self.snapshot)
         return found
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 from tests.support.scheduler_cluster import HOST, ZONE
+from tests.support.topology_reference import assert_agrees
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
@@ -55,6 +56,7 @@ class World:
         state = CycleState()
         assert found == reference.decide(self.profile, state, info, self.snapshot, self.theirs)
         assert self.mine.start == self.theirs.start
+        assert_agrees(self.profile, info, self.snapshot)
         return found
 
     def place(self, pod: Pod) -> str | Diagnosis:

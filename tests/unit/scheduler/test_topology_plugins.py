@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 from tests.support.scheduler_cluster import HOST, PROFILE, ZONE
+from tests.support.topology_reference import assert_agrees, ranked
 
 from grange.api.kinds.node import ContainerImage, Node
 from grange.api.kinds.pod import Pod
@@ -55,6 +56,7 @@ class World:
         info = PodInfo.of(pod)
         found = self.engine.decide(info)
         assert found == reference.decide(PROFILE, CycleState(), info, self.snapshot)
+        assert_agrees(PROFILE, info, self.snapshot)
         return found
 
     def place(self, pod: Pod) -> str | Diagnosis:
@@ -412,7 +414,7 @@ def rank(plugin: str, world: World, pod: Pod, names: Sequence[str]) -> list[int]
     for name, item, _ in PROFILE.topology:
         if name == plugin:
             feasible = [world.snapshot.node_info_map[node] for node in names]
-            return item.score(PodInfo.of(pod), world.snapshot, feasible)
+            return ranked(item, PodInfo.of(pod), world.snapshot, feasible)
     raise AssertionError(plugin)
 
 

@@ -4,13 +4,25 @@ This is the definition of a right decision. Every node is scored; the highest to
 equals the first in the order of the node tree, which alternates between zones. A profile may be
 content with a share of the nodes: then the search ends when enough are feasible, the next one starts
 where it ended, and among equals the first that was found wins. The engine must give the same answer
-for every pod, and the property tests hold it to that.
+for every pod, and the property tests hold it to that. Rules about other nodes are asked one node
+after another, too; the tests hold them to counts from scratch.
 """
 
+import numpy as np
+
 from grange.placement import resource_fit
+from grange.placement.columns import Mask
 from grange.scheduler.diagnosis import Diagnosis, Narrowed, Tally, pre_filter
+from grange.scheduler.domains import DomainRule
 from grange.scheduler.engine.sampling import EVERY_NODE, Rotation, num_feasible_nodes_to_find
-from grange.scheduler.framework import SUCCESS, CycleState, NodeCheck, Normalise, Profile, Status
+from grange.scheduler.framework import (
+    SUCCESS,
+    CycleState,
+    Normalise,
+    Profile,
+    Status,
+    check_rules,
+)
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.podinfo import PodInfo
@@ -86,18 +98,28 @@ def choose(
     if not feasible:
         return tally.diagnosis(snapshot.num_nodes)
     totals = _score(profile, state, pod, feasible)
+    rows = [snapshot.table.rows[info.name] for info in feasible]
     for _, item, weight in profile.topology:
-        for at, score in enumerate((weight and item.score(pod, snapshot, feasible)) or ()):
-            totals[at] += weight * score
+        ranking = (
+            item.ranking(pod, snapshot, item.concerns(pod, snapshot.index)) if weight else None
+        )
+        if ranking is not None:
+            ranking.refresh()
+            mask: Mask = np.zeros(snapshot.table.size, np.bool_)
+            mask[rows] = True
+            scores = ranking.scores(snapshot.table.domains, mask)[rows].tolist()
+            totals = [total + weight * score for total, score in zip(totals, scores, strict=True)]
     state.score = max(totals)
     return feasible[totals.index(state.score)].name
 
 
-def _checks(
+def _rules(
     profile: Profile, pod: PodInfo, snapshot: NodeInfoSnapshot
-) -> list[tuple[str, NodeCheck]]:
-    found = [(name, item.filter(pod, snapshot)) for name, item, _ in profile.topology]
-    return [(name, check) for name, check in found if check is not None]
+) -> list[tuple[str, DomainRule]]:
+    found = profile.rules(pod, snapshot, profile.concerns(pod, snapshot.index))
+    for _, rule in found:
+        rule.refresh()
+    return found
 
 
 class _Judge:
@@ -114,7 +136,7 @@ class _Judge:
         self._profile, self._state, self._pod = profile, state, pod
         self._snapshot = snapshot
         self._nominated = nominated
-        self._checks = _checks(profile, pod, snapshot)
+        self._rules = _rules(profile, pod, snapshot)
 
     def first(self, nodes: list[NodeInfo]) -> NodeInfo | None:
         """The node that the pod itself is nominated to, if it is one of these."""
@@ -127,16 +149,17 @@ class _Judge:
         if pods:
             for other in pods:
                 self._snapshot.assume_pod(other.on(info.name))
-            status = self._pass(info, _checks(self._profile, self._pod, self._snapshot))
+            status = self._pass(info, _rules(self._profile, self._pod, self._snapshot))
             for other in pods:
                 self._snapshot.forget_pod(other)
             if not status.ok:
                 return status
-        return self._pass(info, self._checks)
+        return self._pass(info, self._rules)
 
-    def _pass(self, info: NodeInfo, checks: list[tuple[str, NodeCheck]]) -> Status:
+    def _pass(self, info: NodeInfo, rules: list[tuple[str, DomainRule]]) -> Status:
         status = _filter(self._profile, self._state, self._pod, info)
-        return _check(checks, info) if status.ok else status
+        table = self._snapshot.table
+        return check_rules(rules, table, table.rows[info.name]) if status.ok else status
 
 
 def _candidates(snapshot: NodeInfoSnapshot, narrowed: Narrowed, tally: Tally) -> list[NodeInfo]:
@@ -173,14 +196,6 @@ def _filter(profile: Profile, state: CycleState, pod: PodInfo, info: NodeInfo) -
             status = plugin.filter(state, pod, info)
             if not status.ok:
                 return Status(status.code, status.reasons, name)
-    return SUCCESS
-
-
-def _check(checks: list[tuple[str, NodeCheck]], info: NodeInfo) -> Status:
-    for name, check in checks:
-        status = check(info)
-        if not status.ok:
-            return Status(status.code, status.reasons, name)
     return SUCCESS
 
 

@@ -13,7 +13,7 @@ from grange.placement.columns import Mask
 from grange.placement.spread import Constraint
 from grange.scheduler.framework import Profiles
 from grange.scheduler.gangs.capacity import Shape
-from grange.scheduler.plugins.podtopologyspread.spread_counts import eligible, query_of
+from grange.scheduler.plugins.podtopologyspread import eligible, query_of
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 

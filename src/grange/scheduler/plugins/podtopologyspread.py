@@ -1,19 +1,35 @@
-"""PodTopologySpread from counts that are kept current: what refuses, what ranks, and why."""
+"""PodTopologySpread: matching pods evenly over zones, hosts, or any label of nodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from grange.api import names
+from grange.api.kinds.pod import Pod
+from grange.api.validation.scheduling import UNSATISFIABLE
 from grange.placement import kernels, spread
 from grange.placement.columns import ABSENT, Ids, Integers, Mask, NodeTable
-from grange.placement.spread import HOSTNAME, Constraint
+from grange.placement.spread import HOSTNAME, SYSTEM_DEFAULTS, Constraint, DefaultConstraint
+from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.domains import DomainExplanation, DomainRule, Domains
-from grange.scheduler.framework import DomainsOf
-from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
-from grange.scheduler.podindex import Counter, Query
+from grange.scheduler.framework import (
+    DomainScore,
+    DomainsOf,
+    Plugin,
+)
+from grange.scheduler.plugin_args import (
+    ConfigSection,
+    PluginArgs,
+    configurable,
+    one_of,
+    refusal,
+    within,
+)
+from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy, altered
+from grange.scheduler.podindex import Counter, PodIndex, Query
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
@@ -160,6 +176,121 @@ class PreferredSpread:
         return inside * spread.scaled(raw, least, most)
 
 
+_NAME = "PodTopologySpread"
+
+
+def _hard(pod: PodInfo) -> Constraints:
+    return tuple(item for item in pod.spread if item.hard)
+
+
+def _soft(pod: PodInfo) -> Constraints:
+    return tuple(item for item in pod.spread if not item.hard)
+
+
+class PodTopologySpread:
+    """Counts matching pods by domain."""
+
+    def concerns(self, pod: PodInfo, index: PodIndex) -> tuple[int, ...]:
+        """Placed pods are counted, not asked."""
+        return ()
+
+    def rules(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
+    ) -> Sequence[DomainRule]:
+        """One for each constraint that rules out."""
+        hard = _hard(pod)
+        return [MaxSkew(EligibleDomains(snapshot, pod, item, hard), item) for item in hard]
+
+    def ranking(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
+    ) -> DomainScore | None:
+        """The constraints that rank, all together. Domains count over feasible nodes only."""
+        soft = _soft(pod)
+        return PreferredSpread(pod, snapshot, soft) if soft else None
+
+    def explain(self, refusals: Refusals, rules: Sequence[DomainRule]) -> PluginExplanation:
+        """By constraint."""
+        return SpreadExplanation(refusals, rules)
+
+
+def _signature(pod: PodInfo) -> Hashable:
+    return pod.spread
+
+
+def _counts(pod: PodInfo, before: Object, after: Object) -> bool:
+    """A pod came, changed its labels or went, and it counts for some constraint before or after."""
+    return any(
+        constraint.selector.matches(item.metadata.namespace, item.metadata.labels, {})
+        for constraint in _hard(pod)
+        for item in (before, after)
+        if isinstance(item, Pod)
+    )
+
+
+_POD = Action.ADD | Action.POD_LABEL | Action.DELETE
+_NODE = Action.ADD | Action.DELETE | Action.NODE_LABEL | Action.NODE_TAINT
+
+
+class DefaultConstraintArgs(ConfigSection, frozen=True, kw_only=True):
+    """One constraint for pods that state none; which pods count follows from their Services."""
+
+    topology_key: str
+    max_skew: int
+    when_unsatisfiable: str
+
+    def __post_init__(self) -> None:
+        """Refuse what no pod could state."""
+        fault = names.check_qualified_name(self.topology_key)
+        if fault is not None:
+            raise ValueError(refusal("topologyKey", fault))
+        within("maxSkew", self.max_skew, 1, 2**31 - 1)
+        one_of("whenUnsatisfiable", self.when_unsatisfiable, UNSATISFIABLE)
+
+
+class PodTopologySpreadArgs(PluginArgs, frozen=True, kw_only=True):
+    """As PodTopologySpreadArgs: System has Kubernetes' own defaults, List those that are listed."""
+
+    defaulting_type: str = "System"
+    default_constraints: tuple[DefaultConstraintArgs, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a list without effect, and duplicates."""
+        one_of("defaultingType", self.defaulting_type, ("System", "List"))
+        if self.default_constraints and self.defaulting_type == "System":
+            raise ValueError(refusal("defaultConstraints", "must be empty unless it is List"))
+        seen = [(item.topology_key, item.when_unsatisfiable) for item in self.default_constraints]
+        for at, pair in enumerate(seen):
+            if pair in seen[:at]:
+                raise ValueError(refusal(f"defaultConstraints[{at}]", "is there twice"))
+
+
+def _defaults(args: PodTopologySpreadArgs) -> tuple[DefaultConstraint, ...]:
+    if args.defaulting_type == "System":
+        return SYSTEM_DEFAULTS
+    return tuple(
+        DefaultConstraint(
+            item.topology_key, item.max_skew, hard=item.when_unsatisfiable == "DoNotSchedule"
+        )
+        for item in args.default_constraints
+    )
+
+
+def make(args: PodTopologySpreadArgs) -> Plugin:
+    """The plugin with these arguments."""
+    return Plugin(
+        _NAME,
+        topology=PodTopologySpread(),
+        weight=2,
+        signature=_signature,
+        events=(
+            Registration(ClusterEvent(Subject.ASSIGNED_POD, _POD), _counts),
+            Registration(ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_LABEL)),
+            Registration(ClusterEvent(Subject.NODE, _NODE)),
+        ),
+        spread=_defaults(args),
+    )
+
+
 # --- the explanation -----------------------------------------------------------------------------
 
 
@@ -216,3 +347,6 @@ def _skewed(info: PodInfo, limits: Mapping[str, int]) -> PodInfo:
         for item in info.spread
     )
     return altered(info, spread=spread)
+
+
+PLUGIN = configurable(PodTopologySpreadArgs, make)
