@@ -23,7 +23,7 @@ from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.plugin_explanation import Remedy
-from grange.scheduler.plugins.noderesourcesfit.resources_explanation import ResourcesExplanation
+from grange.scheduler.plugins.noderesourcesfit import ResourcesExplanation
 from grange.scheduler.podinfo import PodInfo
 
 _SHOWN = 5

@@ -32,7 +32,7 @@ from grange.scheduler.gangs.capacity import (
     shapes,
 )
 from grange.scheduler.plugin_explanation import Remedy
-from grange.scheduler.plugins.noderesourcesfit.resources_explanation import (
+from grange.scheduler.plugins.noderesourcesfit import (
     format_amount,
     with_requests,
 )
