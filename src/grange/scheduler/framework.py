@@ -494,6 +494,16 @@ class Profile:
             for rule in item.rules(pod, snapshot, mine)
         ]
 
+    def rankings(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: Concerns
+    ) -> list[tuple[DomainScore, int]]:
+        """What ranks nodes by other nodes, with weights."""
+        return [
+            (ranking, weight)
+            for (_, item, weight), mine in zip(self.topology, concerns, strict=True)
+            if weight and (ranking := item.ranking(pod, snapshot, mine)) is not None
+        ]
+
     def sign(self, pod: PodInfo) -> int:
         """Number the pod's signature: pods with equal numbers get equal decisions in any state.
 

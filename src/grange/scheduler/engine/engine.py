@@ -31,7 +31,7 @@ from grange.scheduler.engine.equivalence_class import EngineStatistics, Equivale
 from grange.scheduler.engine.nominated_filter import NominatedFilter
 from grange.scheduler.engine.sampling import EVERY_NODE, Rotation, Sampler
 from grange.scheduler.engine.topology_class import TopologyClass
-from grange.scheduler.framework import Concerns, CycleState, DomainScore, Profile
+from grange.scheduler.framework import Concerns, CycleState, Profile
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.podinfo import LabelSet, PodInfo
 from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
@@ -181,11 +181,7 @@ class Engine:
     def _new(self, pod: PodInfo, concerns: Concerns) -> EquivalenceClass:
         snapshot = self._snapshot
         rules = self._profile.rules(pod, snapshot, concerns)
-        rankings: list[tuple[DomainScore, int]] = []
-        for (_, plugin, weight), mine in zip(self._profile.topology, concerns, strict=True):
-            ranking = plugin.ranking(pod, snapshot, mine) if weight else None
-            if ranking is not None:
-                rankings.append((ranking, weight))
+        rankings = self._profile.rankings(pod, snapshot, concerns)
         if not rules and not rankings:
             return EquivalenceClass(self._profile, pod, self.statistics)
         return TopologyClass(

@@ -98,17 +98,13 @@ def choose(
     if not feasible:
         return tally.diagnosis(snapshot.num_nodes)
     totals = _score(profile, state, pod, feasible)
-    rows = [snapshot.table.rows[info.name] for info in feasible]
-    for _, item, weight in profile.topology:
-        ranking = (
-            item.ranking(pod, snapshot, item.concerns(pod, snapshot.index)) if weight else None
-        )
-        if ranking is not None:
-            ranking.refresh()
-            mask: Mask = np.zeros(snapshot.table.size, np.bool_)
-            mask[rows] = True
-            scores = ranking.scores(snapshot.table.domains, mask)[rows].tolist()
-            totals = [total + weight * score for total, score in zip(totals, scores, strict=True)]
+    for ranking, weight in profile.rankings(pod, snapshot, profile.concerns(pod, snapshot.index)):
+        ranking.refresh()
+        rows = [snapshot.table.rows[info.name] for info in feasible]
+        mask: Mask = np.zeros(snapshot.table.size, np.bool_)
+        mask[rows] = True
+        scores = ranking.scores(snapshot.table.domains, mask)[rows].tolist()
+        totals = [total + weight * score for total, score in zip(totals, scores, strict=True)]
     state.score = max(totals)
     return feasible[totals.index(state.score)].name
 
