@@ -22,6 +22,8 @@ from grange.placement.node_usage import Usage, amount_of
 from grange.placement.resource_fit import MAX_SCORE
 
 _FULL = 100  # utilisation, in percent
+_Largest = Callable[[Any, Any], Any]
+"""``max``, for amounts of one node or for columns of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,57 +89,54 @@ class Strategy(ABC):
     resources: tuple[ResourceWeight, ...]
 
     @abstractmethod
-    def one(self, after: Any, total: Any) -> Any:
-        """The score of one resource; ``total`` is positive."""
+    def one(self, left: Any, total: Any) -> Any:
+        """The score of one resource: what would be left, 0 where it is exceeded, of a positive total."""
 
-    def mean(self, scores: Sequence[Any], weights: Sequence[Any]) -> Any:
+    def mean(self, scores: Sequence[Any], weights: Sequence[Any], largest: _Largest) -> Any:
         """Of the resources; those that the node does not have weigh 0."""
-        whole = sum(weights)
-        return _weighted(scores, weights) // (whole + (whole == 0))
+        return _weighted(scores, weights) // largest(sum(weights), 1)
 
     def score(self, request: PodRequest, offered: Resources, usage: Usage) -> int:
         """The score of a node for a pod."""
-        return int(self._mean_of(request, lambda name: _node(name, offered, usage, nonzero=True)))
+        return int(self._mean(request, lambda name: _node(name, offered, usage, nonzero=True), max))
 
     def score_rows(self, request: PodRequest, table: NodeTable, rows: Rows) -> Integers:
         """The scores of rows for a pod."""
-        found: Integers = np.zeros(len(table.valid[rows]), np.int64)
-        found += self._mean_of(request, lambda name: _rows(name, table, rows, nonzero=True))
-        return found
+        found = self._mean(request, lambda name: _rows(name, table, rows, nonzero=True), np.maximum)
+        return found if np.ndim(found) else np.zeros(len(table.valid[rows]), np.int64)
 
-    def _mean_of(self, request: PodRequest, read: Callable[[str], tuple[Any, Any]]) -> Any:
+    def _mean(
+        self, request: PodRequest, read: Callable[[str], tuple[Any, Any]], largest: _Largest
+    ) -> Any:
         scores, weights = [], []
         for resource in self.resources:
             wanted = asked(resource.name, request, nonzero=True)
             if _counts(resource.name, wanted):
                 total, used = read(resource.name)
-                scores.append(self.one(used + wanted, total + (total == 0)))
+                left = largest(total - used - wanted, 0)
+                scores.append(self.one(left, largest(total, 1)))
                 weights.append(resource.weight * (total > 0))
-        return self.mean(scores, weights)
+        return self.mean(scores, weights, largest)
 
 
 def _weighted(scores: Sequence[Any], weights: Sequence[Any]) -> Any:
     return sum([score * weight for score, weight in zip(scores, weights, strict=True)])
 
 
-def _capped(after: Any, total: Any) -> Any:
-    return after - (after - total) * (after > total)
-
-
 class LeastAllocated(Strategy):
     """The share that would be left: ``(total - after) * 100 / total``, 0 where it is exceeded."""
 
-    def one(self, after: Any, total: Any) -> Any:
+    def one(self, left: Any, total: Any) -> Any:
         """The score of one resource."""
-        return (total - after) * MAX_SCORE // total * (after <= total)
+        return left * MAX_SCORE // total
 
 
 class MostAllocated(Strategy):
     """The share that would be in use: ``after * 100 / total``, 100 where it is exceeded."""
 
-    def one(self, after: Any, total: Any) -> Any:
+    def one(self, left: Any, total: Any) -> Any:
         """The score of one resource."""
-        return _capped(after, total) * MAX_SCORE // total
+        return (total - left) * MAX_SCORE // total
 
 
 @dataclass(frozen=True)
@@ -170,14 +169,14 @@ class RequestedToCapacityRatio(Strategy):
             before = point
         return before[1]
 
-    def one(self, after: Any, total: Any) -> Any:
+    def one(self, left: Any, total: Any) -> Any:
         """The score of one resource."""
-        return self.line[_capped(after, total) * _FULL // total]
+        return self.line[(total - left) * _FULL // total]
 
-    def mean(self, scores: Sequence[Any], weights: Sequence[Any]) -> Any:
+    def mean(self, scores: Sequence[Any], weights: Sequence[Any], largest: _Largest) -> Any:
         """Of those that score."""
         whole = _weighted([score > 0 for score in scores], weights)
-        return (2 * _weighted(scores, weights) + whole) // (2 * whole + (whole == 0))
+        return (2 * _weighted(scores, weights) + whole) // largest(2 * whole, 1)
 
 
 # --- balance -------------------------------------------------------------------------------------

@@ -288,7 +288,7 @@ class EquivalenceClass:
     def _made(self, snapshot: NodeInfoSnapshot, rows: Rows) -> Integers:
         total = self._worth[rows].copy()
         for score in self._normalised:
-            total += score.scaled(score.raw[rows], score.most)
+            total += score.scaled(score.raw[rows], score.most) if score.most else score.nought
         keys: Integers = (total << TIE_BITS) + snapshot.ties[rows]
         keys[~self._feasible[rows]] = -1
         return keys
