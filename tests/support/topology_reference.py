@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
+from tests.support.snapshot_views import with_required_anti_affinity
 
 from grange.placement import node_rules, podaffinity, spread, taint_toleration
 from grange.placement.podaffinity import Namespaces, Term, TermKind
@@ -98,7 +99,7 @@ def affinity_check(pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check:
     """The pod's own required terms, and anti-affinity of existing pods."""
     known = snapshot.index.namespaces
     excluded_by_others: set[_Domain] = set()
-    for node in snapshot.have_pods_with_required_anti_affinity:
+    for node in with_required_anti_affinity(snapshot):
         for other in node.pods_with_required_anti_affinity:
             excluded_by_others.update(
                 (term.key, node.labels[term.key])

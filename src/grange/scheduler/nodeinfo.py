@@ -233,9 +233,3 @@ class ImageStates:
     def clear(self) -> None:
         """Remove all of them."""
         self.by_name.clear()
-
-
-def same(one: NodeInfo, other: NodeInfo) -> bool:
-    """Whether both are equal, generation included."""
-    names = [name for name in NodeInfo.__slots__ if name != "load"] + ["allocatable", "usage"]
-    return all(getattr(one, name) == getattr(other, name) for name in names)

@@ -84,25 +84,6 @@ class NodeInfoSnapshot:
         """How many nodes there are to choose from."""
         return len(self.node_info_list)
 
-    # Of these three the engine asks for none, so they are found on request.
-
-    @property
-    def have_pods_with_affinity(self) -> list[NodeInfo]:
-        """Entries with pods that state any pod (anti-)affinity, in the order of the node tree."""
-        return [info for info in self.node_info_list if info.pods_with_affinity]
-
-    @property
-    def have_pods_with_required_anti_affinity(self) -> list[NodeInfo]:
-        """Entries with pods that require anti-affinity, in the order of the node tree."""
-        return [info for info in self.node_info_list if info.pods_with_required_anti_affinity]
-
-    @property
-    def used_claims(self) -> frozenset[str]:
-        """Persistent volume claims in use, as ``namespace/name``."""
-        return frozenset(
-            claim for info in self.node_info_list for pod in info.pods for claim in pod.claims
-        )
-
     def get(self, name: str) -> NodeInfo | None:
         """The entry of a node, or of a placeholder that ``assume_pod`` made."""
         return self.node_info_map.get(name) or self._placeholders.get(name)

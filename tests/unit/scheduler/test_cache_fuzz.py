@@ -2,13 +2,13 @@
 
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.support.snapshot_views import same
 
 from grange.api.kinds.pod import Pod
 from grange.api.selectors import Labels
 from grange.placement.node_usage import IDLE, charged
 from grange.scheduler.cache import Cache
 from grange.scheduler.errors import CacheError
-from grange.scheduler.nodeinfo import same
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders

@@ -2,12 +2,13 @@
 
 import msgspec
 import pytest
+from tests.support.snapshot_views import same
 
 from grange.api.kinds.node import ContainerImage, Node
 from grange.api.quantity import QuantityError
 from grange.scheduler.cache import Cache
 from grange.scheduler.errors import CacheError
-from grange.scheduler.nodeinfo import NodeInfo, same
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.snapshot_views import same
 
 from grange.api.kinds.pod import Pod
 from grange.api.selectors import Labels
@@ -12,7 +13,7 @@ from grange.placement.node_usage import IDLE, Usage
 from grange.placement.ports import ANY, Holding, HostPort
 from grange.scheduler.cache import Cache
 from grange.scheduler.errors import CacheCorrupted, CacheError
-from grange.scheduler.nodeinfo import NodeInfo, same
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.sim import builders
 
 MIB = 2**20

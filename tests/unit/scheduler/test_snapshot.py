@@ -4,12 +4,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.snapshot_views import (
+    same,
+    used_claims,
+    with_affinity,
+    with_required_anti_affinity,
+)
 
 from grange.api.kinds.node import ContainerImage
 from grange.api.kinds.pod import Pod
 from grange.scheduler.cache import Cache
 from grange.scheduler.errors import CacheError, SnapshotInconsistent
-from grange.scheduler.nodeinfo import same
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot, merged
 from grange.sim import builders
@@ -90,7 +95,7 @@ def check_snapshot(cache: Cache, snapshot: NodeInfoSnapshot) -> None:
     assert all(info is snapshot.node_info_map[info.name] for info in snapshot.node_info_list)
     ranks = [snapshot.ties[snapshot.table.rows[name]] for name in listed]
     assert ranks == sorted(ranks, reverse=True)
-    assert snapshot.have_pods_with_affinity == [
+    assert with_affinity(snapshot) == [
         info for info in snapshot.node_info_list if info.pods_with_affinity
     ]
 
@@ -152,17 +157,17 @@ def test_check_61_affinity_lists_follow_without_a_new_node() -> None:
     order = world.snapshot.layout
     world.cache.add_pod(first)
     world.take()
-    assert [info.name for info in world.snapshot.have_pods_with_affinity] == ["0"]
+    assert [info.name for info in with_affinity(world.snapshot)] == ["0"]
     world.cache.add_pod(second)
     world.take()
-    assert [info.name for info in world.snapshot.have_pods_with_affinity] == ["0", "1"]
-    anti = world.snapshot.have_pods_with_required_anti_affinity
+    assert [info.name for info in with_affinity(world.snapshot)] == ["0", "1"]
+    anti = with_required_anti_affinity(world.snapshot)
     assert [info.name for info in anti] == ["0"]
     world.cache.remove_pod(first)
     world.cache.remove_pod(second)
     world.take()
-    assert world.snapshot.have_pods_with_affinity == []
-    assert world.snapshot.have_pods_with_required_anti_affinity == []
+    assert with_affinity(world.snapshot) == []
+    assert with_required_anti_affinity(world.snapshot) == []
     assert world.snapshot.layout == order
 
 
@@ -180,19 +185,19 @@ def test_check_62_claims_in_use_are_tracked() -> None:
     world.cache.add_pod(one)
     world.cache.add_pod(two)
     world.take()
-    assert world.snapshot.used_claims == {"default/a", "default/b"}
+    assert used_claims(world.snapshot) == {"default/a", "default/b"}
     world.cache.remove_pod(two)
     world.take()
-    assert world.snapshot.used_claims == {"default/a"}
+    assert used_claims(world.snapshot) == {"default/a"}
     # As many claims as before, but another one.
     world.cache.update_pod(one, with_claims("p", "0", "c"))
     world.take()
-    assert world.snapshot.used_claims == {"default/c"}
+    assert used_claims(world.snapshot) == {"default/c"}
     # Gone and back between two snapshots.
     world.cache.remove_pod(one)
     world.cache.add_pod(with_claims("p", "0", "c"))
     world.take()
-    assert world.snapshot.used_claims == {"default/c"}
+    assert used_claims(world.snapshot) == {"default/c"}
 
 
 def test_check_63_trial_assumptions_stay_in_snapshot_and_vanish() -> None:
@@ -302,7 +307,7 @@ def test_check_89_trials_on_known_and_unknown_nodes() -> None:
     unknown = snapshot.get("nowhere")
     assert unknown is not None
     assert unknown.usage.pods == 1
-    assert [info.name for info in snapshot.have_pods_with_required_anti_affinity] == ["0"]
+    assert [info.name for info in with_required_anti_affinity(snapshot)] == ["0"]
     with pytest.raises(CacheError):
         snapshot.assume_pod(infos[0])
     snapshot.forget_pod(infos[2])
@@ -311,7 +316,7 @@ def test_check_89_trials_on_known_and_unknown_nodes() -> None:
         snapshot.forget_pod(infos[2])
     snapshot.forget_all_assumed_pods()
     assert snapshot.assumed == []
-    assert snapshot.have_pods_with_required_anti_affinity == []
+    assert with_required_anti_affinity(snapshot) == []
     assert all(info.usage.pods == 0 for info in snapshot.node_info_list)
     check_snapshot(world.cache, snapshot)
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.scheduler_cluster import HOST, PROFILE
+from tests.support.snapshot_views import used_claims, with_affinity, with_required_anti_affinity
 from tests.unit.scheduler.test_topology_plugins import MUST
 
 from grange.api.kinds.node import Node
@@ -54,7 +55,7 @@ def test_check_87_claims_of_pods_without_a_node_are_not_in_use(log: Logger) -> N
         builders.pod("unknown", nodeName="nowhere", volumes=mounting("three")),
     ]
     snapshot = built(log, [builders.node("a")], pods)
-    assert snapshot.used_claims == {"default/one"}
+    assert used_claims(snapshot) == {"default/one"}
 
 
 def test_check_88_nodes_have_their_pods_and_affinity_lists(log: Logger) -> None:
@@ -70,8 +71,8 @@ def test_check_88_nodes_have_their_pods_and_affinity_lists(log: Logger) -> None:
         info.name: [pod.pod.metadata.name for pod in info.pods] for info in snapshot.node_info_list
     }
     assert held == {"a": ["plain"], "b": ["near"], "c": ["apart", "both"], "d": []}
-    assert [info.name for info in snapshot.have_pods_with_affinity] == ["b", "c"]
-    assert [info.name for info in snapshot.have_pods_with_required_anti_affinity] == ["c"]
+    assert [info.name for info in with_affinity(snapshot)] == ["b", "c"]
+    assert [info.name for info in with_required_anti_affinity(snapshot)] == ["c"]
 
 
 # --- a part of the nodes -----------------------------------------------------------------------
@@ -122,9 +123,9 @@ def state(snapshot: NodeInfoSnapshot) -> list[object]:
             for name, info in snapshot.node_info_map.items()
         },
         [info.name for info in snapshot.node_info_list],
-        [info.name for info in snapshot.have_pods_with_affinity],
-        [info.name for info in snapshot.have_pods_with_required_anti_affinity],
-        snapshot.used_claims,
+        [info.name for info in with_affinity(snapshot)],
+        [info.name for info in with_required_anti_affinity(snapshot)],
+        used_claims(snapshot),
         table.cpu_used[table.all].tolist(),
         table.pods_used[table.all].tolist(),
     ]
@@ -152,7 +153,7 @@ def test_check_91_trials_restore_all_structures(log: Logger) -> None:
     )
     snapshot.assume_pod(trial)
     assert state(snapshot) != before
-    assert snapshot.used_claims == {"default/y"}
+    assert used_claims(snapshot) == {"default/y"}
     snapshot.put_back_all()
     snapshot.forget_all_assumed_pods()
     assert state(snapshot) == before
