@@ -266,3 +266,33 @@ async def test_unchanged_cluster_is_not_packed_again(
         await world.pod("q", "a", "1")
         await world.look()
         assert len(looks) == 3
+
+
+async def test_machine_rests_after_its_last_pod_has_gone(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """However long that pod ran."""
+    async with cluster(clock, rng, log, consolidate_after_seconds=120) as world:
+        await world.machine("a")
+        await world.pod("p", "a", "1")
+        await world.looks(40)
+        await world.client.delete(POD, "p", "default", grace_period_s=0)
+        await world.looks(12)
+        assert record_of(await world.get("a")) is None
+        await world.looks(6)
+        assert (await world.get("a")).spec.terminate
+
+
+async def test_machine_rests_after_one_of_its_pods_has_gone(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with cluster(clock, rng, log, consolidate_after_seconds=120) as world:
+        await world.machine("a", LARGE)
+        await world.pod("big", "a", "20")
+        await world.pod("p", "a", "1")
+        await world.looks(40)
+        await world.client.delete(POD, "big", "default", grace_period_s=0)
+        await world.looks(12)
+        assert record_of(await world.get("a")) is None
+        await world.looks(6)
+        assert [start.spec.instance_type for start in world.ordered] == [SMALL.name]

@@ -6,6 +6,7 @@ and its node. What was decided on a state that has changed meanwhile is refused 
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import msgspec
 
@@ -87,6 +88,8 @@ class DisruptionPass:
         self._client, self._clock, self._order = client, clock, order
         self._resume_after = ""
         self._quiet: tuple[object, float] | None = None  # a state in which nothing is to be done
+        self._pods: Mapping[str, frozenset[str]] = {}  # UIDs at the last look, by node
+        self._changes: Mapping[str, datetime] = {}  # when these were last others
         self.kept: Mapping[str, str] = {}
 
     async def run(self, state: DisruptionState) -> bool:
@@ -98,7 +101,7 @@ class DisruptionPass:
         Raises:
             ApiError: a request failed; the next look tries again.
         """
-        look = _PassState(state)
+        look = _PassState(state, self._changed(state))
         begins = busy = False
         for machine in state.machines:
             record = record_of(machine)
@@ -117,6 +120,19 @@ class DisruptionPass:
                 await self._take(look, machine, record, step)
         decided = not begins and bool(state.machines) and await self._decide(look)
         return busy or decided
+
+    def _changed(self, state: DisruptionState) -> Mapping[str, datetime]:
+        """When pods came to or left machines; what happened before the first look is not known."""
+        pods: dict[str, set[str]] = {machine.node: set() for machine in state.machines}
+        for pod in state.pods:
+            if (node := occupies(pod)) in pods and not is_daemon(pod):
+                pods[node].add(pod.metadata.uid)
+        before, now = self._pods, self._clock.now()
+        self._pods = {node: frozenset(uids) for node, uids in pods.items()}
+        changed = {node for node, uids in self._pods.items() if before.get(node, uids) != uids}
+        known = {node: at for node, at in self._changes.items() if node in pods}
+        self._changes = {**known, **dict.fromkeys(changed, now)}
+        return self._changes
 
     async def _decide(self, look: "_PassState") -> bool:
         """Decide about further machines; whether any is disrupted now."""
@@ -300,9 +316,9 @@ def _is_interrupted(machine: Machine) -> bool:
 class _PassState:
     """The state of a look, sorted out."""
 
-    def __init__(self, state: DisruptionState) -> None:
+    def __init__(self, state: DisruptionState, changes: Mapping[str, datetime]) -> None:
         self.state = state
-        self.disruptor = MachineDisruptor(state.pools, state.cluster, state.budgets)
+        self.disruptor = MachineDisruptor(state.pools, state.cluster, state.budgets, changes)
         self.pools = {
             **{pool.metadata.name: pool for pool in state.their_pools},
             **{pool.name: pool.pool for pool in state.pools},
