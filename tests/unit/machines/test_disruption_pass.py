@@ -21,8 +21,14 @@ from grange.base.rng import Stream
 from grange.machines.catalogue import InstanceType
 from grange.machines.controller.disruption_pass import DisruptionPass, DisruptionState
 from grange.machines.disruption.disruption_plan import DisruptionPlan
-from grange.machines.disruption.disruption_progress import is_tainted, record_of
+from grange.machines.disruption.disruption_progress import (
+    DISRUPTION_ANNOTATION,
+    is_disrupted,
+    is_tainted,
+    record_of,
+)
 from grange.machines.disruption.machine_disruptor import MachineDisruptor
+from grange.machines.disruption.node_drain import DISRUPTED_TAINT
 from grange.machines.scaling.capacity_memory import CapacityMemory
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool, option_labels
@@ -31,6 +37,7 @@ from grange.sim import builders
 from grange.sim.api_fixture import ApiFixture, opened
 
 TYPES = (SMALL, MIDDLE, LARGE)
+TAINT = msgspec.to_builtins(DISRUPTED_TAINT)
 
 
 class Cluster(ApiFixture):
@@ -296,3 +303,28 @@ async def test_machine_rests_after_one_of_its_pods_has_gone(
         assert record_of(await world.get("a")) is None
         await world.looks(6)
         assert [start.spec.instance_type for start in world.ordered] == [SMALL.name]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "soon",
+        '{"reason": "Drifted", "message": "", "decided": "soon", "together": ["a"]}',
+        '{"reason": "Drifted", "message": "", "decided": "2026-01-01T00:00:00Z", "together": ["a"], "drainStarted": "1"}',
+    ],
+)
+async def test_malformed_disruption_is_taken_off(
+    text: str, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """As a user may leave it; it holds up no other machine, and its own is of use again."""
+    async with cluster(clock, rng, log) as world:
+        for name in ("a", "b"):
+            await world.machine(name)
+        await world.pod("p", "a", "1")
+        noted = {"metadata": {"annotations": {DISRUPTION_ANNOTATION: text}}}
+        await world.client.patch(MACHINE, "a", patch=noted)
+        await world.client.patch(NODE, "a", patch={"spec": {"taints": [TAINT]}})
+        await world.looks(12)
+        assert not is_disrupted(await world.get("a"))
+        assert not await world.tainted("a")
+        assert (await world.get("b")).spec.terminate

@@ -27,6 +27,7 @@ from grange.machines.disruption.disruption_progress import (
     DisruptionRecord,
     DisruptionStep,
     deadline_of,
+    is_disrupted,
     is_tainted,
     next_disruption,
     next_unreplaced,
@@ -109,8 +110,8 @@ class DisruptionPass:
                 begins |= not record.drain_started
                 busy |= not machine.is_ending
                 await self._advance(look, machine, record)
-            elif (node := look.nodes.get(machine.node)) is not None and is_tainted(node):
-                await self._untaint(node)  # what was decided about it is no more
+            else:
+                await self._clear(look, machine)
         for machine in state.unreplaced:
             if (record := record_of(machine)) is not None:
                 busy |= not machine.is_ending
@@ -118,6 +119,8 @@ class DisruptionPass:
                 in_use = not all(is_daemon(pod) for pod in pods)
                 step = next_unreplaced(record, machine, node, in_use=in_use).step
                 await self._take(look, machine, record, step)
+            else:
+                await self._clear(look, machine)
         decided = not begins and bool(state.machines) and await self._decide(look)
         return busy or decided
 
@@ -196,6 +199,13 @@ class DisruptionPass:
             await self._note(machine, None)
         elif step is _S.TAINT and node is not None:
             await self._taint(node)
+
+    async def _clear(self, look: "_PassState", machine: Machine) -> None:
+        """Take off what a decision that is no more left, and a record that is malformed."""
+        if (node := look.nodes.get(machine.node)) is not None and is_tainted(node):
+            await self._untaint(node)
+        if is_disrupted(machine):
+            await self._note(machine, None)
 
     # --- steps ---------------------------------------------------------------------------------------
 

@@ -110,14 +110,18 @@ class NextDisruption:
 
 
 def record_of(machine: Machine) -> DisruptionRecord | None:
-    """The record of a machine; None for none, or one that cannot be read."""
+    """The record of a machine; None for none, or one that is malformed (edited by a user)."""
     text = machine.metadata.annotations.get(DISRUPTION_ANNOTATION)
     if not text:
         return None
     try:
-        return msgspec.json.decode(text, type=DisruptionRecord)
-    except msgspec.DecodeError:
+        record = msgspec.json.decode(text, type=DisruptionRecord)
+        timestamps.parse(record.decided)
+        for time in (record.validated, record.drain_started, record.deadline):
+            timestamps.parse(time or record.decided)
+    except (msgspec.DecodeError, timestamps.TimestampError):
         return None
+    return record
 
 
 def deleted_pool_record(machine: Machine, now: datetime) -> DisruptionRecord:
