@@ -1,12 +1,17 @@
 """Pods that wait while no pool can be used are informed why: each pool's reason in one message."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from tests.support.machine_world import MachineWorld
 
-from grange.api.kinds import NODEPOOL
+from grange.api import conditions
+from grange.api.kinds import BUILT_IN, NODEPOOL
 from grange.api.machine_phases import MachinePhase
+from grange.api.meta import Document
+from grange.api.status import Cause
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -23,6 +28,18 @@ class HalfWorld(MachineWorld):
         if "key" not in config:
             return super().provider(name, config, tools)
         raise MisconfiguredError(f"spec.providerConfig.key: {config['key']} is refused; correct it")
+
+
+def _no_rules(document: Document, old: Document | None) -> list[Cause]:
+    return []
+
+
+class ForeignWorld(MachineWorld):
+    """A world whose server checks pools by their schema alone, as those of others do."""
+
+    kinds = tuple(
+        replace(kind, validate=_no_rules) if kind is NODEPOOL else kind for kind in BUILT_IN
+    )
 
 
 def refused(key: str) -> dict[str, Any]:
@@ -82,3 +99,45 @@ async def test_pods_wait_silently_for_a_first_answer(
         assert event.startswith(
             "no pool can be used: pool s: CatalogueUnknown: catalogue: no answer"
         )
+
+
+BROKEN: Mapping[str, tuple[dict[str, Any], str]] = {
+    "limits": (
+        {"limits": {"machines": 1}, "standby": [{"instanceType": "small", "count": 3}]},
+        "spec.limits.machines: Invalid value: 1: must not be less than the 3 machines of standby",
+    ),
+    "boot": (
+        {"timeouts": {"bootSecondsByType": {"small": 0}}},
+        "spec.timeouts.bootSecondsByType[small]: Invalid value: 0: must be greater than or equal to 1",
+    ),
+    "budgets": (
+        {"disruption": {"budgets": [{"nodes": "0", "schedule": "@hourly"}]}},
+        "spec.disruption.budgets[0].durationSeconds: Required value: how long each window is",
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", ["Dedicated", "Packed"])
+@pytest.mark.parametrize("rule", BROKEN)
+async def test_pool_that_breaks_a_rule_is_not_served(
+    rule: str, mode: str, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    spec, fault = BROKEN[rule]
+    async with opened(ForeignWorld(clock, rng, log)) as world:
+        world.begin()
+        await world.add_pool(mode=mode, **spec)
+        if mode == "Packed":
+            await world.add_unschedulable("a", "1", nodeSelector={"grange.dev/node-pool": "p"})
+        else:
+            await world.add_pod("a", "p")
+        await world.settle(60.0)
+        refusal = f"pool p cannot be used: Misconfigured: {fault}"
+        assert await world.events("NoMachine") == [refusal]
+        ready = conditions.find((await world.pool("p")).status.conditions, "Ready")
+        assert ready is not None
+        assert (ready.status, ready.reason, ready.message) == ("False", "Misconfigured", fault)
+        assert world.cloud.launches == 0
+        found = await world.controller.report("plan", "p")
+        assert found is not None
+        assert found["refusal"] == fault
+        assert await world.machines() == []

@@ -68,7 +68,7 @@ class DisruptionLoop:
         for pool in self._listers.pools():
             if pool.spec.mode == DEDICATED or pool.metadata.deletion_timestamp is not None:
                 continue
-            watch = self._providers.of_pool(pool)
+            watch = self._providers.usable(pool)
             _, usable = (None, None) if isinstance(watch, str) else self._packed.usable(pool, watch)
             if usable is not None:
                 pools.append(usable)

@@ -154,7 +154,7 @@ class PassLoop:
 
     async def _plan(self, pool: NodePool, providers: ProviderTable) -> None:
         pool = await self._without_ended_requests(await self._held(pool))
-        watch = providers.of_pool(pool)
+        watch = providers.usable(pool)
         if isinstance(watch, str):
             result = PassResult(reason=MISCONFIGURED, message=watch)
         else:
@@ -176,7 +176,7 @@ class PassLoop:
             self._metrics.waiting_packed(self._listers.unschedulable(), names, self._clock.now())
         else:
             self._metrics.forget(ANY_PACKED)
-        pools = [(await self._held(pool), providers.of_pool(pool)) for pool in packed]
+        pools = [(await self._held(pool), providers.usable(pool)) for pool in packed]
         if not pools:
             self._windows.pop(PACKED_POOLS, None)
             return

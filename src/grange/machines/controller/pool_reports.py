@@ -58,7 +58,7 @@ class PoolReports:
         return {"time": self._stamp(), "refusal": refusal, "decisions": decisions}
 
     def _planned(self, pool: NodePool) -> tuple[ScalingPlan | None, str]:
-        name, watch = pool.metadata.name, self._providers.of_pool(pool)
+        name, watch = pool.metadata.name, self._providers.usable(pool)
         if pool.metadata.deletion_timestamp is not None:
             return None, "the pool is being deleted: its machines end"
         if isinstance(watch, str):
@@ -81,7 +81,7 @@ class PoolReports:
         found: list[PackedPool] = []
         budgets: dict[str, LaunchBudgets] = {}
         for pool in self._listers.pools():
-            watch = self._providers.of_pool(pool)
+            watch = self._providers.usable(pool)
             ends = pool.metadata.deletion_timestamp is not None
             if pool.spec.mode == DEDICATED or ends or isinstance(watch, str):
                 continue

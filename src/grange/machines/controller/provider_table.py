@@ -5,8 +5,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from grange.api import codec
 from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import NodePool
+from grange.api.validation import nodepools
+from grange.base.bounded import BoundedDict
+from grange.base.first_few import first_few
 from grange.base.tasks import Child, Nursery, supervise
 from grange.machines.controller.controller_context import NodeControllerContext
 from grange.machines.controller.pool_template import CONFIG_ANNOTATION, config_text
@@ -15,6 +19,8 @@ from grange.machines.controller.provider_watch import ProviderWatch, WatchHooks
 from grange.machines.providers import ProviderTools, create_provider
 from grange.machines.providers.provider import MisconfiguredError, Provider
 from grange.machines.scaling.capacity_memory import CapacityMemory
+
+_SHOWN = 3  # faults of a pool
 
 CreateProvider = Callable[[str, Mapping[str, Any], ProviderTools], Provider]
 
@@ -47,6 +53,7 @@ class ProviderTable:
         self._hooks, self._config, self._metrics = hooks, context.config, context.metrics
         self._watches: dict[Key, tuple[ProviderWatch, Child[None]]] = {}
         self._refused: dict[Key, str] = {}
+        self._faults: BoundedDict[tuple[str, int], str] = BoundedDict(1000)  # by UID and generation
         self._nursery: Nursery | None = None
         self._prune_due = 0.0
 
@@ -59,6 +66,13 @@ class ProviderTable:
     def of_pool(self, pool: NodePool) -> ProviderWatch | str:
         """The provider of a pool, or why it cannot be used."""
         return self._watch((pool.spec.provider, config_text(pool)))
+
+    def usable(self, pool: NodePool) -> ProviderWatch | str:
+        """The provider of a pool, or why no machines can be planned for the pool."""
+        key = pool.metadata.uid, pool.metadata.generation
+        if key not in self._faults:
+            self._faults[key] = _faults(pool)
+        return self._faults[key] or self.of_pool(pool)
 
     def of_machine(self, machine: Machine) -> ProviderWatch | None:
         """The provider of a machine; None where it cannot be used."""
@@ -138,6 +152,12 @@ class ProviderTable:
         )
         self._watches[key] = (watch, task)
         return watch
+
+
+def _faults(pool: NodePool) -> str:
+    """What is wrong with a pool, where our rules are not checked on admission; empty for nothing."""
+    causes = nodepools.check(codec.to_document(pool), None)
+    return first_few([f"{cause.field}: {cause.message}" for cause in causes], _SHOWN)
 
 
 def _config(text: str) -> Mapping[str, Any]:
