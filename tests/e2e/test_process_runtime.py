@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,12 +25,14 @@ from grange.agent.container_runtime import (
     VolumeFile,
     VolumePlan,
 )
+from grange.agent.file_disk import LANES
 from grange.agent.runtimes.process import shim, shim_connection
 from grange.agent.runtimes.process.files import Layout
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Threads
+from grange.base.tasks import Nursery
 
 pytestmark = pytest.mark.e2e
 
@@ -268,6 +270,25 @@ async def test_pod_that_cannot_be_prepared_leaves_no_file(
         await runtime.prepare(PodSetup("uid-2", "default", "b", "node-1", (secret, absent)))
     assert not Layout(tmp_path).pod("uid-2").exists()
     assert [record.sandbox.uid for record in runtime.pods()] == [UID]
+
+
+async def test_large_removal_holds_up_no_other_pod(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    with closing(Threads("runtime", LANES)) as offload:
+        async with opened(tmp_path, clock, log, offload) as runtime:
+            setup = replace(POD, volumes=(VolumePlan("data"),))
+            volume = (await runtime.prepare(setup)).volumes["data"]
+            for number in range(30_000):
+                os.close(os.open(f"{volume}/{number}", os.O_CREAT | os.O_WRONLY))
+            async with Nursery() as nursery:
+                full = os.stat(volume).st_mtime_ns
+                removal = nursery.start(runtime.remove(UID))
+                while os.stat(volume).st_mtime_ns == full:
+                    await clock.sleep(0.001)
+                await runtime.prepare(replace(POD, uid="uid-2"))
+                assert not removal.done()
+            await runtime.remove("uid-2")
 
 
 async def test_a_command_beside_a_container_leaves_nothing_behind(

@@ -12,6 +12,10 @@ from grange.base.offload import Offload
 _ENTRIES_AT_ONCE = 512  # some milliseconds
 _BLOCK = 512  # of st_blocks, whatever the file system's are
 
+LANES = 4
+"""How many calls of a machine's agents may wait for the disk at once: deleting a large volume takes seconds, which must not
+hold up the start of other pods."""
+
 _T = TypeVar("_T")
 _Walk: TypeAlias = Generator[int, None, _T]
 """Measures, and yields how many entries of directories it has looked at since; holds nothing open."""

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
-from grange.agent import interrupted_runs, service_account
+from grange.agent import file_disk, interrupted_runs, service_account
 from grange.agent.addresses import api_address, service_range
 from grange.agent.agent_streams import AgentStreams
 from grange.agent.cluster_dns.service_names import ServiceNames
@@ -69,7 +69,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         self._settings = settings
         self._clock = clock
         self._log = log.bind(role="agent")
-        self._offload = Threads("agent-disk")
+        self._offload = Threads("agent-disk", file_disk.LANES)
         self._shares = machine.shares(settings.nodes, settings.data_dir)
         self._names = [share.name for share in self._shares]
         before = remembered_pools(settings.data_dir)

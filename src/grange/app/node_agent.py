@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from grange.agent import file_disk
 from grange.app import flags, system_authorities
 from grange.app.agent_settings import AgentSettings, pairs
 from grange.app.certificate_process import CertificateProcess
@@ -67,7 +68,7 @@ async def serve(settings: AgentSettings) -> None:
     clock, logger = LoopClock(), log.Logger("agent").bind(node=settings.name)
     make_directory(settings.data_dir)
     with _locked(settings.data_dir):
-        offload = Threads("agent-disk")
+        offload = Threads("agent-disk", file_disk.LANES)
         try:
             with contextlib.closing(CertificateProcess(offload)) as process:
                 if _joins(settings):

@@ -49,6 +49,7 @@ class PodNames:
         ] = {}  # by UID of the pod: hash of its files, which may be large
         self._lines: dict[str, ServiceLines] = {}  # by namespace
         self._changed = asyncio.Event()
+        self._writing = asyncio.Lock()  # an older content must not end up over a newer one
         names.listen(self._touch)
 
     async def write(self, pod: Pod, address: str) -> None:
@@ -97,9 +98,10 @@ class PodNames:
             resolver_file(pod, self._config.resolver, self._config.cluster_dns),
         )
         uid, digest = pod.metadata.uid, hash(files)
-        if self._written.get(uid) != digest:
-            await self._runtime.write_name_files(uid, files)
-            self._written[uid] = digest
+        async with self._writing:
+            if self._written.get(uid) != digest:
+                await self._runtime.write_name_files(uid, files)
+                self._written[uid] = digest
 
     def _services(self, namespace: str) -> ServiceLines:
         if self._config.cluster_dns:
