@@ -142,7 +142,9 @@ class Fetcher:
         known, now = self._remembered.get(uid), self._clock.monotonic()
         is_fresh = known is not None and now - known.fetched_at < _FRESH_S
         fresh = known.sources if known is not None and container is not None and is_fresh else None
-        found = dict(fresh.found) if fresh is not None else {}
+        found: dict[tuple[str, str], Mapping[str, bytes] | None] = {}
+        if fresh is not None:  # what was missing may be there by now
+            found |= {key: content for key, content in fresh.found.items() if content is not None}
         try:
             for identity, reference in references.items():
                 if identity not in found:

@@ -56,3 +56,18 @@ async def test_later_restart_gets_a_fresh_token(clock: Clock, rng: Stream, log: 
         await there.create(document(container("often", "long"), serviceAccountName="robot"))
         await there.clock.sleep(1000)  # it runs for 900 s
         assert asked[TOKEN] == len(there.starts("often")) == 2
+
+
+async def test_authority_that_comes_later_is_looked_for_again(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A pod of a new namespace is there before its authority is."""
+    async with world(clock, rng, log) as there:
+        await there.client.create(SERVICEACCOUNT, ACCOUNT, "default")
+        main = container(volumeMounts=[MOUNT])
+        await there.create(document(main, serviceAccountName="robot", volumes=[VOLUME]))
+        await there.clock.sleep(1)
+        assert there.starts() == []
+        await there.client.create(CONFIGMAP, {"metadata": {"name": "kube-root-ca.crt"}}, "default")
+        await there.clock.sleep(10)
+        assert len(there.starts()) == 1
