@@ -220,11 +220,11 @@ class BindNotifier:
         return SeccompAgent(connection)
 
     def remove(self, pod: CriPod) -> None:
-        """Let go of a pod that has no container any more: its seccomp agent ends."""
+        """Let go of a pod in which no container is started any more: its seccomp agent ends."""
         if pod.seccomp_agent is not None:
-            pod.seccomp_agent.close()
             with suppress(OSError):
                 self._socket(pod.setup.uid).unlink()
+            pod.seccomp_agent.close()
 
     def prune(self, uids: frozenset[str]) -> None:
         """Remove sockets of pods that are gone. Blocks.

@@ -494,6 +494,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         for pod in pods:
             try:
                 await client.call("StopPodSandbox", {"pod_sandbox_id": pod.sandbox_id})
+                self._notifier.remove(pod)
             except CriError as error:
                 self._log.error("cannot stop a pod", pod=pod.setup.name, error=error.message)
 

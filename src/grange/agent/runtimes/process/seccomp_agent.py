@@ -4,8 +4,9 @@ Forked by the launcher for a pod from images, so it imports little. The containe
 its socket for each filter that it installs, that of a container or that of a command of ``exec``, and sends
 the descriptor at which programs with that filter wait. What the answers are is in ``bind_filter``.
 
-It ends when no node agent is connected and no program has one of the filters. So it goes on when the
-node agent is killed, and the next one connects to the same socket. When it is killed itself, calls that wait
+It ends when no node agent is connected and no program has one of the filters: at once if its path has been removed,
+else after a time in which a container may be started that a node agent asked for before it was killed. So it goes
+on when the node agent is killed, and the next one connects to the same socket. When it is killed itself, calls that wait
 and later ones fail with ENOSYS; the node agent notices it by its connection.
 """
 
@@ -22,6 +23,7 @@ _PR_SET_NAME = 15
 _QUEUE = 64
 _MESSAGE_LIMIT = 65536  # the state of a container, which is not looked at
 _PAUSE_S = 0.05
+_UNNEEDED_LIMIT_MS = 120_000  # of a call that creates or starts a container
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -45,7 +47,10 @@ def run(spec: dict[str, object], agent: socket.socket) -> None:
     listener.bind(str(spec["socket"]))
     listener.listen(_QUEUE)
     agent.send(b"{}")
-    _Answers(listener, agent, str(spec["address"]), str(spec["ports"])).run()
+    answers = _Answers(listener, agent, str(spec["address"]), str(spec["ports"]))
+    while answers.are_needed() or os.path.exists(str(spec["socket"])):
+        if not answers.serve():
+            return
 
 
 class _Answers:
@@ -61,19 +66,24 @@ class _Answers:
         self._poll.register(listener, select.POLLIN)
         self._poll.register(agent, select.POLLIN)
 
-    def run(self) -> None:
-        while self._connections or self._filters:
-            for fd, events in self._poll.poll():
-                if fd == self._listener.fileno():
-                    self._accept()
-                elif fd in self._connections:
-                    self._receive(self._connections[fd])
-                elif events & select.POLLIN:
-                    bind_filter.answer(fd, self._address, self._ports)
-                else:  # nothing with the filter is left
-                    self._poll.unregister(fd)
-                    self._filters.discard(fd)
-                    os.close(fd)
+    def are_needed(self) -> bool:
+        return bool(self._connections or self._filters)
+
+    def serve(self) -> bool:
+        """Whether there was something to do before the limit for nothing at all."""
+        found = self._poll.poll(None if self.are_needed() else _UNNEEDED_LIMIT_MS)
+        for fd, events in found:
+            if fd == self._listener.fileno():
+                self._accept()
+            elif fd in self._connections:
+                self._receive(self._connections[fd])
+            elif events & select.POLLIN:
+                bind_filter.answer(fd, self._address, self._ports)
+            else:  # nothing with the filter is left
+                self._poll.unregister(fd)
+                self._filters.discard(fd)
+                os.close(fd)
+        return bool(found)
 
     def _accept(self) -> None:
         try:
