@@ -6,7 +6,9 @@ Collected where there is a containerd: on a Debian system as root (see ``conftes
 import json
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+import socket
+import struct
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from ipaddress import ip_address
 from pathlib import Path
@@ -22,10 +24,12 @@ from grange.agent.container_runtime import ContainerID, ImageProgram, PodSetup, 
 from grange.agent.runtimes.cri.cri_client import CALL_LIMIT_S, CriClient, CriError, GrpcCriClient
 from grange.agent.runtimes.cri.cri_config import CriConfig
 from grange.agent.runtimes.cri.cri_runtime import CriRuntime
+from grange.agent.runtimes.process.launcher import Launcher
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import Clock
 from grange.base.log import Logger
-from grange.base.offload import Threads
+from grange.base.offload import Inline, Threads
+from grange.base.tasks import Nursery
 
 pytestmark = pytest.mark.e2e
 
@@ -99,7 +103,11 @@ def replicas(plane: Plane) -> dict[str, tuple[str, int, bool]]:
     for item in plane.get("pods", "-l", "app=web")["items"]:
         [main] = item["status"].get("containerStatuses") or [{}]
         key = item["metadata"]["name"]
-        found[key] = (main.get("containerID", ""), main["restartCount"], main["ready"])
+        found[key] = (
+            main.get("containerID", ""),
+            main.get("restartCount", 0),
+            main.get("ready", False),
+        )
     return found
 
 
@@ -309,3 +317,54 @@ async def test_program_that_cannot_be_started_is_no_refusal(
     assert refusals(records) == []
     address, found = await bound(runtime, "b", clock)
     assert found == address
+
+
+async def test_container_that_is_being_started_is_taken_over(
+    runtime: CriRuntime, daemon: Containerd, tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    """By an agent that was killed before the container runtime answered."""
+    setup = PodSetup("uid-a", "default", "a", "node-1", runtime_handler=OLD_RUNC, host_network=True)
+    await runtime.prepare(setup)
+    target = ContainerID("uid-a", "main", 0)
+    environment = {"PATH": "/bin", "SLOW_START": "yes"}
+    program = Program(("sleep", "600"), environment, image=ImageProgram(BUSYBOX))
+    slow = f"{daemon.directory}/{OLD_RUNC}-slow"
+    config = CriConfig(tmp_path, daemon.socket)
+    async with Nursery("start") as nursery:
+        nursery.start(wait_for(runtime.start(target, program, ())))
+        await until(lambda: os.path.exists(slow), clock)
+        async with CriRuntime(config, clock=clock, log=log, offload=Inline()) as successor:
+            [record] = successor.pods()
+            assert [run.running for run in record.runs] == [True]
+            async with clock.timeout(60.0):
+                while not await successor.usage():
+                    await clock.sleep(0.05)
+
+
+async def until(holds: Callable[[], bool], clock: Clock) -> None:
+    async with clock.timeout(60.0):
+        while not holds():
+            await clock.sleep(0.05)
+
+
+async def wait_for(work: Awaitable[object]) -> None:
+    await work
+
+
+async def test_seccomp_agent_waits_for_the_next_connection(tmp_path: Path, clock: Clock) -> None:
+    """Until its path is removed: the node agent was killed, and a container is being started."""
+    path = f"/run/grange-test-{os.getpid()}"  # short enough for a socket
+    lock = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    launcher = Launcher(lock, tmp_path)
+    spec: dict[str, object] = {"socket": path, "address": "127.0.0.2", "ports": ""}
+    with launcher.request("answer binds", "", spec) as first:
+        first.settimeout(60.0)
+        assert first.recv(100) == b"{}"
+    with socket.socket(socket.AF_UNIX) as second:
+        second.connect(path)
+        credentials = second.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        pid, *_ = struct.unpack("3i", credentials)
+        os.unlink(path)
+    await until(lambda: not os.path.exists(f"/proc/{pid}"), clock)
+    launcher.close()
+    os.close(lock)

@@ -15,7 +15,9 @@ from pathlib import Path
 
 PAUSE, BUSYBOX = "grange.test/pause:1", "grange.test/busybox:1"
 OLD_RUNC = "old-runc"
-"""A runtime handler: runc that refuses the action of profiles that version 1.1 brought."""
+"""A runtime handler: runc that refuses the action of profiles that version 1.1 brought.
+
+It takes seconds for a container with a variable SLOW_START, and makes a file ``old-runc-slow`` first."""
 _PROGRAMS = ("containerd", "ctr", "runc", "busybox")
 _LIMIT_S = 240.0
 _APPLETS = (
@@ -78,6 +80,10 @@ if [ -n "$bundle" ] && grep -q SCMP_ACT_NOTIFY "$bundle/config.json"; then
   message='string SCMP_ACT_NOTIFY is not a valid action for seccomp'
   echo '{"level":"error","msg":"'"$message"'"}' >>"$log"
   exit 1
+fi
+if [ -n "$bundle" ] && grep -q SLOW_START "$bundle/config.json"; then
+  : >"$0-slow"
+  sleep 3
 fi
 exec runc "$@"
 """

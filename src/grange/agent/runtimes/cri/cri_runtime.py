@@ -166,8 +166,9 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
             target = cri_status.target_of(item.get("labels") or {}, item.get("metadata") or {})
             pod = self._pods.get(target.pod_uid)
             if pod is None or int(item.get("state", 0)) == cri_status.CREATED:
-                await client.call("RemoveContainer", {"container_id": item.get("id", "")})
-                continue
+                gone = await cri_sandboxes.remove_unstarted(client, str(item.get("id", "")))
+                if pod is None or gone:
+                    continue
             attempt = CriAttempt(target, str(item.get("id", "")))
             self._notifier.adopt(pod, attempt, item.get("annotations") or {})
             await self._read_status(attempt)

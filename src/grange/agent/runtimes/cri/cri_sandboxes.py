@@ -1,4 +1,4 @@
-"""Calls about sandboxes. All of them raise ``CriError``."""
+"""Calls about sandboxes and what is in them. All of them raise ``CriError``."""
 
 from grange.agent.runtimes.cri import cri_client
 from grange.agent.runtimes.cri.cri_client import CriClient, CriError
@@ -25,3 +25,14 @@ async def remove(client: CriClient, sandbox_id: str) -> None:
         except CriError as error:
             if error.code != cri_client.NOT_FOUND:
                 raise
+
+
+async def remove_unstarted(client: CriClient, container_id: str) -> bool:
+    """Remove a container; False where it is being started, as an earlier agent has asked."""
+    try:
+        await client.call("RemoveContainer", {"container_id": container_id})
+    except CriError as error:
+        if "starting" not in error.message:
+            raise
+        return False
+    return True
