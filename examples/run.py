@@ -35,6 +35,7 @@ EXAMPLES = (
 HERE = Path(__file__).resolve().parent
 NODES = ("--nodes", "4", "--pool", "drivers=1", "--pool", "workers=3")
 ON_MACHINES = ("takeover",)
+GRANGE = (sys.executable, "-m", "grange")
 INTERRUPTED = 130
 
 
@@ -78,7 +79,7 @@ class Stage:
         Raises:
             ExampleFailed: it exited with another code than expected.
         """
-        command = [sys.executable, "-m", "grange", *words]
+        command = [*GRANGE, *words]
         if words[0] not in {"up", "down", "simulate"}:
             command += ["--kubeconfig", str(self.kubeconfig)]
         if not quiet:
