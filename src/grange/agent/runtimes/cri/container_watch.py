@@ -92,13 +92,16 @@ class ContainerWatch:
 
     async def _kill(self, client: CriClient, attempt: CriAttempt) -> None:
         """Without answers it can neither bind nor connect; its successor has a new seccomp agent."""
-        self._log.warning(
-            "killed a container whose seccomp agent has ended", target=str(attempt.target)
-        )
+        facts = {"target": str(attempt.target)}
         request = {"container_id": attempt.container_id, "timeout": 0}
         attempt.kill_message = _UNANSWERED
-        await client.call("StopContainer", request, self._config.kill_limit_s)
+        try:
+            await client.call("StopContainer", request, self._config.kill_limit_s)
+        except CriError as error:  # the next look tries again; others are not to wait for it
+            self._log.warning("container not stopped", **facts, error=error.message)
+            return
         attempt.is_stopping = True
+        self._log.warning("killed a container whose seccomp agent has ended", **facts)
 
     async def _rotate(self, client: CriClient, running: list[tuple[CriPod, CriAttempt]]) -> None:
         limit, keep = self._config.log_max_bytes, self._config.log_files
