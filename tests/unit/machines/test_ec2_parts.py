@@ -15,7 +15,7 @@ from grange.machines.providers.ec2.ec2_catalogue import instance_types, spot_pri
 from grange.machines.providers.ec2.ec2_config import read_config
 from grange.machines.providers.ec2.ec2_errors import translate
 from grange.machines.providers.ec2.ec2_images import image_query, newest_image
-from grange.machines.providers.ec2.ec2_instances import client_token, root_disk
+from grange.machines.providers.ec2.ec2_parameters import client_token, root_disk
 from grange.machines.providers.ec2.ec2_prices import baseline_milli, known_price
 from grange.machines.providers.ec2.interruption_queue import read_notice
 from grange.machines.providers.ec2.subnet_table import AddressAffinity, Subnet, SubnetTable

@@ -244,8 +244,8 @@ def test_pod_that_fits_nothing_holds_nothing_up() -> None:
 
 
 def test_look_goes_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grange.machines.disruption.disruption_look.SINGLE_MAX", 2)
-    monkeypatch.setattr("grange.machines.disruption.disruption_look.TOGETHER_MAX", 0)
+    monkeypatch.setattr("grange.machines.disruption.disruption_methods.SINGLE_MAX", 2)
+    monkeypatch.setattr("grange.machines.disruption.disruption_methods.TOGETHER_MAX", 0)
     world = World(catalogue=[SMALL, LARGE])
     for at in range(3):
         world.machine(f"m{at}")

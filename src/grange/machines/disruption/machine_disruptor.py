@@ -15,7 +15,7 @@ from grange.api.kinds.machine import Machine
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.machines.disruption.disruption_candidates import PodBudgets
-from grange.machines.disruption.disruption_look import DisruptionInputs, DisruptionLook
+from grange.machines.disruption.disruption_methods import DisruptionInputs, DisruptionMethods
 from grange.machines.disruption.disruption_plan import (
     INTERRUPTED,
     DisruptionDecision,
@@ -68,7 +68,7 @@ class MachineDisruptor:
             now: wall time.
             start_after: ``resume_after`` of the last look.
         """
-        look = DisruptionLook(self._inputs, machines, pods, now)
+        look = DisruptionMethods(self._inputs, machines, pods, now)
         for method in (look.empty, look.expired, look.drifted, look.together):
             decision = method()
             if decision is not None:
@@ -96,7 +96,7 @@ class MachineDisruptor:
         """
         free = [_unmarked(each) if each.metadata.name in names else each for each in machines]
         must_go = names if reason == INTERRUPTED else ()
-        look = DisruptionLook(self._inputs, free, pods, now, must_go)
+        look = DisruptionMethods(self._inputs, free, pods, now, must_go)
         chosen = [look.candidates[name] for name in sorted(names) if name in look.candidates]
         if len(chosen) < len(names):
             return None

@@ -22,7 +22,7 @@ from grange.machines.providers.ec2.ec2_catalogue import instance_types, spot_pri
 from grange.machines.providers.ec2.ec2_config import Ec2Config
 from grange.machines.providers.ec2.ec2_errors import translate
 from grange.machines.providers.ec2.ec2_images import image_query, newest_image
-from grange.machines.providers.ec2.ec2_instances import (
+from grange.machines.providers.ec2.ec2_parameters import (
     CLUSTER_TAG,
     MACHINE_TAG,
     STATES,

@@ -1,4 +1,4 @@
-"""One look at the machines of packed pools: who comes into question, and each method's decision."""
+"""Which machines of packed pools are empty, drifted, expired or under-utilised, and what each method decides."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,6 @@ from grange.api.kinds.machine import Machine
 from grange.api.kinds.nodepool import WHEN_UNDERUTILIZED, NodePool
 from grange.api.kinds.pod import Pod
 from grange.api.machine_phases import MachinePhase
-from grange.machines.disruption.consolidation import Consolidation, saving
 from grange.machines.disruption.disruption_allowance import allowed_disruptions
 from grange.machines.disruption.disruption_candidates import (
     DisruptionCandidate,
@@ -28,6 +27,7 @@ from grange.machines.disruption.disruption_plan import (
     DisruptionDecision,
 )
 from grange.machines.disruption.disruption_progress import is_disrupted, replacing
+from grange.machines.disruption.relocation import RelocationPlanner, saving
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool
 from grange.machines.scaling.packing_pods import occupies, waits_for_machine
@@ -67,8 +67,8 @@ class DisruptionInputs:
     changes: Mapping[str, datetime]
 
 
-class DisruptionLook:
-    """One look at everything.
+class DisruptionMethods:
+    """What each method decides about all machines at one moment.
 
     Args:
         inputs: what does not change between looks.
@@ -113,7 +113,7 @@ class DisruptionLook:
             each for each in machines if is_off(each) and each.metadata.name not in nominated
         ]
         self._collect(pods, nominated)
-        self._consolidation = Consolidation(
+        self._relocations = RelocationPlanner(
             inputs.scaler,
             machines,
             pods,
@@ -222,13 +222,13 @@ class DisruptionLook:
         if reason == EMPTY:
             return self._end_empty(candidates)
         if reason == INTERRUPTED:
-            relocation = self._consolidation.relocate(candidates)
+            relocation = self._relocations.relocate(candidates)
             decision = self._decision(reason, candidates, relocation.starts, forced=True)
             return replace(decision, unplaced=relocation.reason)
         forced = reason == EXPIRED and all(self._is_forced(each) for each in candidates)
         if not forced and not self._may_go(reason, candidates):
             return None
-        relocation = self._consolidation.relocate(candidates)
+        relocation = self._relocations.relocate(candidates)
         if not relocation.fits and not forced:
             self._stay(candidates, relocation.reason)
             return None
@@ -237,7 +237,7 @@ class DisruptionLook:
             if len(starts) > 1:
                 self._stay(candidates, "its pods would need more than one machine")
                 return None
-            cheaper = self._consolidation.cheaper(candidates, starts[0])
+            cheaper = self._relocations.cheaper(candidates, starts[0])
             if isinstance(cheaper, str):
                 self._stay(candidates, cheaper)
                 return None

@@ -30,7 +30,7 @@ class Relocation:
     reason: str = ""
 
 
-class Consolidation:
+class RelocationPlanner:
     """A cluster at one moment, from which machines can be taken in thought.
 
     Machines without pods take none: they are standby, or go themselves, and moving pods onto them would only
