@@ -221,9 +221,9 @@ class BindNotifier:
 
     def remove(self, pod: CriPod) -> None:
         """Let go of a pod in which no container is started any more: its seccomp agent ends."""
+        with suppress(OSError):  # of one that did not start, too
+            self._socket(pod.setup.uid).unlink()
         if pod.seccomp_agent is not None:
-            with suppress(OSError):
-                self._socket(pod.setup.uid).unlink()
             pod.seccomp_agent.close()
 
     def prune(self, uids: frozenset[str]) -> None:
