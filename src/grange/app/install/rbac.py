@@ -112,12 +112,7 @@ _FOR_CLAIMS = (
 )
 
 _FOR_PODS_OF_JOBS = (
-    Permission(POD, (*_FOLLOW, "create", "patch", "delete")),
-    Permission(
-        POD,
-        ("get",),
-        unseen="pods are read live where a write had no answer or another object has the name",
-    ),
+    Permission(POD, ("get", *_FOLLOW, "create", "patch", "delete")),
     Permission(SERVICE, ("get", *_FOLLOW, "create", "patch", "delete")),
     Permission(PODGROUP, (*_FOLLOW, "create", "delete")),
     Permission(PODDISRUPTIONBUDGET, _FOLLOW),
