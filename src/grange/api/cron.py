@@ -3,8 +3,11 @@
 The fields and their behaviour at changes of daylight saving time are those of Debian's cron (cronsim
 implements them). Kubernetes documents the same fields, macros and ``?``:
 https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/#schedule-syntax
+In one rule they differ, and it is Kubernetes' that holds: ``*/2`` restricts days, as ``1-31/2`` does, so that
+with a day of the week as well one of the two is enough.
 """
 
+import re
 from datetime import UTC, datetime, tzinfo
 
 _MACROS = {
@@ -17,6 +20,8 @@ _MACROS = {
     "@hourly": "0 * * * *",
 }
 _FIELDS = 5
+_DAYS = {2: "1-31", 4: "0-6"}  # of the month and of the week, by position
+_STEP = re.compile(r"(^|,)\*/(?!0*1(?:,|$))")
 _LONGEST = 200  # characters; a list of every minute has fewer
 
 
@@ -47,7 +52,10 @@ class CronSchedule:
                 "must have five fields (minute, hour, day of month, month, day of week) or be one of "
                 + ", ".join(_MACROS)
             )
-        self._fields = " ".join("*" if field == "?" else field for field in fields)
+        fields = ["*" if field == "?" else field for field in fields]
+        for at, whole in _DAYS.items():
+            fields[at] = _STEP.sub(rf"\g<1>{whole}/", fields[at])
+        self._fields = " ".join(fields)
         try:
             self.next_after(datetime(2000, 1, 1, tzinfo=UTC))
         except CronSimError as error:

@@ -30,6 +30,11 @@ zones = st.sampled_from(["", "Europe/Berlin", "America/New_York", "Asia/Kolkata"
         ("@hourly", datetime(2026, 3, 1, 13, 0, tzinfo=UTC)),
         ("@daily", datetime(2026, 3, 2, 0, 0, tzinfo=UTC)),
         ("0 9 ? * MON", datetime(2026, 3, 2, 9, 0, tzinfo=UTC)),
+        # Of two restricted days one is enough, and a step restricts; the 1st of March is a Sunday.
+        ("0 0 */2 * WED", datetime(2026, 3, 3, 0, 0, tzinfo=UTC)),
+        ("0 0 */1 * WED", datetime(2026, 3, 4, 0, 0, tzinfo=UTC)),
+        ("0 0 */10,4 * FRI", datetime(2026, 3, 4, 0, 0, tzinfo=UTC)),
+        ("0 0 15 * */3", datetime(2026, 3, 4, 0, 0, tzinfo=UTC)),
     ],
 )
 def test_next_time(text: str, due: datetime) -> None:
