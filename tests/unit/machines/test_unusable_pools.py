@@ -8,10 +8,11 @@ import pytest
 from tests.support.machine_world import MachineWorld
 
 from grange.api import conditions
+from grange.api.http import Request
 from grange.api.kinds import BUILT_IN, NODEPOOL
 from grange.api.machine_phases import MachinePhase
 from grange.api.meta import Document
-from grange.api.status import Cause
+from grange.api.status import ApiError, Cause, Invalid
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -141,3 +142,24 @@ async def test_pool_that_breaks_a_rule_is_not_served(
         assert found is not None
         assert found["refusal"] == fault
         assert await world.machines() == []
+
+
+async def test_pool_that_cannot_be_written_holds_up_no_other(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """One that was stored before a rule was there, which the server refuses with every patch."""
+
+    def refuses(request: Request) -> ApiError | None:
+        is_write = request.method == "PATCH" and "/nodepools/bad" in request.path
+        return Invalid("spec: breaks a rule") if is_write else None
+
+    async with opened(MachineWorld(clock, rng, log)) as world:
+        world.gate = refuses
+        world.begin()
+        await world.add_pool("bad", mode="Packed")
+        await world.add_pool("fine", mode="Packed")
+        await world.add_unschedulable("a", cpu="1")
+        world.nursery.start(world.agents())
+        await world.count(MachinePhase.AVAILABLE, 1)
+        pools = {machine.spec.pool for machine in await world.machines()}
+        assert pools == {"fine"}

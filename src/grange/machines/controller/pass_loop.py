@@ -31,6 +31,7 @@ from grange.machines.controller.provider_watch import ProviderWatch
 from grange.machines.scaling.machine_requests import ended_requests
 from grange.machines.scaling.pod_needs import waits_for
 from grange.reconcile import finalizers
+from grange.reconcile.outage import ends_by_itself
 
 POOL_FINALIZER = "grange.dev/machines"
 """Finalizer of pools: a deleted one stays until its machines have ended."""
@@ -176,13 +177,34 @@ class PassLoop:
             self._metrics.waiting_packed(self._listers.unschedulable(), names, self._clock.now())
         else:
             self._metrics.forget(ANY_PACKED)
-        pools = [(await self._held(pool), providers.usable(pool)) for pool in packed]
+        pools = [await self._usable(pool, providers) for pool in packed]
         if not pools:
             self._windows.pop(PACKED_POOLS, None)
             return
         results = await self._packed.run(pools)
+        failure: ApiError | None = None
         for pool, watch in pools:
-            await self._finish(pool, watch, results[pool.metadata.name])
+            try:
+                await self._finish(pool, watch, results[pool.metadata.name])
+            except ApiError as error:  # the status of one pool holds up no other
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    async def _usable(
+        self, pool: NodePool, providers: ProviderTable
+    ) -> tuple[NodePool, ProviderWatch | str]:
+        """A pool with its finalizer and its provider, or why it cannot be used.
+
+        Raises:
+            ApiError: the server is away, or the pool has changed.
+        """
+        try:
+            return await self._held(pool), providers.usable(pool)
+        except ApiError as error:
+            if ends_by_itself(error):
+                raise
+            return pool, f"it cannot be written to: {error.message}"
 
     def _packed_pools(self) -> Sequence[NodePool]:
         return [
