@@ -38,9 +38,10 @@ _REGISTER_MAX = 50_000  # signatures; some 20 MB at worst
 class Code(Enum):
     """The kind of a plugin's status.
 
-    ``UNRESOLVABLE`` is unschedulable, and removing pods would not help. ``SKIP`` drops the plugin's
-    paired filter or score for this cycle. ``PENDING`` accepts the pod but waits for something that
-    the plugin itself recognises; its hint then skips the backoff.
+    ``UNRESOLVABLE`` is unschedulable, and removing pods would not help. ``SKIP`` of PreFilter means that
+    the plugin narrows nothing; its filter is called all the same, unlike in kube-scheduler, and has to pass
+    every node. ``PENDING`` accepts the pod but waits for something that the plugin itself recognises; its
+    hint then skips the backoff.
     """
 
     SUCCESS = "Success"
