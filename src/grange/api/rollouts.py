@@ -22,6 +22,7 @@ RESTARTED_AT = "grange.dev/restarted-at"
 """Annotation of a template: a new value replaces every pod without another change."""
 CHANGE_CAUSE = "kubernetes.io/change-cause"
 """Annotation of a controller: why its template is as it is, as ``kubectl rollout history`` shows it."""
+CAUSE_MAX = 1024  # characters of it that a revision keeps
 
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _PERCENT = re.compile(r"(100|[1-9]?[0-9])%", re.ASCII)

@@ -271,7 +271,8 @@ class ControlPlane:
                     self._supervise(nursery, Runnable("audit log", audit_file.run))
                 self._supervise(nursery, Runnable("roles", lambda: self._roles(nodes)))
                 await self._registered.wait()
-                ready()
+                if not stop.is_set():
+                    ready()
                 self._announced.set()
                 await stop.wait()
                 nursery.cancel()
@@ -340,12 +341,14 @@ class ControlPlane:
         self._revocations.follow(informers)
         async with Nursery("agents") as agents:
             agents.start(informers.run(), name="informers")
-            for role in nodes.runnables(deps):
-                self._supervise(agents, role)
-            with suppress(TimeoutError):
-                async with self._clock.timeout(_REGISTER_LIMIT_S):
-                    await nodes.registered()
-            self._registered.set()
+            try:
+                for role in nodes.runnables(deps):
+                    self._supervise(agents, role)
+                with suppress(TimeoutError):
+                    async with self._clock.timeout(_REGISTER_LIMIT_S):
+                        await nodes.registered()
+            finally:
+                self._registered.set()  # the API is served, whatever agents do
             await self._announced.wait()  # which loading the roles would delay
             await self._run_roles(informers, deps, nodes)
 

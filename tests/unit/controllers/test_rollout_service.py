@@ -346,6 +346,9 @@ async def test_history_has_the_cause_of_each_change(clock: Clock, rng: Stream, l
         await annotate("second")
         history = (await there.controller()).status.history
         assert [item.change_cause for item in history] == ["first", "second"]
+        await annotate("x" * 200_000)  # one for each revision would not fit into the object
+        history = (await there.controller()).status.history
+        assert [len(item.change_cause) for item in history] == [5, rollouts.CAUSE_MAX]
 
 
 async def test_history_is_bounded(clock: Clock, rng: Stream, log: Logger) -> None:

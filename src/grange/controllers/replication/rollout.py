@@ -190,6 +190,7 @@ class _Step:
     def _note_cause(self, wanted: str) -> None:
         """Note the cause of the wanted template, which users may annotate later, as of a Deployment."""
         cause = self.inputs.controller.metadata.annotations.get(rollouts.CHANGE_CAUSE, "")
+        cause = cause[: rollouts.CAUSE_MAX]  # each revision has one, and all of them are one status
         self.history = tuple(
             replace(item, change_cause=cause) if item.template_hash == wanted else item
             for item in self.history

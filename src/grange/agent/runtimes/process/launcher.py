@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +34,9 @@ class Launcher:
         self._cwd = cwd
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._lock = (
+            threading.Lock()
+        )  # disk threads start seccomp agents while the loop starts shims
 
     def request(
         self,
@@ -74,11 +78,12 @@ class Launcher:
         return ours
 
     def _send(self, message: bytes, fds: list[int]) -> None:
-        try:
-            socket.send_fds(self._running(), [message], fds)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close()  # it died; one new one is worth a try
-            socket.send_fds(self._running(), [message], fds)
+        with self._lock:
+            try:
+                socket.send_fds(self._running(), [message], fds)
+            except (BrokenPipeError, ConnectionResetError):
+                self._end()  # it died; one new one is worth a try
+                socket.send_fds(self._running(), [message], fds)
 
     def _running(self) -> socket.socket:
         if self._control is None:
@@ -113,6 +118,10 @@ class Launcher:
 
     def close(self) -> None:
         """End the launcher; the shims that it forked go on."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
         if self._control is not None:
             self._control.close()
             self._control = None
