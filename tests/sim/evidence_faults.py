@@ -38,15 +38,17 @@ class EvidenceFaults:
     Attributes:
         calm: nothing fails any more.
         struck: how often something did.
+        chances: how often something could have.
     """
 
     def __init__(self, draw: Stream) -> None:
         self.calm = False
-        self.struck = 0
+        self.struck = self.chances = 0
         self._draw = draw
 
     def strike(self, one_in: int) -> bool:
         """Whether it fails this time."""
+        self.chances += not self.calm
         struck = not self.calm and self._draw.integer(1, one_in) == 1
         self.struck += struck
         return struck
