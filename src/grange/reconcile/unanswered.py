@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
-from grange.api.meta import Resource
+from grange.api.meta import ObjectKey, Resource
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
 from grange.client.client import Client
@@ -34,8 +34,9 @@ async def wait_s(
         expectations: what the owner waits for; what the server answers is noted there.
         owner: whose.
         kinds: of its objects, by the qualifier of the expectations (empty for one kind alone).
-        caches: of those kinds, by the same. A creation whose name was taken by an older object of
-            the owner is never shown again; it is settled when the cache has what the server has.
+        caches: of those kinds, by the same. What the cache showed before it was expected is never shown
+            again: a creation whose name was taken by an older object of the owner, a deletion that another
+            client made first. It is settled when the cache has what the server has.
 
     Raises:
         ApiError: the server cannot be read; nothing is known yet, so try again.
@@ -45,7 +46,8 @@ async def wait_s(
         return 0.0
     for write in expectations.doubtful(uid):
         live = await _read(client, owner, kinds[write.kind], write)
-        if _happened(owner, live, write) and not _is_shown(caches.get(write.kind), live, write):
+        cache = caches.get(write.kind)
+        if _happened(owner, live, write) and not _is_shown(cache, owner, live, write):
             expectations.confirmed(uid, write)
         else:
             expectations.refuted(uid, write)
@@ -62,13 +64,21 @@ async def _read(client: Client, owner: Resource, kind: AnyKind, write: Doubtful)
 def _happened(owner: Resource, live: Resource | None, write: Doubtful) -> bool:
     if not write.uid:
         return live is not None and is_controlled_by(live, owner)
-    gone = live is None or live.metadata.uid != write.uid
-    return gone or bool(live is not None and live.metadata.deletion_timestamp)
+    return _is_deleted(live, write.uid)
 
 
-def _is_shown(cache: Indexer[Any] | None, live: Resource | None, write: Doubtful) -> bool:
-    """Whether the cache has the very object that a creation is found to have made."""
-    if write.uid or cache is None or live is None:
+def _is_deleted(found: Resource | None, uid: str) -> bool:
+    """Whether the object of a UID is gone or on its way, by what is found under its name."""
+    return found is None or found.metadata.uid != uid or bool(found.metadata.deletion_timestamp)
+
+
+def _is_shown(
+    cache: Indexer[Any] | None, owner: Resource, live: Resource | None, write: Doubtful
+) -> bool:
+    """Whether the cache has what was found to have happened."""
+    if cache is None:
         return False
-    cached = cache.get(live.key)
-    return cached is not None and cached.metadata.uid == live.metadata.uid
+    cached = cache.get(ObjectKey(owner.metadata.namespace, write.name))
+    if write.uid:
+        return _is_deleted(cached, write.uid)
+    return cached is not None and live is not None and cached.metadata.uid == live.metadata.uid

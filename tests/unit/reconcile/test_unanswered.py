@@ -1,11 +1,12 @@
 """The server is asked about writes without an answer, and about those the cache never shows."""
 
+import pytest
 from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import Document
+from grange.api.meta import Document, ObjectKey
 from grange.api.status import Timeout
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -76,6 +77,26 @@ async def test_object_of_another_uid_means_the_deletion_happened(
             expectations.deletion_failed(uid, pod_uid, Timeout("no answer"))
         assert await wait_s(there.client, expectations, owner, KINDS) == OVERDUE_S
         assert expectations.awaited(uid).deletions == ("before",)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_deletion_that_the_cache_showed_before_is_settled(
+    clock: Clock, rng: Stream, log: Logger, gone: bool
+) -> None:
+    """Another client deleted it between the look at the cache and the request, which was lost."""
+    async with world(clock, rng, log, hands=False) as there:
+        owner, expectations = await owner_of(there), Expectations(clock)
+        uid, store = owner.metadata.uid, there.deps.informers.informer(POD).store
+        pod_uid = await add_pod(there, owner)
+        if not gone:
+            held = {"metadata": {"finalizers": ["example.com/held"]}}
+            await there.client.patch(POD, "p", "default", patch=held)
+        await there.client.delete(POD, "p", "default", grace_period_s=0)
+        await clock.sleep(1)
+        assert (store.get(ObjectKey("default", "p")) is None) == gone
+        expectations.expect_deletions(uid, {pod_uid: "p"})
+        expectations.deletion_failed(uid, pod_uid, Timeout("no answer"))
+        assert await wait_s(there.client, expectations, owner, KINDS, caches={"": store}) == 0.0
 
 
 async def test_creation_the_cache_never_shows_is_read_when_overdue(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -34,6 +34,8 @@ from grange.controllers.gangjob.job_listers import JobListers
 from grange.controllers.gangjob.job_metrics import JobInstruments, instruments
 from grange.controllers.gangjob.job_names import role_selector
 from grange.controllers.gangjob.job_pod_control import (
+    PODS,
+    SERVICES,
     TRACKED_KINDS,
     JobPodControl,
 )
@@ -48,6 +50,7 @@ from grange.reconcile import owners, unanswered
 from grange.reconcile.controller import Done, Requeue, Result, Terminal
 from grange.reconcile.deps import Deps
 from grange.reconcile.expectations import Expectations
+from grange.reconcile.indexer import Indexer
 from grange.reconcile.recorder import Recorder
 from grange.reconcile.write_tracker import WriteTracker
 
@@ -179,7 +182,13 @@ class JobReconciler(Generic[R]):
             model, refused = self._without_spec(job), error
         if (wait_s := self._written.remaining_s(job)) > 0:
             return Requeue(wait_s)
-        unsettled_s = await unanswered.wait_s(self._client, self._expectations, job, TRACKED_KINDS)
+        caches: Mapping[str, Indexer[Any]] = {
+            PODS: self._listers.pods.store,
+            SERVICES: self._listers.services.store,
+        }
+        unsettled_s = await unanswered.wait_s(
+            self._client, self._expectations, job, TRACKED_KINDS, caches=caches
+        )
         if unsettled_s > 0:
             return Requeue(unsettled_s)
         started = self._clock.monotonic()

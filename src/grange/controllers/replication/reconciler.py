@@ -183,7 +183,11 @@ class Reconciler:
     async def _unsettled_s(self, controller: ReplicationController) -> float:
         """Seconds to wait for the events of earlier writes; zero if none are missing."""
         wait_s = await unanswered.wait_s(
-            self._client, self._state.expectations, controller, _WRITTEN
+            self._client,
+            self._state.expectations,
+            controller,
+            _WRITTEN,
+            caches={"": self._listers.pods.store},
         )
         return wait_s if wait_s > 0 else self._state.written.remaining_s(controller)
 
