@@ -11,6 +11,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,16 @@ def on_terminal(
     return shown.decode()
 
 
+@contextmanager
+def default_hangup() -> Iterator[None]:
+    """Children that start inside end at SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 class Screen:
     """A verb on a terminal, while it runs: what it has shown so far."""
 
@@ -86,7 +97,8 @@ class Screen:
         self._end, theirs = pty.openpty()
         words = [*verb, "--kubeconfig", str(plane.kubeconfig)]
         try:
-            with default_interrupt():  # tests in the background ignore SIGINT, which is inherited
+            # Tests in the background ignore SIGINT, under nohup SIGHUP, which is inherited.
+            with default_interrupt(), default_hangup():
                 self._process = subprocess.Popen(
                     [*within, sys.executable, "-m", "grange", *words],
                     stdin=subprocess.DEVNULL,
