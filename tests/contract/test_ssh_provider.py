@@ -4,6 +4,7 @@ import asyncio
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -289,3 +290,20 @@ async def test_an_id_of_nothing_ends_nothing(tmp_path: Path, clock: Clock) -> No
             await provider.terminate(name)
         with pytest.raises(InstanceGoneError):
             await provider.wipe("h-1/p-1")
+
+
+@pytest.mark.parametrize("running", [None, "", "boot\n", "boot\n123456\n"])
+def test_end_right_after_the_launch_succeeds(tmp_path: Path, running: str | None) -> None:
+    """The file with the process group is not there yet, or no more, or it is of another boot."""
+    (tmp_path / "claim").symlink_to("ours/p-1")
+    if running is not None:
+        (tmp_path / "running").write_text(running)
+    words = ["sh", "-c", host_scripts.TERMINATE, "sh", str(tmp_path), "ours", "p-1", "true"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    subprocess.run(["flock", "-w", "10", str(tmp_path / "lock"), "true"], check=True)
+    until_s = time.monotonic() + LIMIT_S
+    while (tmp_path / "claim").is_symlink():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+    assert (tmp_path / "used" / "ours" / "p-1").is_dir()

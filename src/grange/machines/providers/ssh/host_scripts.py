@@ -5,6 +5,7 @@ On the host, in its directory:
 - ``claim``: a link whose text is ``CLUSTER/TOKEN``; to make a link is atomic, so a host has one holder.
 - ``used/CLUSTER/TOKEN``: the token has ended here; it is made before the claim is removed.
 - ``start`` and ``started``: the user data, and their exit code once they have run.
+- ``running``: the boot and the process group of the user data, where they were begun.
 - ``ending``: the machine is cleaned; the claim stays until that is done.
 - ``lock``: held by what runs, and by nothing after a crash.
 
@@ -40,7 +41,9 @@ if [ ! -e "$D/started" ] && [ ! -e "$D/ending" ]; then
   mv "$D/start.new" "$D/start"
   setsid flock -n -o "$D/lock" sh -c '
     [ ! -e "$1/started" ] || exit 0
-    { cat /proc/sys/kernel/random/boot_id; echo "$PPID"; } >"$1/running"
+    { cat /proc/sys/kernel/random/boot_id; echo "$PPID"; } >"$1/running.new"
+    mv "$1/running.new" "$1/running"
+    [ ! -e "$1/ending" ] || exit 0  # it was written before running was looked for
     code=0
     "$1/start" || code=$?
     echo "$code" >"$1/started.new"
@@ -70,15 +73,17 @@ TERMINATE = (
     + """
 [ "$(claim)" = "$KEY" ] || exit 0
 : >"$D/ending"
-if [ ! -e "$D/started" ] && [ -e "$D/running" ]; then
-  { read -r BOOT; read -r GROUP; } <"$D/running"
-  if [ "$BOOT" = "$(cat /proc/sys/kernel/random/boot_id)" ]; then kill -s TERM -- "-$GROUP" 2>/dev/null || true; fi
+GROUP=
+# An earlier call may remove it meanwhile.
+[ -e "$D/started" ] || { read -r BOOT && read -r GROUP; } 2>/dev/null <"$D/running" || true
+if [ -n "$GROUP" ] && [ "$BOOT" = "$(cat /proc/sys/kernel/random/boot_id)" ]; then
+  kill -s TERM -- "-$GROUP" 2>/dev/null || true
 fi
 setsid flock -w 60 -o "$D/lock" sh -c '
   set -eu
   [ "$(readlink "$1/claim")" = "$2" ] || exit 0
   sh -c "$3"
-  rm -f "$1/start" "$1/started" "$1/running" "$1/machine"
+  rm -f "$1/start" "$1/started" "$1/running" "$1/running.new" "$1/machine"
   mkdir -p "$1/used/$2"
   rm -f "$1/ending" "$1/claim"
 ' sh "$D" "$KEY" "$4" >"$D/ending.log" 2>&1 </dev/null &
