@@ -10,7 +10,7 @@ def template(level: str, image: str = "web:1") -> Document:
     return {"spec": {"containers": [container]}}
 
 
-def test_history_tells_revisions_apart() -> None:
+def test_history_shows_what_revisions_change() -> None:
     history = (
         Revision(1, "a", template("info"), "t1"),
         Revision(3, "c", template("debug", "web:2"), "t3", "second image"),
