@@ -143,7 +143,8 @@ class Revision(View, frozen=True):
     """A template that pods were made from; a higher number is more recent.
 
     Attributes:
-        change_cause: the annotation ``kubernetes.io/change-cause`` of the controller at the time.
+        change_cause: the annotation ``kubernetes.io/change-cause`` of the controller at the time, up to
+            ``CAUSE_MAX`` characters.
     """
 
     revision: int
@@ -301,7 +302,8 @@ REVISION: Document = {
         },
         "recordedAt": schema_builder.text("When it was first seen."),
         "changeCause": schema_builder.text(
-            f"The annotation {CHANGE_CAUSE} of the controller while this was the wanted template."
+            f"The annotation {CHANGE_CAUSE} of the controller while this was the wanted template, "
+            f"up to {CAUSE_MAX} characters."
         ),
     },
 }

@@ -146,10 +146,9 @@ def accepted(draft: SessionDraft) -> None:
     if not in_the_way:
         draft.set(reason="", message="")
         draft.step(SessionStep.PROVISION)
-        draft.event(PROVISION, f"creates {counted(len(draft.wanted), 'pod')}")
-        draft.notice(
-            NORMAL, SessionReason.PROVISIONING, f"Creates {counted(len(draft.wanted), 'pod')}"
-        )
+        pods = counted(len(draft.wanted), "pod")
+        draft.event(PROVISION, f"creates {pods}")
+        draft.notice(NORMAL, SessionReason.PROVISIONING, f"Creates {pods}")
         return
     listed = ", ".join(f"{name} of {owner}" for name, owner in sorted(in_the_way.items())[:5])
     message = f"waits until the names of its pods are free: {listed}"
