@@ -27,7 +27,6 @@ from grange.scheduler.framework import (
 )
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.evaluator import was_preempted
-from grange.scheduler.preemption.victim_cache import least
 from grange.scheduler.preemption.victim_selection import (
     CLEAN,
     NO_RANK,
@@ -39,6 +38,7 @@ from grange.scheduler.preemption.victim_selection import (
     Victims,
     dry_run,
     first_candidates,
+    least,
 )
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
@@ -373,7 +373,7 @@ def test_the_first_candidates_are_those_of_the_loop(
     assert UNKNOWN not in [states[place] for place in order[:count]]
 
 
-RANKS = st.integers(0, 1 << 200)
+RANKS = st.tuples(st.integers(0, 3), st.integers(0, 1 << 40))
 
 
 @given(
@@ -396,9 +396,9 @@ def test_the_least_rank_is_found(
 
 
 def test_the_least_rank_is_found_while_ranks_fall() -> None:
-    ranking: list[Rank] = [0, 1, 2000, 2001]
+    ranking: list[Rank] = [(0,), (1,), (2000,), (2001,)]
     for at in range(100):
-        ranking[2 + at % 2] = 1000 - at
+        ranking[2 + at % 2] = (1000 - at,)
         assert least(ranking, 1, 3) == 1
         assert least(ranking, 2, 2) == 2 + at % 2
 
@@ -559,4 +559,5 @@ def test_equal_loads_are_asked_about_once() -> None:
     room(world, 0)
     (kept,) = world.evaluator._classes.values()
     assert world.evaluator.tried == 100  # as many as are wanted
-    assert kept.loads.asked <= 8
+    assert kept.victims is not None
+    assert len(kept.victims._patterns) == 1

@@ -20,6 +20,7 @@ from grange.scheduler.preemption.victim_selection import (
     CandidateSettings,
     Victims,
     dry_run,
+    importance,
     pick_one,
     select_victims,
 )
@@ -283,7 +284,8 @@ def test_check_109_how_many_candidates_are_enough() -> None:
 
 
 def on(node: str, violations: int = 0, *pods: Pod) -> Victims:
-    return Victims(node, tuple(PodInfo.of(item) for item in pods or (pod("v"),)), violations)
+    victims = sorted((PodInfo.of(item) for item in pods or (pod("v"),)), key=importance)
+    return Victims(node, tuple(victims), violations)
 
 
 def search(found: dict[str, Victims], offset: int, wanted: int) -> tuple[list[str], list[str]]:

@@ -4,14 +4,13 @@ Theory of operation. Nodes that the pod refuses whatever runs there, and nodes t
 for it, are left out. The others are tried in the order of the node tree from a random offset,
 until there are enough candidates; the best of those is chosen.
 
-Where node objects and loads decide alone, what is known of each node is known for pods of one class
-and priority (``victim_cache``): a hundred pods of one kind that preempt one after another do not try the
-same nodes a hundred times. Nothing is kept where rules about other nodes apply; there columns
-rule out at once the nodes that would be too small even without any less important pod
-(``lower_priority``).
+Where node objects and loads decide alone, the victims on each node are kept for pods of one class and
+priority. Nothing is kept where rules about other nodes apply; there columns rule out at once the
+nodes that would be too small even without any less important pod (``lower_priority``).
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -33,12 +32,21 @@ from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.podinfo import LabelSet, PodInfo
 from grange.scheduler.preemption.lower_priority import LowerPriority
-from grange.scheduler.preemption.victim_cache import VictimCache
 from grange.scheduler.preemption.victim_selection import (
+    CLEAN,
+    NO_RANK,
     NO_VICTIMS,
+    NONE_BELOW,
+    UNHELPFUL,
+    UNKNOWN,
+    VIOLATING,
     CandidateSettings,
+    Patterns,
+    Rank,
     Victims,
     dry_run,
+    first_candidates,
+    least,
     pick_one,
     select_victims,
 )
@@ -49,21 +57,142 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 _EXPLAINED_MAX = 100  # nodes that are tried again for the sake of the message
 _CLASSES_MAX = 64
 _LABEL_SETS_MAX = 1_000
+_PATTERNS_MAX = 4096
 _NOTHING = Nominated()
 
 _Pods = tuple[PodInfo, ...]
 
 
+class _VictimCache:
+    """The victims on every node for pods of one class and priority, kept by place.
+
+    Where node objects and loads decide alone, the victims on a node follow from its pods, the pods
+    nominated to it and the budgets that cover any of them, so a node is evaluated again only when one
+    of these changed: the snapshot, the nominator and the budgets each keep a log of that. A node's
+    place is its number in the order in which searches go. Without this, 200 preemptions on
+    5,000 nodes take 50 times the processor time.
+
+    Args:
+        handle: the parts of the scheduling loop.
+        order: the rows whose nodes do not refuse the class, in the order in which they are tried.
+
+    Attributes:
+        evaluated: how many nodes with pods of lower priority were evaluated (a work counter).
+    """
+
+    def __init__(self, handle: Handle, order: Integers) -> None:
+        self._handle = handle
+        self.evaluated = 0
+        self._rows: list[int] = []
+        self._places: list[int] = []  # by row; -1 for those that are not tried
+        self._lay_out(order)
+        self._states = bytearray(len(order))
+        self._ranks: list[Rank] = [NO_RANK] * len(order)
+        self._victims: list[Victims | None] = [None] * len(order)
+        self._patterns: Patterns = BoundedDict(_PATTERNS_MAX)
+        self._covered: dict[tuple[str, str], dict[int, None]] = {}  # rows by budget
+        self._seen = self._positions()
+
+    def follow(self, order: Integers) -> None:
+        """Take other rows, or another order of them; what is known is kept."""
+        known, states = self._places, self._states
+        victims, ranks = self._victims, self._ranks
+        sources = [known[row] if row < len(known) else -1 for row in order.tolist()]
+        self._states = bytearray([states[at] if at >= 0 else UNKNOWN for at in sources])
+        self._victims = [victims[at] if at >= 0 else None for at in sources]
+        self._ranks = [ranks[at] if at >= 0 else NO_RANK for at in sources]
+        self._lay_out(order)
+
+    def _lay_out(self, order: Integers) -> None:
+        self._rows = order.tolist()
+        places = np.full(self._handle.snapshot.table.size, -1)
+        places[order] = np.arange(len(order))
+        self._places = places.tolist()
+
+    def best(self, trial: DryRun, start: int, wanted: int, nominated: Nominated) -> Victims | None:
+        """The best of the first candidates; None when there are none.
+
+        Args:
+            trial: of the pod.
+            start: the place where the search starts.
+            wanted: how many candidates are enough, if one of them violates no budget.
+            nominated: the nominations that matter to the pod.
+        """
+        self._catch_up()
+        snapshot, states, level = self._handle.snapshot, self._states, nominated.level
+        passing: list[int] = []  # places whose victims are those of this pod alone
+        own = -1
+        if nominated.first in snapshot.table.rows:
+            own = self._places[snapshot.table.rows[nominated.first]]
+            if own >= 0:
+                states[own] = UNKNOWN
+                passing.append(own)
+
+        def evaluate(place: int) -> None:
+            name = snapshot.by_row[self._rows[place]].name
+            others = level.get(name, ()) if place != own else nominated.on(name)
+            if any(info.has_required_anti_affinity for info in others):
+                passing.append(place)  # it depends on the pod's labels
+            self._evaluate(trial, place, others)
+
+        count = first_candidates(states, start, wanted, evaluate)
+        place = least(self._ranks, start, count)
+        for at in passing:
+            states[at] = UNKNOWN
+        return None if place < 0 else self._victims[place]
+
+    def _evaluate(self, trial: DryRun, place: int, nominated: Sequence[PodInfo]) -> None:
+        row, budgets = self._rows[place], self._handle.budgets
+        node = self._handle.snapshot.by_row[row]
+        if budgets:
+            for key in budgets.covering(node.pods):
+                self._covered.setdefault(key, {})[row] = None
+        found = select_victims(trial, node, budgets, nominated=nominated, patterns=self._patterns)
+        self.evaluated += found is not NONE_BELOW
+        if isinstance(found, Status):
+            self._victims[place], self._ranks[place] = None, NO_RANK
+            self._states[place] = UNHELPFUL
+        else:
+            self._victims[place], self._ranks[place] = found, found.rank
+            self._states[place] = VIOLATING if found.violations else CLEAN
+
+    def _positions(self) -> tuple[int, int, int]:
+        handle = self._handle
+        return (
+            handle.snapshot.touched.position,
+            handle.nominator.moves.position,
+            handle.budgets.moves.position,
+        )
+
+    def _catch_up(self) -> None:
+        """Forget the victims on nodes where something changed."""
+        handle, seen, self._seen = self._handle, self._seen, self._positions()
+        touched = handle.snapshot.touched.since(seen[0])
+        moved, allowed = handle.nominator.moves.since(seen[1]), handle.budgets.moves.since(seen[2])
+        states, places = self._states, self._places
+        if touched is None or moved is None or allowed is None:
+            states[:] = bytes(len(states))
+            self._covered.clear()
+            return
+        known = handle.snapshot.table.rows
+        rows = touched + [known[name] for name in moved if name in known]
+        for key in allowed:
+            rows += self._covered.pop(key, ())
+        for row in rows:
+            place = places[row]
+            if place >= 0:
+                states[place] = UNKNOWN
+
+
 class _ClassState:
     """What is known for pods of one class and priority."""
 
-    __slots__ = ("by_label_set", "by_load", "layout", "loads", "nodes", "order", "terms", "victims")
+    __slots__ = ("by_label_set", "by_load", "layout", "nodes", "order", "terms", "victims")
 
-    def __init__(self, trial: DryRun) -> None:
+    def __init__(self) -> None:
         self.layout = self.nodes = -1
         self.order: Integers = np.zeros(0, np.int64)  # rows that the pod does not refuse
-        self.loads = LoadDryRun(trial)
-        self.victims: VictimCache | None = None
+        self.victims: _VictimCache | None = None
         # Whether loads decide alone as long as no placed pod has terms about others.
         self.by_load: bool | None = None
         # The same among pods that have; which terms matter to a pod follows from its labels.
@@ -145,10 +274,9 @@ class Evaluator:
         if self._by_load(known, trial):
             cache = known.victims
             if cache is None:
-                priority = pod.pod.spec.priority
-                cache = known.victims = VictimCache(handle, known.loads, priority, order)
+                cache = known.victims = _VictimCache(handle, order)
             evaluated = cache.evaluated
-            best = cache.best(offset, wanted, nominated, trying)
+            best = cache.best(trial, offset, wanted, nominated)
             self.tried += cache.evaluated - evaluated
             return best
         order = np.concatenate([order[offset:], order[:offset]])
@@ -222,7 +350,7 @@ class Evaluator:
         key = (self._handle.profile.sign(pod), pod.pod.spec.priority)
         known = self._classes.get(key)
         if known is None:
-            known = self._classes[key] = _ClassState(trial)
+            known = self._classes[key] = _ClassState()
         moved = known.layout != snapshot.layout
         if moved or known.nodes != snapshot.index.nodes:
             known.layout, known.nodes = snapshot.layout, snapshot.index.nodes

@@ -8,7 +8,7 @@ search starts at an offset and stops when it has a share of them, but not before
 that violates no disruption budget, if there is any.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
@@ -17,8 +17,11 @@ from typing import TypeVar
 import msgspec
 
 from grange.api import timestamps
+from grange.api.pod_requests import PodRequest
+from grange.base.bounded import BoundedDict
+from grange.placement.loads import Load
 from grange.scheduler.disruption_budgets import DisruptionBudgets
-from grange.scheduler.dry_run import DryRun, WhatIf
+from grange.scheduler.dry_run import DryRun
 from grange.scheduler.framework import Code, Status
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.podinfo import PodInfo
@@ -28,14 +31,15 @@ T = TypeVar("T")
 UNKNOWN, UNHELPFUL, VIOLATING, CLEAN = range(4)  # what is known of a node
 _STEP = 64  # nodes at a time, when few more are wanted
 NO_VICTIMS = "No preemption victims found for incoming pod"
-Rank = int
-NO_RANK: Rank = 1 << 256  # after all others
-# A pod and its ``importance``; the UID is unique, so the pods themselves are never compared.
-RankedPod = tuple[int, float, str, PodInfo]
+Rank = tuple[float, ...]
+NO_RANK: Rank = (inf,)  # after all others
 
 _OFFSET = 1 << 31  # makes every priority positive, so that fewer victims never sum to more
-_LATEST_US = 1 << 62
-_NONE = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
+NONE_BELOW = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
+
+_PatternKey = tuple[Load, tuple[int, ...], int]
+Patterns = BoundedDict[_PatternKey, tuple[tuple[int, ...] | Status, list[PodRequest]]]
+"""What ``_reprieve`` found, by a node's load and the requests of candidates and nominated pods."""
 
 
 class Victims(msgspec.Struct, frozen=True):
@@ -58,8 +62,10 @@ class Victims(msgspec.Struct, frozen=True):
         Fewest violations; the least important of the most important victims; the smallest sum
         of priorities; fewest victims; of the most important victims' earliest starts, the latest.
         """
-        gone = sorted(self.pods, key=importance)
-        return rank_of([(*importance(info), info) for info in gone], self.violations)
+        first = self.pods[0]
+        total = sum([_OFFSET + info.pod.spec.priority for info in self.pods])
+        priority = first.pod.spec.priority
+        return self.violations, priority, total, len(self.pods), -started(first)
 
 
 @lru_cache(maxsize=65_536)
@@ -76,25 +82,8 @@ def started(info: PodInfo) -> float:
     return _seconds(since) if since else inf
 
 
-def rank_of(gone: Sequence[RankedPod], violations: int) -> Rank:
-    """The ``Victims.rank`` of pods, the most important first; one number, as many are compared."""
-    count = len(gone)
-    # Of the most important ones, the one that started earliest is the first.
-    priority, since, _, _ = gone[0]
-    # Mostly they are equally important.
-    alike = gone[-1][0] == priority
-    total = count * priority if alike else sum([one[0] for one in gone])
-    rank = violations << 33 | (_OFFSET - priority)
-    rank = (rank << 64 | (count * _OFFSET - total)) << 32 | count
-    return rank << 63 | (0 if since == inf else _LATEST_US - int(since * 1e6))
-
-
 def pick_one(candidates: Sequence[Victims]) -> Victims:
-    """The best by ``Victims.rank``; among equals the first.
-
-    Args:
-        candidates: at least one, in the order in which they were found.
-    """
+    """The best by ``Victims.rank``; among equals the first."""
     return min(candidates, key=lambda victims: victims.rank)
 
 
@@ -106,24 +95,13 @@ def importance(info: PodInfo) -> tuple[int, float, str]:
     return -info.pod.spec.priority, started(info), info.uid
 
 
-def lower_priority_pods(pods: Iterable[PodInfo], limit: int) -> list[RankedPod]:
-    """The pods whose priority is below a limit, with their importance, in the given order."""
-    found: list[RankedPod] = []
-    for info in pods:
-        pod = info.pod
-        priority = pod.spec.priority
-        if priority < limit:
-            since = pod.status.start_time
-            found.append((-priority, _seconds(since) if since else inf, info.uid, info))
-    return found
-
-
 def select_victims(
     trial: DryRun,
     node: NodeInfo,
     budgets: DisruptionBudgets,
     *,
     nominated: Sequence[PodInfo] = (),
+    patterns: Patterns | None = None,
 ) -> Victims | Status:
     """The victims on one node, or why preemption there does not help.
 
@@ -132,6 +110,7 @@ def select_victims(
         node: an entry of the trial's snapshot.
         budgets: what may be disrupted.
         nominated: pods nominated to the node, which must fit together with this one.
+        patterns: what was found for pods of the same class, where loads decide alone.
 
     Returns:
         The victims; or the refusal that stays when all of them are gone (``UNRESOLVABLE`` when there
@@ -140,34 +119,72 @@ def select_victims(
     limit = trial.pod.pod.spec.priority
     candidates = [info for info in node.pods if info.pod.spec.priority < limit]
     if not candidates:
-        return _NONE
+        return NONE_BELOW
+    candidates.sort(key=importance)
+    violating, others = budgets.split(candidates)
+    candidates = [*violating, *others]
+    if patterns is None:
+        gone = _reprieve(trial, node, candidates, nominated)
+    else:
+        gone = _known_pattern(trial, node, candidates, nominated, patterns)
+    if isinstance(gone, Status):
+        return gone
+    if not gone:
+        return Status(Code.ERROR, (f"no pod needs to go from node {node.name}",))
+    victims = [candidates[at] for at in gone]
+    if not violating:
+        return Victims(node.name, tuple(victims))
+    victims.sort(key=importance)
+    return Victims(node.name, tuple(victims), sum(at < len(violating) for at in gone))
+
+
+def _reprieve(
+    trial: DryRun, node: NodeInfo, pods: Sequence[PodInfo], nominated: Sequence[PodInfo]
+) -> tuple[int, ...] | Status:
+    """The numbers of those that have to go when as many as can stay do, the first ones before others."""
     with trial.on(node) as what_if:
-        for info in candidates:
+        for info in pods:
             what_if.remove(info)
         status = what_if.status(nominated)
         if not status.ok:
             return status
-        candidates.sort(key=importance)
-        first, others = budgets.split(candidates)
-        violating = _reprieve(what_if, first, nominated)
-        gone = violating + _reprieve(what_if, others, nominated)
-    if not gone:
-        return Status(Code.ERROR, (f"no pod needs to go from node {node.name}",))
-    gone.sort(key=importance)
-    return Victims(node.name, tuple(gone), len(violating))
+        gone = []
+        for at, info in enumerate(pods):
+            what_if.add(info)
+            if not what_if.status(nominated).ok:
+                what_if.remove(info)
+                gone.append(at)
+    return tuple(gone)
 
 
-def _reprieve(
-    what_if: WhatIf, pods: Sequence[PodInfo], nominated: Sequence[PodInfo]
-) -> list[PodInfo]:
-    """Add pods again that can stay, in this order; return the others."""
-    gone = []
-    for info in pods:
-        what_if.add(info)
-        if not what_if.status(nominated).ok:
-            what_if.remove(info)
-            gone.append(info)
-    return gone
+def _known_pattern(
+    trial: DryRun,
+    node: NodeInfo,
+    pods: Sequence[PodInfo],
+    nominated: Sequence[PodInfo],
+    patterns: Patterns,
+) -> tuple[int, ...] | Status:
+    """As ``_reprieve``, once for all nodes and pods that are alike."""
+    held = node.load.usage
+    # Ports, disks and devices depend on who holds them, anti-affinity on labels.
+    if (
+        held.ports
+        or held.devices.tenants
+        or any(
+            info.ports or info.disks or info.devices or info.has_required_anti_affinity
+            for info in nominated
+        )
+    ):
+        return _reprieve(trial, node, pods, nominated)
+    # Pods that request the same mostly share one object, which is kept with its number.
+    requests = [info.request for info in pods]
+    if nominated:
+        requests += [info.request for info in nominated]
+    key = node.load, tuple(map(id, requests)), len(pods)
+    found = patterns.get(key)
+    if found is None:
+        found = patterns[key] = _reprieve(trial, node, pods, nominated), requests
+    return found[0]
 
 
 # --- the search ------------------------------------------------------------------------------------
@@ -224,36 +241,30 @@ def first_candidates(
         evaluate: finds out about a place that is unknown. It may be called for a few more than
             needed, which is not lost where what it finds is kept.
     """
-    size = len(states)
-    looked = found = 0
-    clean = 0  # how many places it takes to come by the first such one
+    size, looked, found = len(states), 0, 0
     while looked < size:
-        at = (start + looked) % size
-        end = min(at + max(_STEP, wanted - found), size if at >= start else start)
-        unknown = states.find(UNKNOWN, at, end)
-        while unknown >= 0:
-            evaluate(unknown)
-            unknown = states.find(UNKNOWN, unknown + 1, end)
-        if not clean:
-            first = states.find(CLEAN, at, end)
-            if first >= 0:
-                clean = looked + first - at + 1
-        here = end - at - states.count(UNHELPFUL, at, end)
-        if clean and found + here >= wanted:
-            return max(clean, looked + _stretch(states, at, end, wanted - found))
-        found += here
-        looked += end - at
-    return looked
+        end = min(size, looked + max(_STEP, wanted - found))
+        at = (states[start:] + states[:start]).find(UNKNOWN, looked, end)
+        while at >= 0:
+            evaluate((start + at) % size)
+            at = (states[start:] + states[:start]).find(UNKNOWN, at + 1, end)
+        around = states[start:] + states[:start]
+        clean = around.find(CLEAN, 0, end)
+        found = end - around.count(UNHELPFUL, 0, end)
+        if clean >= 0 and found >= wanted:
+            enough = wanted  # every further place holds one more at most
+            while (missing := wanted - enough + around.count(UNHELPFUL, 0, enough)) > 0:
+                enough += missing
+            return max(clean + 1, enough)
+        looked = end
+    return size
 
 
-def _stretch(states: bytearray, at: int, end: int, wanted: int) -> int:
-    """How many places from one on hold so many candidates; there are as many before the end."""
-    low = max(0, wanted)
-    high = end - at
-    while low < high:
-        middle = (low + high) // 2
-        if middle - states.count(UNHELPFUL, at, at + middle) < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def least(ranks: list[Rank], start: int, count: int) -> int:
+    """The place of the least rank, of so many from ``start`` on; -1 if all have ``NO_RANK``.
+
+    Among equals the first; after the last place comes the first.
+    """
+    around = ranks[start : start + count] + ranks[: max(0, start + count - len(ranks))]
+    best = min(around, default=NO_RANK)
+    return -1 if best == NO_RANK else (start + around.index(best)) % len(ranks)
