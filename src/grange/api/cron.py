@@ -1,4 +1,4 @@
-"""Cron schedules of CronJobs: five fields or a macro, in a time zone.
+"""Schedules of CronJobs: five fields or a macro, in a time zone, or ``@every`` with a duration.
 
 The fields and their behaviour at changes of daylight saving time are those of Debian's cron (cronsim
 implements them). Kubernetes documents the same fields, macros and ``?``:
@@ -8,7 +8,9 @@ with a day of the week as well one of the two is enough.
 """
 
 import re
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from fractions import Fraction
+from typing import Protocol
 
 _MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -23,14 +25,61 @@ _FIELDS = 5
 _DAYS = {2: "1-31", 4: "0-6"}  # of the month and of the week, by position
 _STEP = re.compile(r"(^|,)\*/(?!0*1(?:,|$))")
 _LONGEST = 200  # characters; a list of every minute has fewer
+_EVERY = "@every"
+_DURATION = re.compile(r"([+-]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|0)")
+_PART = re.compile(r"([\d.]+)(\D+)")
+_UNIT_NS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_MOST_NS = 2**63 - 1  # what a duration of Go holds
 
 
 class InvalidSchedule(ValueError):
     """The text is no schedule, or the zone does not exist."""
 
 
+class Schedule(Protocol):
+    """When a CronJob is due."""
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        """The first time after a moment, in UTC; None if there is none."""
+        ...
+
+    def latest_until(self, moment: datetime) -> datetime | None:
+        """The last time at or before a moment, in UTC; None if there is none."""
+        ...
+
+
+class IntervalSchedule:
+    """Due again and again after the same duration.
+
+    Args:
+        every: whole seconds, one at least.
+        since: the time that the first duration begins with; a fraction of a second is left out.
+    """
+
+    def __init__(self, every: timedelta, since: datetime) -> None:
+        self._every = every
+        self._since = since.replace(microsecond=0)
+
+    def next_after(self, moment: datetime) -> datetime:
+        """The first time after a moment."""
+        return self.latest_until(moment) + self._every
+
+    def latest_until(self, moment: datetime) -> datetime:
+        """The last time at or before a moment, or the time that the first duration begins with."""
+        return self._since + max(0, (moment - self._since) // self._every) * self._every
+
+
 class CronSchedule:
-    """When a CronJob is due.
+    """Due at minutes of the clock.
 
     Args:
         text: five fields, or a macro such as ``@hourly``.
@@ -80,6 +129,35 @@ class CronSchedule:
         search = CronSim(self._fields, moment.astimezone(self._zone), reverse=reverse)
         found = next(search, None)
         return None if found is None else found.astimezone(UTC)
+
+
+def parse_schedule(text: str, zone: str = "", *, since: datetime) -> Schedule:
+    """The schedule of a CronJob.
+
+    Args:
+        text: as ``CronSchedule`` takes it, or ``@every`` with a duration such as ``1h30m``.
+        zone: name of a time zone; empty: UTC.
+        since: the time of the schedule that was handled last, or the creation: durations begin with it.
+
+    Raises:
+        InvalidSchedule: either cannot be understood; the message gives the reason.
+    """
+    macro, _, duration = text.strip().partition(" ")
+    if macro != _EVERY:
+        return CronSchedule(text, zone)
+    time_zone(zone)
+    return IntervalSchedule(_duration(duration), since)
+
+
+def _duration(text: str) -> timedelta:
+    """Whole seconds of a duration of Go, one at least, as Kubernetes takes them."""
+    found = _DURATION.fullmatch(text)
+    parts = _PART.findall(found[2]) if found else ()
+    nanoseconds = sum((Fraction(number) * _UNIT_NS[unit] for number, unit in parts), Fraction(0))
+    if found is None or nanoseconds > _MOST_NS:
+        raise InvalidSchedule(f"bad duration {text!r}: write it like @every 1h30m")
+    sign = -1 if found[1] == "-" else 1
+    return timedelta(seconds=max(1, sign * int(nanoseconds // 10**9)))
 
 
 def time_zone(name: str) -> tzinfo:

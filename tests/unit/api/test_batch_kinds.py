@@ -271,6 +271,8 @@ def test_cronjobs_get_the_defaults_of_kubernetes() -> None:
         ({"schedule": "* * * *"}, "schedule"),
         ({"schedule": "61 * * * *"}, "schedule"),
         ({"schedule": "TZ=UTC 0 * * * *"}, "schedule"),
+        ({"schedule": "CRON_TZ=UTC @every 5m"}, "schedule"),
+        ({"schedule": "@every 5"}, "schedule"),
         ({"timeZone": ""}, "timeZone"),
         ({"timeZone": "Mars/Olympus"}, "timeZone"),
         ({"timeZone": "Local"}, "timeZone"),

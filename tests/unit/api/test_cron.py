@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, strategies as st
 
-from grange.api.cron import CronSchedule, InvalidSchedule
+from grange.api.cron import CronSchedule, IntervalSchedule, InvalidSchedule, parse_schedule
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -29,6 +29,14 @@ zones = st.sampled_from(["", "Europe/Berlin", "America/New_York", "Asia/Kolkata"
         ("*/15 * * * *", datetime(2026, 3, 1, 12, 15, tzinfo=UTC)),
         ("@hourly", datetime(2026, 3, 1, 13, 0, tzinfo=UTC)),
         ("@daily", datetime(2026, 3, 2, 0, 0, tzinfo=UTC)),
+        ("@midnight", datetime(2026, 3, 2, 0, 0, tzinfo=UTC)),
+        ("@weekly", datetime(2026, 3, 8, 0, 0, tzinfo=UTC)),
+        ("@monthly", datetime(2026, 4, 1, 0, 0, tzinfo=UTC)),
+        ("@yearly", datetime(2027, 1, 1, 0, 0, tzinfo=UTC)),
+        ("@annually", datetime(2027, 1, 1, 0, 0, tzinfo=UTC)),
+        ("30 6 ? jun-AUG tue-Thu", datetime(2026, 6, 2, 6, 30, tzinfo=UTC)),
+        ("0 0 1 Feb,Dec ?", datetime(2026, 12, 1, 0, 0, tzinfo=UTC)),
+        ("7/20 * * * *", datetime(2026, 3, 1, 12, 7, tzinfo=UTC)),
         ("0 9 ? * MON", datetime(2026, 3, 2, 9, 0, tzinfo=UTC)),
         # Of two restricted days one is enough, and a step restricts; the 1st of March is a Sunday.
         ("0 0 */2 * WED", datetime(2026, 3, 3, 0, 0, tzinfo=UTC)),
@@ -74,6 +82,47 @@ def test_a_time_that_is_now_is_the_latest() -> None:
     assert CronSchedule("0 12 * * *").latest_until(NOON) == NOON
     just_before = NOON - timedelta(microseconds=1)
     assert CronSchedule("0 12 * * *").latest_until(just_before) == NOON - timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "every_s"),
+    [
+        ("@every 1h30m", 5400),
+        ("@every 1.5h", 5400),
+        ("@every 1m0.9s", 60),  # whole seconds
+        ("@every 90000ms", 90),
+        ("@every 5ms", 1),  # a second at least
+        ("@every 0", 1),
+        ("@every -2m", 1),
+    ],
+)
+def test_intervals_begin_at_the_time_before(text: str, every_s: int) -> None:
+    """As Kubernetes reads them: time.ParseDuration of Go, and the constant delay of robfig/cron."""
+    since, every = NOON + timedelta(milliseconds=250), timedelta(seconds=every_s)
+    schedule = parse_schedule(text, since=since)
+    assert schedule.next_after(NOON) == NOON + every
+    assert schedule.next_after(NOON + every) == NOON + 2 * every
+    assert schedule.latest_until(NOON + 3 * every) == NOON + 3 * every
+    just_before = NOON + 3 * every - timedelta(microseconds=1)
+    assert schedule.latest_until(just_before) == NOON + 2 * every
+
+
+@pytest.mark.parametrize(
+    "text", ["@every", "@every 5", "@every 1d", "@every h", "@every 1h 5m", "@every 2562048h"]
+)
+def test_refused_intervals(text: str) -> None:
+    with pytest.raises(InvalidSchedule, match="@every 1h30m"):
+        parse_schedule(text, since=NOON)
+
+
+@given(st.integers(1, 10**6), moments, st.integers(0, 10**8))
+def test_interval_times_enclose_a_moment(every_s: int, since: datetime, later_s: int) -> None:
+    schedule = IntervalSchedule(timedelta(seconds=every_s), since)
+    moment = since + timedelta(seconds=later_s)
+    latest = schedule.latest_until(moment)
+    assert latest <= moment < schedule.next_after(moment)
+    assert schedule.next_after(latest) - latest == timedelta(seconds=every_s)
+    assert (latest - since.replace(microsecond=0)) % timedelta(seconds=every_s) == timedelta(0)
 
 
 @given(texts, zones, moments)

@@ -1,6 +1,7 @@
 """The CronJob controller against a real API server in memory."""
 
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -112,6 +113,43 @@ async def test_a_name_of_another_object_is_reported(world: CronWorld) -> None:
     await world.settle(24 * 3600 + 5)
     events = (await world.client.list(EVENT)).items
     assert [event.reason for event in events if event.type == "Warning"] == ["FailedCreate"]
+
+
+async def test_interval_of_seconds_makes_a_job_each_time(world: CronWorld) -> None:
+    await world.add(schedule="@every 20s", successfulJobsHistoryLimit=9)
+    await world.settle(65)
+    jobs = await world.jobs()
+    times = sorted(job.metadata.annotations[SCHEDULED_ANNOTATION] for job in jobs)
+    pairs = pairwise(map(timestamps.parse, times))
+    assert [(late - early).seconds for early, late in pairs] == [20, 20]
+
+
+async def test_skipped_time_is_reported_once(world: CronWorld) -> None:
+    await world.add(schedule="* * * * *", suspend=True, startingDeadlineSeconds=5)
+    await world.settle(90)
+    await world.client.patch(CRONJOB, "backup", "default", patch={"spec": {"suspend": False}})
+    for number in range(4):  # whatever changes the CronJob makes another pass
+        await world.settle(2)
+        patch = {"metadata": {"labels": {"pass": str(number)}}}
+        await world.client.patch(CRONJOB, "backup", "default", patch=patch)
+    await world.settle(2)
+    [missed] = [item for item in (await world.client.list(EVENT)).items if item.type == "Warning"]
+    assert (missed.reason, missed.count) == ("MissSchedule", 1)
+    assert await world.jobs() == []
+
+
+async def test_time_that_waits_for_a_job_is_reported_once(world: CronWorld) -> None:
+    await world.add(concurrencyPolicy="Forbid")
+    await world.settle(121)
+    for number in range(3):
+        patch = {"metadata": {"labels": {"pass": str(number)}}}
+        await world.client.patch(CRONJOB, "backup", "default", patch=patch)
+        await world.settle(2)
+    events = (await world.client.list(EVENT)).items
+    assert [item.count for item in events if item.reason == "JobAlreadyActive"] == [1]
+    await world.settle(60)
+    events = (await world.client.list(EVENT)).items
+    assert [item.count for item in events if item.reason == "JobAlreadyActive"] == [1, 1]
 
 
 async def test_replaced_jobs_are_deleted_first(world: CronWorld) -> None:

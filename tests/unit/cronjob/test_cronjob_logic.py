@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from grange.api.cron import CronSchedule
+from grange.api.cron import CronSchedule, parse_schedule
 from grange.controllers.cronjob.logic import (
     FORBID,
     REPLACE,
@@ -66,6 +66,23 @@ def test_too_late_is_skipped_with_an_event() -> None:
     assert [event[1] for event in found.events] == ["MissSchedule"]
 
 
+def test_skipped_time_has_the_same_event_in_every_pass() -> None:
+    spec = CronSpec(EVERY_MINUTE, starting_deadline_s=20)
+    first, later = planned(spec), planned(spec, now=START + timedelta(seconds=5))
+    assert first.events == later.events
+    following = planned(spec, now=START + MINUTE)
+    assert following.events != first.events
+
+
+def test_interval_counts_from_the_last_time() -> None:
+    spec = CronSpec(parse_schedule("@every 90s", since=START - 10 * MINUTE))
+    found = planned(spec, now=START - 8 * MINUTE)
+    assert found.create_for == START - 8.5 * MINUTE
+    assert found.requeue_s == 60.0
+    created = START - 10 * MINUTE
+    assert planned(spec, now=created + timedelta(seconds=89)).create_for is None
+
+
 def test_forbid_waits_for_the_running_job() -> None:
     found = planned(CronSpec(EVERY_MINUTE, concurrency=FORBID), child("busy"))
     assert found.create_for is None
@@ -104,6 +121,11 @@ def test_job_names_are_the_same_for_a_time() -> None:
     due = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
     assert job_name("backup", due) == f"backup-{int(due.timestamp()) // 60}"
     assert job_name("backup", due) != job_name("backup", due + MINUTE)
+
+
+def test_job_names_of_times_in_one_minute_differ() -> None:
+    assert job_name("c", START) != job_name("c", START + timedelta(seconds=1))
+    assert len(job_name("c" * 52, START)) == 63
 
 
 @given(

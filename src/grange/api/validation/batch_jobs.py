@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from grange.api import index_ranges, names
-from grange.api.cron import CronSchedule, InvalidSchedule, time_zone
+from grange.api import index_ranges, names, timestamps
+from grange.api.cron import InvalidSchedule, parse_schedule, time_zone
 from grange.api.fields import lookup
 from grange.api.meta import Document
 from grange.api.status import Cause
@@ -372,7 +372,7 @@ def _check_schedule(spec: dict[str, Any], faults: Faults) -> None:
         faults.invalid("spec.schedule", schedule, message)
     else:
         try:
-            CronSchedule(schedule)
+            parse_schedule(schedule, since=timestamps.EPOCH)
         except InvalidSchedule as error:
             faults.invalid("spec.schedule", schedule, str(error))
     if zone is None:

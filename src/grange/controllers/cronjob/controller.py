@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from grange.api import conditions, timestamps
-from grange.api.cron import CronSchedule, InvalidSchedule
+from grange.api.cron import InvalidSchedule, parse_schedule
 from grange.api.kinds import CRONJOB, JOB
 from grange.api.kinds.batchjob import BatchJob
 from grange.api.kinds.cronjob import CronJob
@@ -39,6 +39,8 @@ class CronJobController:
         self._client = deps.client
         self._clock = deps.clock
         self._written = WriteTracker(deps.clock)
+        # What the last pass over a CronJob recorded, by UID.
+        self._recorded: dict[str, tuple[tuple[str, str, str], ...]] = {}
         self._recorder = Recorder(
             deps.client,
             "cronjob-controller",
@@ -74,6 +76,7 @@ class CronJobController:
 
     def _gone(self, cron: CronJob) -> None:
         self._written.forget(cron.metadata.uid)
+        self._recorded.pop(cron.metadata.uid, None)
 
     def _job(self, job: BatchJob) -> None:
         reference = controller_of(job.metadata)
@@ -94,15 +97,20 @@ class CronJobController:
             return Requeue(wait_s)
         now = self._clock.now()
         jobs = self._jobs.store.by_index(_BY_OWNER, cron.metadata.uid)
+        state = _state(cron)
+        created_at = timestamps.parse_or(cron.metadata.creation_timestamp, now)
         plan = logic.plan(
-            self._spec(cron),
-            _state(cron),
+            self._spec(cron, state.last_schedule or created_at),
+            state,
             [_child(job, now) for job in jobs],
-            created_at=timestamps.parse_or(cron.metadata.creation_timestamp, now),
+            created_at=created_at,
             now=now,
         )
+        recorded = self._recorded.get(cron.metadata.uid, ())
         for event in plan.events:
-            self._recorder.event(cron, *event, kind=CRONJOB)
+            if event not in recorded:
+                self._recorder.event(cron, *event, kind=CRONJOB)
+        self._recorded[cron.metadata.uid] = plan.events
         for child, reason in plan.delete:
             await self._delete(cron, child, reason)
         active = {job.metadata.uid: job for job in jobs if job.metadata.uid in plan.state.active}
@@ -115,10 +123,10 @@ class CronJobController:
         await self._write(cron, [*active.values()], last, plan.state.last_successful)
         return Done() if plan.requeue_s is None else Requeue(plan.requeue_s)
 
-    def _spec(self, cron: CronJob) -> CronSpec:
+    def _spec(self, cron: CronJob, since: datetime) -> CronSpec:
         spec = cron.spec
         try:
-            schedule = CronSchedule(spec.schedule, spec.time_zone or "")
+            schedule = parse_schedule(spec.schedule, spec.time_zone or "", since=since)
         except InvalidSchedule as error:
             message = f"spec.schedule {spec.schedule!r}: {error}"
             self._recorder.event(cron, WARNING, "UnparseableSchedule", message, kind=CRONJOB)

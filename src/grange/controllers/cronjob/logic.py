@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from grange.api.cron import CronSchedule
+from grange.api import timestamps
+from grange.api.cron import Schedule
 
 ALLOW, FORBID, REPLACE = "Allow", "Forbid", "Replace"
 
@@ -37,7 +38,7 @@ class CronSpec:
         keep_failed: failed Jobs that are kept.
     """
 
-    schedule: CronSchedule
+    schedule: Schedule
     concurrency: str = ALLOW
     suspend: bool = False
     starting_deadline_s: int | None = None
@@ -97,7 +98,7 @@ class CronPlan:
         state: as it should be written, without the Job that is created.
         create_for: the time of the schedule whose Job is created; None: none.
         delete: Jobs to delete, with the reason of the event.
-        events: type, reason and message.
+        events: type, reason and message; a time that is skipped has the same in each pass.
         requeue_s: look again after so many seconds; None: only when something changes.
     """
 
@@ -109,8 +110,12 @@ class CronPlan:
 
 
 def job_name(cron: str, due: datetime) -> str:
-    """The name of the Job of a time: every attempt to create it uses the same."""
-    return f"{cron}-{int(due.timestamp()) // _SECONDS_A_MINUTE}"
+    """The name of the Job of a time: every attempt to create it uses the same.
+
+    It ends with the time in minutes, as in Kubernetes, or in seconds where that is not a whole minute.
+    """
+    minutes, rest = divmod(int(due.timestamp()), _SECONDS_A_MINUTE)
+    return f"{cron}-{minutes * _SECONDS_A_MINUTE + rest if rest else minutes}"
 
 
 def plan(
@@ -148,12 +153,15 @@ def plan(
     if spec.starting_deadline_s is not None:
         late_s = (now - due).total_seconds()
         if late_s > spec.starting_deadline_s:
-            message = f"missed the time {due:%Y-%m-%dT%H:%MZ} by {late_s:.0f} s"
+            message = (
+                f"missed the time {timestamps.rfc3339(due)} by more than {spec.starting_deadline_s} s"
+            )
             events.append(("Warning", CronReason.MISSED, message))
             return CronPlan(state, None, tuple(delete), tuple(events), requeue_s)
     if running and spec.concurrency == FORBID:
         message = (
-            f"not starting a Job: {running[0].name} still runs and concurrencyPolicy is Forbid"
+            f"not starting the Job of {timestamps.rfc3339(due)}: {running[0].name} still runs and "
+            "concurrencyPolicy is Forbid"
         )
         events.append(("Normal", CronReason.ACTIVE, message))
         return CronPlan(state, None, tuple(delete), tuple(events), requeue_s)
