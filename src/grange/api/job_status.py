@@ -26,6 +26,7 @@ class RoleStatus(View, frozen=True):
 
     Attributes:
         active: pods that run and are not being deleted; once the job is finished, those that stay.
+        pending: pods that have not started; counted for Jobs of batch/v1.
         ready: pods whose Ready condition is True.
         succeeded: indexes that are complete; for a role that never completes, pods that succeeded.
         failed: pods that ended without success, in all attempts; not those that a rule ignores.
@@ -39,6 +40,7 @@ class RoleStatus(View, frozen=True):
     """
 
     active: int = 0
+    pending: int = 0
     ready: int = 0
     succeeded: int = 0
     failed: int = 0

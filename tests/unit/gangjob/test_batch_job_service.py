@@ -7,7 +7,7 @@ import pytest
 from tests.support.job_world import JobWorld, job_world, template
 
 from grange.api import minimum_attempts
-from grange.api.kinds import JOB
+from grange.api.kinds import JOB, POD
 from grange.api.kinds.batchjob import BatchJobStatus
 from grange.api.status import NotFound
 from grange.base.clock import Clock
@@ -84,6 +84,33 @@ async def test_indexed_job_completes_each_index_once(world: JobWorld) -> None:
     assert ended.start_time
     assert ended.completion_time
     assert await conditions(world) == {"SuccessCriteriaMet", "Complete"}
+
+
+async def test_active_counts_pods_that_wait_to_start(world: JobWorld) -> None:
+    world.paused = True
+    await add(world, completions=3, parallelism=2)
+    await world.settle(2)
+    waiting = await status(world)
+    assert (waiting.active, waiting.ready) == (2, 0)
+    assert waiting.gang_job is not None
+    assert waiting.gang_job.phase == "Created"
+    world.paused = False
+    await world.settle(2)
+    started = await status(world)
+    assert (started.active, started.ready) == (2, 2)
+    await world.finish("work-0")
+    await world.settle(2)
+    world.paused = True
+    await world.finish("work-1")
+    await world.settle(2)
+    last = await status(world)
+    assert (last.active, last.ready, last.succeeded) == (1, 1, 2)
+    await world.client.delete(POD, "work-2", "default", grace_period_s=0)
+    await world.settle(2)
+    again = await status(world)
+    assert (again.active, again.ready) == (1, 0), "one that is being deleted is not active"
+    assert again.gang_job is not None
+    assert again.gang_job.phase == "Restarting"
 
 
 async def test_requested_restart_replaces_the_pods(world: JobWorld) -> None:

@@ -101,6 +101,7 @@ _PROGRESS: dict[str, Document] = {
 
 _ROLE_STATUS: dict[str, Document] = {
     "active": schema_builder.whole("Pods that run."),
+    "pending": schema_builder.whole("Pods that have not started; counted for Jobs of batch/v1."),
     "ready": schema_builder.whole("Pods that are ready."),
     "succeeded": schema_builder.whole("Indexes that are complete."),
     "failed": schema_builder.whole("Pods that failed, in all attempts."),

@@ -135,6 +135,7 @@ def write(
     counts: JobCounts,
     *,
     active: Mapping[str, int],
+    pending: Mapping[str, int],
     ready: Mapping[str, int],
     in_place: Mapping[str, int],
 ) -> JobStatus:
@@ -144,6 +145,7 @@ def write(
         status: what was written last; what is not counted here is taken from it.
         counts: what is counted.
         active: pods that run, by role in lower case.
+        pending: pods that have not started, by role in lower case, where they are counted.
         ready: pods that are ready, by role in lower case.
         in_place: restarts inside of pods at work that are not counted yet, by role in lower case.
     """
@@ -153,6 +155,7 @@ def write(
         replica_statuses={
             item.role.name: RoleStatus(
                 active=active.get(key, 0),
+                pending=pending.get(key, 0),
                 ready=ready.get(key, 0),
                 succeeded=len(item.completed),
                 failed=item.failed,

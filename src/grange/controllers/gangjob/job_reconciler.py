@@ -448,7 +448,8 @@ class JobReconciler(Generic[R]):
         """Write the status under compare-and-set; False if the job changed meanwhile or is gone."""
         meta = job.metadata
         change = merge_patch.difference(
-            self._adapter.status_document(old), self._adapter.status_document(new)
+            {} if old == JobStatus() else self._adapter.status_document(old),
+            self._adapter.status_document(new),
         )
         patch: Document = {"metadata": preconditions(meta), "status": change}
         try:

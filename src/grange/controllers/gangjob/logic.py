@@ -115,7 +115,7 @@ def reject(inputs: JobInputs, message: str) -> JobPlan:
         writer.status,
         observed_generation=model.generation,
         replica_statuses={
-            name: replace(item, active=0, ready=0, in_place_restarts=0)
+            name: replace(item, active=0, pending=0, ready=0, in_place_restarts=0)
             for name, item in inputs.status.replica_statuses.items()
         },
     )
@@ -312,6 +312,7 @@ def _plan(
             writer.status,
             draft.counts,
             active={name: len(pods) for name, pods in active.items()},
+            pending=draft.pending_pods() if draft.model.counts_pending else _NONE,
             ready={name: sum(pod.ready for pod in pods) for name, pods in active.items()},
             in_place=in_place,
         ),

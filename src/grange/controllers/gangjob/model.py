@@ -256,6 +256,7 @@ class JobModel:
         minimum_attempts: a role in an earlier attempt is restarted; by role in lower case.
         spec_digests: of the parts of the spec that may not change while the job runs, by path; none where
             the server of the kind refuses such changes in any case.
+        counts_pending: whether the status counts pods that have not started; that costs one more write.
     """
 
     kind: str
@@ -281,6 +282,7 @@ class JobModel:
     deleting: bool = False
     minimum_attempts: Mapping[str, int] = field(default_factory=dict)
     spec_digests: Mapping[str, str] = field(default_factory=dict)
+    counts_pending: bool = False
 
     def role(self, name: str) -> JobRole | None:
         """The role of a name, in any case of letters; None where there is none."""

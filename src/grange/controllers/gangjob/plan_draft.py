@@ -73,12 +73,23 @@ class PlanDraft:
     def active_pods(self) -> dict[str, list[JobPod]]:
         """The pods of the current attempt that run and stay, by role in lower case."""
         return {
+            name: [pod for pod in pods if pod.phase == "Running"]
+            for name, pods in self._staying_pods().items()
+        }
+
+    def pending_pods(self) -> dict[str, int]:
+        """How many pods of the current attempt have not started and stay, by role in lower case."""
+        return {
+            name: sum(pod.phase != "Running" for pod in pods)
+            for name, pods in self._staying_pods().items()
+        }
+
+    def _staying_pods(self) -> dict[str, list[JobPod]]:
+        return {
             name: [
                 pod
                 for pod in members.having(PodOutcome.LIVE)
-                if pod.phase == "Running"
-                and pod.uid not in self.deletions
-                and pod.uid not in self.leaving
+                if pod.uid not in self.deletions and pod.uid not in self.leaving
             ]
             for name, members in self.members.roles.items()
         }

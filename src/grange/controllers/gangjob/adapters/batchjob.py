@@ -100,6 +100,7 @@ class BatchJobAdapter:
             success=_success(spec),
             scheduling=SchedulingPolicy(backend=GangBackend.NONE),
             services=ServiceMode.NONE,
+            counts_pending=True,
         )
 
     def status(self, job: BatchJob) -> JobStatus:
@@ -134,7 +135,7 @@ class BatchJobAdapter:
         succeeded = any(item.type == COMPLETE for item in conditions)
         return document_of(
             BatchJobStatus(
-                active=role.active,
+                active=role.active + role.pending,
                 ready=role.ready,
                 succeeded=role.succeeded,
                 failed=role.failed,
