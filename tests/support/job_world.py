@@ -20,6 +20,9 @@ from grange.api.status import Conflict, NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.controllers.gangjob.adapters.gangjob import GangJobAdapter
+from grange.controllers.gangjob.errors import InvalidJob
+from grange.controllers.gangjob.model import JobModel
 from grange.sim.api_fixture import ApiFixture, opened
 
 MANAGER = User("grange:admin", ("system:masters", "system:authenticated"))
@@ -29,6 +32,17 @@ CONTAINER: Document = {"name": "main", "command": ["work"]}
 def template(**spec: Any) -> Document:
     """A pod template of one container."""
     return {"metadata": {"labels": {}}, "spec": {"containers": [CONTAINER], **spec}}
+
+
+class RefusingAdapter(GangJobAdapter):
+    """Refuses specs once ``refuses`` is set, as a server without admission would let them through."""
+
+    refuses = False
+
+    def model(self, job: GangJob) -> JobModel:
+        if self.refuses:
+            raise InvalidJob("spec.framework: is not known; name another")
+        return super().model(job)
 
 
 class JobWorld(ApiFixture):

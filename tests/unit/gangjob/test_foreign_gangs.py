@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.support.job_world import JobWorld, job_world
+from tests.support.job_world import JobWorld, RefusingAdapter, job_world
 
 from grange.api import conditions
 from grange.api.http import Request
 from grange.api.job_status import QUEUED
-from grange.api.kinds import BUILT_IN, PODGROUP
+from grange.api.kinds import BUILT_IN, GANGJOB, PODDISRUPTIONBUDGET, PODGROUP
 from grange.api.kinds.volcano import VOLCANO_PODGROUP, VolcanoPodGroup
 from grange.api.meta import Condition
 from grange.api.scheme import AnyKind
@@ -148,3 +148,48 @@ async def test_refused_group_is_created_once_it_is_allowed(world: JobWorld) -> N
     await world.settle(2 * RETRY_S)
     await set_phase(world, "Inqueue")
     await world.reaches("Running", limit_s=300.0)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    ("backend", "kind"),
+    [
+        ("Volcano", VOLCANO_PODGROUP),
+        ("SchedulerPlugins", PODGROUP),
+        ("PodDisruptionBudget", PODDISRUPTIONBUDGET),
+    ],
+)
+async def test_group_goes_once_the_spec_is_refused(
+    clock: Clock,
+    rng: Stream,
+    log: Logger,
+    monkeypatch: Any,
+    *,
+    backend: str,
+    kind: AnyKind,
+    restarted: bool,
+) -> None:
+    monkeypatch.setattr(JobWorld, "kinds", (*BUILT_IN, VOLCANO_PODGROUP))
+    async with job_world(clock, rng, log) as world:
+        adapter = RefusingAdapter()
+        world.nursery.start(world.deps.informers.run())
+        [service] = world.start(JobService(world.deps, adapter))
+        await add(world, backend)
+        await world.settle()
+        if backend == "Volcano":
+            await set_phase(world, "Inqueue")
+        await world.reaches("Running")
+        await world.settle()
+        assert (await world.client.list(kind, "default")).items
+        adapter.refuses = True
+        if restarted:  # a controller that watches no groups of Volcano
+            service.cancel()
+            deps = world.new_deps()
+            world.nursery.start(deps.informers.run())
+            world.start(JobService(deps, adapter))
+        patch = {"metadata": {"labels": {"touched": "yes"}}}
+        await world.client.patch(GANGJOB, "train", "default", patch=patch)
+        await world.settle()
+        assert await world.phase() == "Failed"
+        assert await world.pods() == {}
+        assert (await world.client.list(kind, "default")).items == []

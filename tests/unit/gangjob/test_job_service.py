@@ -6,21 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.job_world import JobWorld, job_world, template
+from tests.support.job_world import JobWorld, RefusingAdapter, job_world, template
 
 from grange.api.http import Request
 from grange.api.kinds import BUILT_IN, GANGJOB, NODE, POD, PODDISRUPTIONBUDGET, PODGROUP
-from grange.api.kinds.gangjob import GangJob
 from grange.api.meta import Document
 from grange.api.scheme import KindInfo
 from grange.api.status import AlreadyExists, ApiError, NotFound, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER, GangJobAdapter
+from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER
 from grange.controllers.gangjob.controller import JobService
-from grange.controllers.gangjob.errors import InvalidJob
-from grange.controllers.gangjob.model import JobModel
 from grange.sim.api_fixture import opened
 
 
@@ -296,23 +293,12 @@ async def test_spec_changed_before_a_pod_runs_is_acted_on(cluster: JobWorld) -> 
     assert (status.restarts, status.uncharged_restarts) == (0, 1)
 
 
-class _Refusing(GangJobAdapter):
-    """Refuses specs once ``refuses`` is set, as a server without admission would let them through."""
-
-    refuses = False
-
-    def model(self, job: GangJob) -> JobModel:
-        if self.refuses:
-            raise InvalidJob("spec.framework: is not known; name another")
-        return super().model(job)
-
-
 @pytest.mark.parametrize(("ended", "phase"), [(False, "Failed"), (True, "Succeeded")])
 async def test_refused_spec_fails_a_job_that_has_not_ended(
     clock: Clock, rng: Stream, log: Logger, *, ended: bool, phase: str
 ) -> None:
     async with job_world(clock, rng, log) as world:
-        adapter = _Refusing()
+        adapter = RefusingAdapter()
         world.nursery.start(world.deps.informers.run())
         world.start(JobService(world.deps, adapter))
         await world.add_job(replicas=1)
@@ -335,7 +321,7 @@ async def test_refused_spec_stops_the_pods_of_the_job(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with job_world(clock, rng, log) as world:
-        adapter = _Refusing()
+        adapter = RefusingAdapter()
         world.nursery.start(world.deps.informers.run())
         world.start(JobService(world.deps, adapter))
         await world.add_job(replicas=3, successPolicy={"count": 3})

@@ -153,9 +153,7 @@ def plan(
     if spec.starting_deadline_s is not None:
         late_s = (now - due).total_seconds()
         if late_s > spec.starting_deadline_s:
-            message = (
-                f"missed the time {timestamps.rfc3339(due)} by more than {spec.starting_deadline_s} s"
-            )
+            message = f"missed the time {timestamps.rfc3339(due)} by more than {spec.starting_deadline_s} s"
             events.append(("Warning", CronReason.MISSED, message))
             return CronPlan(state, None, tuple(delete), tuple(events), requeue_s)
     if running and spec.concurrency == FORBID:

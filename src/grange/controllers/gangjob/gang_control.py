@@ -18,13 +18,14 @@ from grange.api.status import (
 )
 from grange.client.client import Client
 from grange.controllers.gangjob.gang_backends import (
+    BACKENDS,
     gang_document,
     gang_of,
     gang_patch,
     gang_state,
 )
 from grange.controllers.gangjob.job_context import JobContext
-from grange.controllers.gangjob.model import GangState, JobModel
+from grange.controllers.gangjob.model import GangBackend, GangState, JobModel
 from grange.reconcile.informer import Informer, InformerFactory
 from grange.reconcile.owners import is_controlled_by
 from grange.reconcile.recorder import NORMAL, WARNING
@@ -50,7 +51,10 @@ class GangControl(Generic[R]):
         self.groups = informers.informer(PODGROUP)
         self.budgets = informers.informer(PODDISRUPTIONBUDGET)
         self._priorities = informers.informer(PRIORITYCLASS)
-        self._foreign: dict[AnyKind, Informer[Any]] = {}
+        self._watched: dict[AnyKind, Informer[Any]] = {
+            PODGROUP: self.groups,
+            PODDISRUPTIONBUDGET: self.budgets,
+        }
         self._refused: dict[str, GangState] = {}  # by UID of the job, why it has no object
         self.follow: Callable[[Informer[Any]], None] = lambda informer: None
 
@@ -64,27 +68,28 @@ class GangControl(Generic[R]):
         gang = gang_of(model)
         if gang is None:
             return None
-        key = ObjectKey(model.namespace, gang.name(model))
-        informer = self._informer(gang.kind)
-        if informer.synced.is_set():
+        if gang.kind not in self._watched:  # it is one that only some clusters have
+            informer = self._watched[gang.kind] = self._factory.informer(gang.kind)
+            self.follow(informer)
+        return await self._read(gang.kind, ObjectKey(model.namespace, gang.name(model)))
+
+    async def backend_of(self, job: R, model: JobModel) -> GangBackend:
+        """The backend that has an object of the job, whatever its spec is now; none where none has."""
+        for backend, gang in BACKENDS.items():
+            found = await self._read(gang.kind, ObjectKey(model.namespace, gang.name(model)))
+            if found is not None and is_controlled_by(found, job):
+                return backend
+        return GangBackend.NONE
+
+    async def _read(self, kind: AnyKind, key: ObjectKey) -> Resource | None:
+        informer = self._watched.get(kind)
+        if informer is not None and informer.synced.is_set():
             found: Resource | None = informer.store.get(key)
             return found
         with suppress(NotFound, Forbidden):
-            live: Resource = await self._client.get(gang.kind, key.name, key.namespace)
+            live: Resource = await self._client.get(kind, key.name, key.namespace)
             return live
         return None
-
-    def _informer(self, kind: AnyKind) -> Informer[Any]:
-        """Of the backend's objects; those that only some clusters have are watched on demand."""
-        if kind == PODGROUP:
-            return self.groups
-        if kind == PODDISRUPTIONBUDGET:
-            return self.budgets
-        known = self._foreign.get(kind)
-        if known is None:
-            known = self._foreign[kind] = self._factory.informer(kind)
-            self.follow(known)
-        return known
 
     def state(self, model: JobModel, found: Resource | None) -> GangState:
         """What the object states, or why it could not be created."""

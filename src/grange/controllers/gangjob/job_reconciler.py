@@ -42,7 +42,14 @@ from grange.controllers.gangjob.job_pod_control import (
 from grange.controllers.gangjob.job_pods import job_pod
 from grange.controllers.gangjob.job_reasons import JobReason
 from grange.controllers.gangjob.job_services import files_document, service_document
-from grange.controllers.gangjob.model import Creation, JobInputs, JobModel, JobPlan, JobPod
+from grange.controllers.gangjob.model import (
+    Creation,
+    JobInputs,
+    JobModel,
+    JobPlan,
+    JobPod,
+    SchedulingPolicy,
+)
 from grange.controllers.gangjob.peers import PeerDirectory
 from grange.controllers.gangjob.pod_template import pod_document
 from grange.controllers.gangjob.restart_backoff import RestartBackoff
@@ -191,6 +198,9 @@ class JobReconciler(Generic[R]):
         )
         if unsettled_s > 0:
             return Requeue(unsettled_s)
+        if refused is not None:
+            scheduling = SchedulingPolicy(backend=await self.gang.backend_of(job, model))
+            model = dataclasses.replace(model, scheduling=scheduling)
         started = self._clock.monotonic()
         observed = await self._observe(job, model)
         if refused is not None:
