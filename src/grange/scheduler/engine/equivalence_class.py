@@ -16,7 +16,7 @@ from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.loads import Load
 from grange.placement.resource_fit import MAX_SCORE, N
 from grange.scheduler.diagnosis import Diagnosis, Tally
-from grange.scheduler.engine.lazy_heap import LazyHeap
+from grange.scheduler.engine.largest_keys import Blocks, LargestKeys, one_cell
 from grange.scheduler.framework import (
     SUCCESS,
     CycleState,
@@ -124,8 +124,7 @@ class EquivalenceClass:
         self._extra: Integers | None = None  # what the fixed scores add
         self._normalised: list[_Normalised] = []
         self._flat = True
-        self._keys: Integers = np.zeros(0, np.int64)
-        self._leaders: LazyHeap = LazyHeap(self._keys, self._keys.data)
+        self._largest = LargestKeys(np.zeros(0, np.int64), one_cell(0))
         self._barred: Integers | None = None  # rows where this is not 0 are not feasible
         self.each = False
         self.diagnosis: Diagnosis | None = None
@@ -133,7 +132,7 @@ class EquivalenceClass:
     def best(self, snapshot: NodeInfoSnapshot) -> int:
         """The largest key, -1 when no node is feasible."""
         self._catch_up(snapshot)
-        return self._leaders.best()
+        return self._largest.best()
 
     def open_rows(self, snapshot: NodeInfoSnapshot) -> Mask:
         """Where the pod may go, by row."""
@@ -227,7 +226,6 @@ class EquivalenceClass:
         self._normalised = [
             _Normalised(plugin, weight, np.zeros(size, np.int64)) for plugin, weight in self._scaled
         ]
-        self._keys = np.full(size, -1, np.int64)
         self._evaluate(table, everything, everything)
         self._find_maxima()
         self._rekey(snapshot)
@@ -282,8 +280,8 @@ class EquivalenceClass:
 
     def _rekey(self, snapshot: NodeInfoSnapshot) -> None:
         """Compute all keys from what they are made of."""
-        self._keys[:] = self._made(snapshot, snapshot.table.all)
-        self._lead(snapshot)
+        keys = self._made(snapshot, snapshot.table.all)
+        self._largest = LargestKeys(keys, self._blocks(snapshot))
 
     def _made(self, snapshot: NodeInfoSnapshot, rows: Rows) -> Integers:
         total = self._worth[rows].copy()
@@ -293,13 +291,8 @@ class EquivalenceClass:
         keys[~self._feasible[rows]] = -1
         return keys
 
-    def _lead(self, snapshot: NodeInfoSnapshot) -> None:
-        """Start a new heap: any key may have changed."""
-        self._leaders = LazyHeap(self._keys, snapshot.order)
-
-    def _moved(self, row: int, before: int, key: int) -> None:
-        """Note that the key of a row changed."""
-        self._leaders.change(before, key)
+    def _blocks(self, snapshot: NodeInfoSnapshot) -> Blocks:
+        return one_cell(snapshot.table.size)
 
     # --- what changed ------------------------------------------------------------------------
 
@@ -320,8 +313,8 @@ class EquivalenceClass:
         allowed, feasible, worth = self._allowed.data, self._feasible.data, self._worth.data
         barred = None if self._barred is None else self._barred.data
         extra = None if self._extra is None else self._extra.data
-        keys, tie, by_row = self._keys.data, snapshot.tie, snapshot.by_row
-        judged, moved = self._judged, self._moved
+        tie, by_row = snapshot.tie, snapshot.by_row
+        judged, change = self._judged, self._largest.change
         normalised, maxima_moved = self._normalised, False
         for row, node_changed in rows.items():
             info = by_row[row]
@@ -348,8 +341,7 @@ class EquivalenceClass:
                 maxima_moved |= now != then and (now > score.most or then == score.most)
                 total += score.scaled(raw, score.most)
             key = (total << TIE_BITS) + tie[row] if fits else -1
-            before, keys[row] = keys[row], key
-            moved(row, before, key)
+            change(row, key)
         if maxima_moved:
             self._statistics.rescaled += 1
             self._find_maxima()
@@ -374,10 +366,8 @@ class EquivalenceClass:
             self._statistics.rescaled += 1
             self._rekey(snapshot)
             return
-        before, keys = self._keys[rows].tolist(), self._made(snapshot, rows)
-        self._keys[rows] = keys
-        for row, was, key in zip(changed, before, keys.tolist(), strict=True):
-            self._moved(row, was, key)
+        for row, key in zip(changed, self._made(snapshot, rows).tolist(), strict=True):
+            self._largest.change(row, key)
 
 
 def _passes(filters: list[Filter], state: CycleState, pod: PodInfo, info: NodeInfo) -> bool:

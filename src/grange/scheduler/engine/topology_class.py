@@ -2,7 +2,7 @@
 
 Rules and rankings look at nodes only by their domains, so all rows in the same domains share their
 verdicts and the scores of the rankings. Such a group of rows is a *cell*: one for each combination
-of zones, for example. Each cell has a heap. A decision takes the best key of each cell that the rules
+of zones, for example. A decision takes the best key of each cell that the rules
 leave open, adds the cell's score, and takes the best of those.
 
 That is exact, as a cell's score is added to all of its keys alike and therefore does not change
@@ -24,7 +24,7 @@ from grange.placement.columns import Ids, Integers, Mask, NodeTable
 from grange.scheduler.diagnosis import Tally
 from grange.scheduler.domains import DomainRule
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
-from grange.scheduler.engine.lazy_heap import LazyHeap
+from grange.scheduler.engine.largest_keys import Blocks
 from grange.scheduler.framework import DomainScore, DomainsOf, Profile
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot
@@ -49,13 +49,9 @@ class _Cells:
         self.count = len(first)
         self.domains: dict[str, Ids] = {key: ids[first] for key, ids in columns.items()}
         self.lists = {key: found.tolist() for key, found in self.domains.items()}
-        self.of_row: Ids = np.full(table.size, self.count, np.int32)
-        self.of_row[rows] = of_row
-        self.of = self.of_row.data
-
-    def members(self, cell: int) -> Integers:
-        """The rows of a cell."""
-        return np.flatnonzero(self.of_row == cell)
+        cells: Ids = np.full(table.size, self.count, np.int32)
+        cells[rows] = of_row
+        self.blocks = Blocks.of(cells, self.count)
 
 
 class _Barrier:
@@ -127,11 +123,6 @@ class TopologyClass(EquivalenceClass):
         self._by_cell: list[DomainRule] = []
         self._barriers: list[_Barrier] = []
         self._checks: list[tuple[Callable[[int], bool], list[int]]] = []
-        # By cell, and a last one for rows without a node: the heap, and the largest key.
-        self._led: list[LazyHeap | None] = []
-        self._top: list[int] = []
-        self._stale: list[int] = []
-        self._order = np.zeros(0, np.int64).data
 
     def best(self, snapshot: NodeInfoSnapshot) -> int:
         """The largest key, -1 when no node is feasible."""
@@ -145,7 +136,7 @@ class TopologyClass(EquivalenceClass):
         if self._divided != snapshot.index.nodes:
             self._divided = snapshot.index.nodes
             self._divide(snapshot)
-            self._layout = -1  # leaders are by cell
+            self._layout = -1  # blocks are by cell
         if self._cells is None:
             self._refresh([rule for _, rule in self._rules])
             self._catch_up(snapshot)
@@ -187,47 +178,8 @@ class TopologyClass(EquivalenceClass):
     def _few(self, table: NodeTable, key: str) -> bool:
         return len(table.labels(key).values) <= self._few_domains
 
-    def _lead(self, snapshot: NodeInfoSnapshot) -> None:
-        cells = self._cells
-        if cells is None:
-            super()._lead(snapshot)
-            return
-        self._order = snapshot.order
-        self._led = [None] * (cells.count + 1)
-        tops = np.full(cells.count + 1, -1, np.int64)
-        np.maximum.at(tops, cells.of_row, self._keys)
-        self._top = tops.tolist()
-        self._stale = []
-
-    def _moved(self, row: int, before: int, key: int) -> None:
-        if self._cells is None:
-            super()._moved(row, before, key)
-            return
-        cell = self._cells.of[row]
-        led = self._led[cell]
-        top = self._top[cell]
-        if led is not None:
-            led.change(before, key)
-            if before == top:
-                self._top[cell] = led.best()
-                return
-        if key > top:
-            self._top[cell] = key
-        elif before == top and top >= 0:
-            self._stale.append(cell)
-
-    def _freshen(self) -> None:
-        """Find the largest key of the cells where it may have fallen."""
-        for cell in self._stale:
-            led = self._led[cell]
-            self._top[cell] = (self._leaders_of(cell) if led is None else led).best()
-        self._stale.clear()
-
-    def _leaders_of(self, cell: int) -> LazyHeap:
-        cells = self._cells
-        members = cells.members(cell) if cells is not None else None
-        led = self._led[cell] = LazyHeap(self._keys, self._order, members)
-        return led
+    def _blocks(self, snapshot: NodeInfoSnapshot) -> Blocks:
+        return super()._blocks(snapshot) if self._cells is None else self._cells.blocks
 
     def _turned(self, snapshot: NodeInfoSnapshot) -> list[int]:
         """Follow the rules that bar rows; the rows to look at again."""
@@ -252,14 +204,13 @@ class TopologyClass(EquivalenceClass):
     # --- deciding ----------------------------------------------------------------------------
 
     def _best_cell(self, cells: _Cells) -> int:
-        if self._stale:
-            self._freshen()
+        tops = self._largest.by_cell()
         if cells.count <= _FEW_CELLS:
-            found = self._open_cells(cells)
+            found = self._open_cells(tops)
             if len(found) <= 1 or not self._rankings:
                 # Where there is one cell, or nothing to rank them, scores decide nothing.
                 return max(found, default=-1)
-        best = np.array(self._top[: cells.count], np.int64)
+        best = np.array(tops, np.int64)
         feasible: Mask = best >= 0
         for rule in self._by_cell:
             feasible &= rule.verdicts()[cells.domains[rule.key]]
@@ -269,13 +220,12 @@ class TopologyClass(EquivalenceClass):
             best = best + (self._ranked(cells.domains.__getitem__, feasible) << TIE_BITS)
         return kernels.most(best, feasible)
 
-    def _open_cells(self, cells: _Cells) -> list[int]:
+    def _open_cells(self, tops: list[int]) -> list[int]:
         """The largest key of each cell that is open and has a feasible row."""
-        found: Iterable[int] = range(cells.count)
+        found: Iterable[int] = range(len(tops))
         for opens, domains in self._checks:
             found = [at for at in found if opens(domains[at])]
-        top = self._top
-        return [top[at] for at in found if top[at] >= 0]
+        return [tops[at] for at in found if tops[at] >= 0]
 
     def _best_row(self, snapshot: NodeInfoSnapshot) -> int:
         self._statistics.by_row += 1
