@@ -7,7 +7,7 @@ gang if they were empty, and let pods that come after it use all others. Whateve
 not delay the gang; and when the pods on the chosen nodes have ended, it fits. So it waits at most
 for the longest of those. Nodes with the most room are chosen first, so that few pods have to end;
 the choice is repeated at each attempt, and what is free by then is among the first. The rules that
-members have about each other hold for the choice: see ``_Conflicts`` and ``spread_check``.
+members have about each other hold for the choice: see ``_MemberRules``.
 
 A reserved node is tainted inside the scheduler; pods that come before the gang tolerate the taint.
 """
@@ -18,16 +18,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from grange.placement.columns import Ids, Integers, Mask
+from grange.placement.spread import Constraint
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import Action, ClusterEvent, Subject
 from grange.scheduler.framework import Profiles
 from grange.scheduler.gangs.capacity import Capacity, Shape
 from grange.scheduler.gangs.pod_overrides import past_reservations, reserved, unreserved
-from grange.scheduler.gangs.spread_check import SpreadCheck
+from grange.scheduler.plugins.podtopologyspread import eligible, query_of
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _OPENED = ClusterEvent(Subject.NODE, Action.NODE_TAINT, "reservation ended")
+_SPREAD_PLUGIN = "PodTopologySpread"
 
 
 def choose(
@@ -45,123 +48,212 @@ def choose(
     wanted = [Shape(past_reservations(shape.pod), shape.count) for shape in shapes]
     now = Capacity.of(profiles, table, wanted)
     empty = Capacity.of(profiles, table, wanted, empty=True)
-    everywhere = np.ones(table.size, np.bool_)
-
-    order = _roomiest_first(now, table.size)
+    order = np.argsort(-np.sum(now.copies, axis=0), kind="stable")
 
     def pick(among: Mask) -> tuple[str, ...] | None:
-        found = None
+        rows = order[among[order]]
         # Pods on the nodes count now; where that rules out every choice, they have to end, too.
         for alone in (False, True):
-            rows = order[among[order]].tolist()
-            spread = SpreadCheck(profiles, snapshot, empty.shapes, rows, among, empty=alone)
-            found = _pick(snapshot, empty, spread)
-            if found is not None or not spread.binding:
+            rules = _MemberRules(profiles, snapshot, empty.shapes, rows, among, empty=alone)
+            found = _pick(empty, rows, rules)
+            if found is not None:
+                return tuple(table.names[row] for row in found)
+            if not rules.are_about_spread:
                 break
-        return found
+        return None
 
     if not domain_key:
-        return pick(everywhere)
-    column = table.labels(domain_key)
-    ids = table.domains(domain_key)
-    best: tuple[int, tuple[str, ...]] | None = None
+        return pick(np.ones(table.size, np.bool_))
+    numbers, ids = table.labels(domain_key).numbers, table.domains(domain_key)
     room = now.by_domain(table, domain_key)
-    for value, number in sorted(column.numbers.items()):
-        found = pick(ids == number)
-        if found is not None and (best is None or room.get(value, 0) > best[0]):
-            best = (room.get(value, 0), found)
-    return None if best is None else best[1]
+    for value in sorted(numbers, key=lambda value: (-room.get(value, 0), value)):
+        found = pick(ids == numbers[value])
+        if found is not None:
+            return found
+    return None
 
 
-class _Conflicts:
-    """Which of the pods may share a domain: anti-affinity among them, and host ports."""
+def _pick(empty: Capacity, rows: Integers, rules: "_MemberRules") -> list[int] | None:
+    """The first rows on which all shapes find room once they are empty."""
+    share = np.ones(len(rows))  # of each row, what is not taken yet
+    for at, (shape, copies) in enumerate(zip(empty.shapes, empty.copies, strict=True)):
+        room, missing, concerned = copies[rows], shape.count, rules.concern(at)
+        while missing:
+            fitting = (room * share + 1e-9).astype(np.int64)
+            opened = np.flatnonzero((fitting > 0) & rules.allowed(at))
+            if not len(opened):
+                return None
+            for position in opened[: 1 if concerned else None].tolist():
+                take = 1 if concerned else min(missing, int(fitting[position]))
+                rules.put(at, position, take)
+                share[position] -= take / room[position]
+                missing -= take
+                if not missing:
+                    break
+    taken: list[int] = rows[share < 1].tolist()
+    return taken
 
-    def __init__(self, snapshot: NodeInfoSnapshot, shapes: Sequence[Shape]) -> None:
+
+class _MemberRules:
+    """Where rules about other pods let members go that are not placed yet, counted as they are put.
+
+    Hard spread constraints, anti-affinity among the members, and host ports.
+
+    Args:
+        rows: where to put them; elsewhere a row is named by its position here.
+        among: the nodes that they may have.
+        empty: as if no other pods were there.
+    """
+
+    def __init__(
+        self,
+        profiles: Profiles,
+        snapshot: NodeInfoSnapshot,
+        shapes: Sequence[Shape],
+        rows: Integers,
+        among: Mask,
+        *,
+        empty: bool,
+    ) -> None:
         table, known = snapshot.table, snapshot.index.namespaces
-        self._ports = [bool(shape.pod.ports) for shape in shapes]
-        self._ports_used: set[tuple[int, int]] = set()
-        # For each term: domains by row, holders, subjects, and the domains where each of them are.
-        self._terms: list[tuple[Ids, set[int], set[int], set[int], set[int]]] = []
-        for term in dict.fromkeys(
-            term for shape in shapes for term in shape.pod.terms.anti_affinity
-        ):
-            holders = {
-                at for at, shape in enumerate(shapes) if term in shape.pod.terms.anti_affinity
-            }
-            metas = [shape.pod.pod.metadata for shape in shapes]
-            subjects = {
-                at
-                for at, meta in enumerate(metas)
-                if term.selector.matches(meta.namespace, meta.labels, known)
-            }
-            ids = table.domains(term.key)
-            self._terms.append((ids, holders, subjects, set(), set()))
+        metas = [shape.pod.pod.metadata for shape in shapes]
+        self._apart = [
+            _Apart(
+                table.domains(term.key)[rows],
+                {at for at, shape in enumerate(shapes) if term in shape.pod.terms.anti_affinity},
+                {
+                    at
+                    for at, meta in enumerate(metas)
+                    if term.selector.matches(meta.namespace, meta.labels, known)
+                },
+            )
+            for term in dict.fromkeys(
+                term for shape in shapes for term in shape.pod.terms.anti_affinity
+            )
+        ]
+        self._apart += [
+            _Apart(np.arange(len(rows), dtype=np.int32), {at}, {at})
+            for at, shape in enumerate(shapes)
+            if shape.pod.ports
+        ]
+        self._spread: list[list[_DomainCounts]] = []
+        counts: dict[tuple[object, ...], list[_DomainCounts]] = {}
+        for shape in shapes:
+            pod = shape.pod
+            hard = tuple(item for item in pod.spread if item.hard)
+            if hard and not _spreads(profiles, snapshot, pod):
+                hard = ()
+            # Members differ by their labels often, by which nodes count for them hardly ever.
+            key = (hard, pod.affinity, pod.pod.spec.tolerations)
+            if key not in counts:
+                counts[key] = []
+                for item in hard:
+                    counted = {
+                        at
+                        for at, meta in enumerate(metas)
+                        if item.selector.matches(meta.namespace, meta.labels, known)
+                    }
+                    mask = eligible(table, pod, item, hard)
+                    mask = mask & among if item.honor_affinity else mask
+                    counts[key].append(
+                        _DomainCounts(snapshot, item, counted, mask, rows, empty=empty)
+                    )
+            self._spread.append(counts[key])
+        self._all = [item for items in counts.values() for item in items]
+        self.are_about_spread = bool(self._all)
 
-    def limit(self, at: int, row: int, room: int) -> int:
-        """How many pods of a shape may be on the row, of those for which there is room."""
-        limit = room
-        if self._ports[at]:
-            limit = 0 if (at, row) in self._ports_used else min(room, 1)
-        for ids, holders, subjects, held, subject_to in self._terms:
-            domain = int(ids[row])
-            if domain < 0:
-                continue  # a node outside all domains shares none
-            if (at in holders and domain in subject_to) or (at in subjects and domain in held):
-                return 0
-            if at in holders and at in subjects:
-                limit = min(limit, 1)
-        return limit
+    def concern(self, at: int) -> bool:
+        """Whether a pod of the shape may close rows for the next one."""
+        return bool(self._spread[at]) or any(item.concerns(at) for item in self._apart)
 
-    def put(self, at: int, row: int) -> None:
-        """Note that pods of the shape are put on the row."""
-        if self._ports[at]:
-            self._ports_used.add((at, row))
-        for ids, holders, subjects, held, subject_to in self._terms:
-            domain = int(ids[row])
-            if at in holders:
-                held.add(domain)
-            if at in subjects:
-                subject_to.add(domain)
+    def allowed(self, at: int) -> Mask | bool:
+        """By position, whether one more pod of a shape may be there."""
+        found: Mask | bool = True
+        for counts in self._spread[at]:
+            found = found & counts.allowed()
+        for item in self._apart:
+            if item.concerns(at):
+                found = found & item.allowed(at)
+        return found
+
+    def put(self, at: int, position: int, count: int) -> None:
+        """Count pods of a shape that are put there."""
+        for item in self._apart:
+            item.put(at, position)
+        for counts in self._all:
+            counts.put(at, position, count)
 
 
-def _roomiest_first(room: Capacity, size: int) -> Integers:
-    """The rows by how many of the pods fit."""
-    fitting: Integers = np.zeros(size, np.int64)
-    for copies in room.copies:
-        fitting += copies
-    return np.argsort(-fitting, kind="stable")
+class _Apart:
+    """Pods that must not share a domain: those of some shapes (holders) with those of others."""
+
+    def __init__(self, ids: Ids, holders: set[int], subjects: set[int]) -> None:
+        self._ids, self._holders, self._subjects = ids, holders, subjects
+        # By domain; the last is for nodes outside all domains, which share none.
+        size = int(ids.max(initial=-1)) + 2
+        self._has_holder, self._has_subject = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+
+    def concerns(self, at: int) -> bool:
+        return at in self._holders or at in self._subjects
+
+    def allowed(self, at: int) -> Mask:
+        closed = np.zeros(len(self._has_holder), np.bool_)
+        if at in self._holders:
+            closed |= self._has_subject
+        if at in self._subjects:
+            closed |= self._has_holder
+        return ~closed[self._ids]
+
+    def put(self, at: int, position: int) -> None:
+        domain = self._ids[position]
+        if domain >= 0:
+            self._has_holder[domain] |= at in self._holders
+            self._has_subject[domain] |= at in self._subjects
 
 
-def _pick(
-    snapshot: NodeInfoSnapshot, empty: Capacity, spread: SpreadCheck
-) -> tuple[str, ...] | None:
-    """Nodes in order, until all shapes find room on them once they are empty."""
-    names, conflicts = snapshot.table.names, _Conflicts(snapshot, empty.shapes)
-    missing = [shape.count for shape in empty.shapes]
-    left: dict[int, float] = {}  # the share of a row that is not taken yet
-    while True:
-        before, full = sum(missing), set()
-        for row in spread.round(missing):
-            share = left.get(row, 1.0)
-            for at, fitting in enumerate(empty.copies):
-                if not missing[at]:
-                    continue
-                room = int(fitting[row])
-                free = min(missing[at], int(room * share + 1e-9))
-                take = spread.limit(at, row, conflicts.limit(at, row, free)) if free else 0
-                if take:
-                    conflicts.put(at, row)
-                    spread.put(at, row, take)
-                    missing[at] -= take
-                    share -= take / room
-                    left[row] = share
-            if not any(missing):
-                return tuple(names[row] for row in left)
-            if not any(int(fitting[row] * share + 1e-9) for fitting in empty.copies):
-                full.add(row)
-        if not spread.binding or sum(missing) == before:
-            return None
-        spread.leave_out(full)
+class _DomainCounts:
+    """The pods that one spread constraint counts, by domain; as the filter counts them."""
+
+    def __init__(
+        self,
+        snapshot: NodeInfoSnapshot,
+        constraint: Constraint,
+        counted: set[int],
+        eligible: Mask,
+        rows: Integers,
+        *,
+        empty: bool,
+    ) -> None:
+        table, self._constraint, self._counted = snapshot.table, constraint, counted
+        ids = table.domains(constraint.key)
+        eligible = eligible & (ids >= 0)
+        length = len(table.labels(constraint.key).values)
+        self._domains = np.flatnonzero(np.bincount(ids[eligible], minlength=length))
+        self._counts = np.zeros(length + 1, np.int64)  # the last is for nodes outside all domains
+        if not empty:
+            found = snapshot.index.counter(query_of(constraint)).rows(table.size)
+            np.add.at(self._counts, ids[eligible], found[eligible])
+        self._ids, self._eligible = ids[rows], eligible[rows]
+
+    def allowed(self) -> Mask:
+        constraint, counts = self._constraint, self._counts[self._domains]
+        least = counts.min() if len(counts) and len(counts) >= constraint.min_domains else 0
+        fits = self._counts + constraint.of_itself - least <= constraint.max_skew
+        fits[-1] = False
+        found: Mask = fits[self._ids]
+        return found
+
+    def put(self, at: int, position: int, count: int) -> None:
+        if at in self._counted and self._eligible[position]:
+            self._counts[self._ids[position]] += count
+
+
+def _spreads(profiles: Profiles, snapshot: NodeInfoSnapshot, pod: PodInfo) -> bool:
+    """Whether the pod's profile has the plugin, and the plugin rules nodes out."""
+    return any(
+        name == _SPREAD_PLUGIN and plugin.rules(pod, snapshot, ())
+        for name, plugin, _ in profiles.of(pod).topology
+    )
 
 
 @dataclass(slots=True)
