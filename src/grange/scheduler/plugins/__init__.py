@@ -6,7 +6,6 @@ from grange.scheduler.plugins import (
     defaultbinder,
     defaultpreemption,
     dynamicresources,
-    fgd,
     gpushare,
     imagelocality,
     imageruntime,
@@ -20,7 +19,6 @@ from grange.scheduler.plugins import (
     packingpolicies,
     podtopologyspread,
     prioritysort,
-    random,
     schedulinggates,
     tainttoleration,
     volumebinding,
@@ -51,9 +49,4 @@ DEFAULT: tuple[Plugin, ...] = (
 )
 
 # Besides the default ones, plugins that a profile may enable.
-AVAILABLE: tuple[Plugin, ...] = (
-    *DEFAULT,
-    *packingpolicies.PLUGINS,
-    fgd.PLUGIN,
-    random.PLUGIN,
-)
+AVAILABLE: tuple[Plugin, ...] = (*DEFAULT, *packingpolicies.PLUGINS)

@@ -1,38 +1,59 @@
-"""Packing policies, for profiles that enable them: BestFit, DotProduct, GpuPacking, GpuClustering.
+"""Packing policies, for profiles that enable them: BestFit, DotProduct, GpuPacking, GpuClustering, FGD, Random.
 
-Each scores from 0 to S = 1,000,000, so that it decides and the plugins that score to 100 break its ties. As
-compared by Weng et al., "Beware of Fragmentation", USENIX ATC 2023, §6.1.
+As compared by Weng et al., "Beware of Fragmentation", USENIX ATC 2023. A policy decides and the plugins that score
+to 100 break its ties, so each scores from 0 to S = 1,000,000; also because nodes of a packed cluster differ by
+little.
 """
 
-from grange.api import gpus
-from grange.api.gpus import DEVICES_MAX, WHOLE
-from grange.placement import devices, packing
+from dataclasses import replace
+from zlib import crc32
+
+from grange.api import gpus, quantity
+from grange.api.gpus import DEVICES_MAX, GPU_MILLI, WHOLE
+from grange.placement import devices
+from grange.placement.fragmentation import PodKind, TargetWorkload
 from grange.placement.loads import Load
-from grange.placement.packing import LARGEST, SCALE
-from grange.scheduler.node_attributes import LOAD
+from grange.scheduler.framework import Plugin
+from grange.scheduler.node_attributes import LOAD, NAME
 from grange.scheduler.node_plugin import NodeScore
+from grange.scheduler.nodeinfo import NodeInfo
+from grange.scheduler.plugin_args import ConfigSection, PluginArgs, configurable, refusal, within
 from grange.scheduler.podinfo import PodInfo
 
-_THIRD, _QUARTER = SCALE // 3, SCALE // 4
-_MOST_GPUS = LARGEST[1]
+_SCALE = 1_000_000
+_THIRD, _QUARTER = _SCALE // 3, _SCALE // 4
+# Thousandths of CPUs and of GPUs of a large node, by which amounts are measured.
+_LARGEST = (128_000, 8_000)
+_MOST_GPUS = _LARGEST[1]
+_SPAN = 32 * WHOLE
+_NUMBER_MAX = 1_000_000
+_KINDS_MAX = 10_000
+_NUMBERS_MAX = 100_000_000  # keeps scores within int64
+_MASK = 2**64 - 1
 
 
 class _CpuAndGpuScore(NodeScore[tuple[int, int], Load]):
     """Compares CPU and GPU requests with what is left."""
 
     attribute = LOAD
-    scale = SCALE
+    scale = _SCALE
 
     def demand(self, pod: PodInfo) -> tuple[int, int]:
-        """Thousandths of CPUs and GPUs."""
-        return packing.asked(pod.request)
+        """Thousandths of CPUs and GPUs; CPU that a pod takes can leave GPUs without use, too."""
+        return pod.request.resources.cpu_milli, devices.asked(pod.request)
+
+
+def _left(load: Load) -> tuple[int, int]:
+    offered, usage = load.allocatable, load.usage
+    gpu_milli = offered.scalars.get(GPU_MILLI, 0) - usage.scalars.get(GPU_MILLI, 0)
+    return offered.cpu_milli - usage.cpu_milli, gpu_milli
 
 
 class _GpuScore(NodeScore[int, Load]):
     """Compares the GPU request with the devices of a node."""
 
     attribute = LOAD
-    scale = SCALE
+    scale = _SCALE
 
     def demand(self, pod: PodInfo) -> int:
         """Thousandths of GPUs."""
@@ -51,10 +72,10 @@ class BestFit(_CpuAndGpuScore):
     def score_value(self, demand: tuple[int, int], value: Load) -> int:
         """The less is left, the better."""
         shares = [
-            SCALE * min(max(0, left - want), most) // (2 * most)
-            for left, want, most in zip(packing.left(value), demand, LARGEST, strict=True)
+            _SCALE * min(max(0, left - want), most) // (2 * most)
+            for left, want, most in zip(_left(value), demand, _LARGEST, strict=True)
         ]
-        return SCALE - sum(shares)
+        return _SCALE - sum(shares)
 
 
 class DotProduct(_CpuAndGpuScore):
@@ -69,10 +90,10 @@ class DotProduct(_CpuAndGpuScore):
     def score_value(self, demand: tuple[int, int], value: Load) -> int:
         """The smaller the product, the better."""
         products = [
-            SCALE * min(max(0, left), most) * min(want, most) // (2 * most * most)
-            for left, want, most in zip(packing.left(value), demand, LARGEST, strict=True)
+            _SCALE * min(max(0, left), most) * min(want, most) // (2 * most * most)
+            for left, want, most in zip(_left(value), demand, _LARGEST, strict=True)
         ]
-        return SCALE - sum(products)
+        return _SCALE - sum(products)
 
 
 class GpuPacking(_GpuScore):
@@ -127,4 +148,137 @@ def _band(kinds: list[int], kind: int) -> int:
     return 3 if len(kinds) == 1 else 2
 
 
-PLUGINS = tuple(policy().plugin() for policy in (BestFit, DotProduct, GpuClustering, GpuPacking))
+class WorkloadPod(ConfigSection, frozen=True, kw_only=True):
+    """Pods of the target workload that ask for the same."""
+
+    cpu: str | int | float = 0
+    gpu_milli: int = 0
+    number: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse amounts that no pod can ask for."""
+        try:
+            quantity.milli(self.cpu)
+        except quantity.QuantityError as error:
+            raise ValueError(refusal("cpu", str(error))) from error
+        within("number", self.number, 1, _NUMBER_MAX)
+        within("gpuMilli", self.gpu_milli, 0, gpus.DEVICES_MAX * WHOLE)
+        if not devices.is_possible(self.gpu_milli):
+            raise ValueError(refusal("gpuMilli", f"must be less than {WHOLE} or a multiple of it"))
+
+
+class FGDArgs(PluginArgs, frozen=True, kw_only=True):
+    """The target workload."""
+
+    workload: tuple[WorkloadPod, ...] = (WorkloadPod(cpu=1, gpu_milli=WHOLE),)
+
+    def __post_init__(self) -> None:
+        """Refuse a workload that is none."""
+        if not 1 <= len(self.workload) <= _KINDS_MAX:
+            raise ValueError(refusal("workload", f"must be 1 to {_KINDS_MAX} kinds of pods"))
+        if sum(item.number for item in self.workload) > _NUMBERS_MAX:
+            raise ValueError(refusal("workload", f"must be at most {_NUMBERS_MAX} pods in all"))
+
+
+class FGD(_CpuAndGpuScore):
+    """The node and devices where the pod adds least to the fragmentation of GPUs.
+
+    Score = S · (½ - (F(after) - F(before)) / 32 GPUs), F being the expected fragmentation of the node with
+    regard to a target workload (``placement.fragmentation``): what pods usually ask for here. Without the
+    argument, pods of one whole GPU and one CPU are expected.
+    """
+
+    name = "FGD"
+
+    def __init__(self, workload: TargetWorkload) -> None:
+        self._workload = workload
+
+    def score_value(self, demand: tuple[int, int], value: Load) -> int:
+        """The less it adds, the better."""
+        span = self._workload.number * _SPAN
+        increase = min(max(self._choose(demand, value)[0], -(span // 2)), span // 2)
+        return _SCALE // 2 - increase * _SCALE // span
+
+    def _choose(self, demand: tuple[int, int], load: Load) -> tuple[int, tuple[int, ...]]:
+        """The least increase, and the devices; they fit."""
+        workload, (cpu_want, want) = self._workload, demand
+        left = devices.free(load.allocatable, load.usage.devices)
+        cpu = load.allocatable.cpu_milli - load.usage.cpu_milli
+        before = workload.of_load(load)
+        rank = workload.rank(cpu - cpu_want)
+        if not want or not devices.fits(left, want):
+            return workload.fragmentation(rank, left) - before, ()
+        choices: dict[int, tuple[int, ...]] = {}
+        if want >= WHOLE:
+            choices[0] = devices.best_fit(left, want)
+        else:
+            for at, item in enumerate(left):
+                if item >= want:
+                    choices.setdefault(item, (at,))
+        best: tuple[int, tuple[int, ...]] | None = None
+        for chosen in choices.values():
+            after = workload.fragmentation(rank, devices.taken(left, want, chosen))
+            if best is None or after - before < best[0]:
+                best = after - before, chosen
+        return best or (0, ())
+
+    def allocate(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
+        """The devices where it adds least."""
+        return self._choose(self.demand(pod), node.load)[1]
+
+
+def _fgd(args: FGDArgs) -> Plugin:
+    kinds = [
+        PodKind(quantity.milli(item.cpu), item.gpu_milli, item.number) for item in args.workload
+    ]
+    score = FGD(TargetWorkload(kinds))
+    return replace(score.plugin(), device_allocator=score.allocate)
+
+
+class RandomArgs(PluginArgs, frozen=True, kw_only=True):
+    """The seed."""
+
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no seed."""
+        within("seed", self.seed, 0, 2**32 - 1)
+
+
+class Random(NodeScore[str, str]):
+    """Any node, each as likely as another, so that a run can be repeated: the baseline of comparisons.
+
+    Score = a hash of the seed, the pod's UID and the node's name. Every pod is a class by itself, so this is
+    the most expensive policy for the engine.
+    """
+
+    name = "Random"
+    attribute = NAME
+    scale = 2**20 - 1
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def demand(self, pod: PodInfo) -> str:
+        """The pod's UID."""
+        return pod.uid
+
+    def score_value(self, demand: str, value: str) -> int:
+        """A hash of pod and node."""
+        return _mixed(crc32(demand.encode(), self._seed) << 32 | crc32(value.encode()))
+
+
+def _mixed(number: int) -> int:
+    """The finaliser of MurmurHash3 over 64 bits; the top 20 of them."""
+    number ^= number >> 33
+    number = number * 0xFF51AFD7ED558CCD & _MASK
+    number ^= number >> 33
+    number = number * 0xC4CEB9FE1A85EC53 & _MASK
+    return number >> 44
+
+
+PLUGINS = (
+    *(policy().plugin() for policy in (BestFit, DotProduct, GpuClustering, GpuPacking)),
+    configurable(FGDArgs, _fgd),
+    configurable(RandomArgs, lambda args: Random(args.seed).plugin()),
+)
