@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 REPEATABLE := --hypothesis-profile=ci
 # A worker gets neighbouring tests, which share fixtures and caches, and takes over from slower ones.
 STEAL      := --dist worksteal
-UNIT       := tests/unit tests/contract tests/sim tests/arch
+UNIT       := tests/unit tests/contract tests/sim
 E2E        := tests/e2e
 # Of the first check of a checkout, writing the cache is a fifth. A developer's next `make check` writes it.
 CHECK_ONCE := $(if $(wildcard .mypy_cache),,TYPES=--cache-dir=/dev/null)
@@ -33,7 +33,7 @@ setup: $(STAMP)  ## make the environment (done by every other target)
 run: $(STAMP)  ## a control plane, a replicated service, proof that it works; then clean up
 	@$(BIN)/python examples/run.py
 
-# What waits for downloads runs beside what computes. Then the tests that mostly wait for processes take
+# What waits for downloads runs at the same time as what computes. Then the tests that mostly wait for processes take
 # what they need of the machine, and all that computes takes the rest: most contracts are of the first.
 test:  ## everything CI runs
 	@$(MAKE) --no-print-directory -j4 $(STAMP) $(DOCS)/.installed kubectl cri sshd $(JOBS)/.installed
@@ -46,17 +46,18 @@ test:  ## everything CI runs
 test-durations: $(STAMP)  ## what `make unit` costs: processor time by folder, the slowest tests
 	@$(BIN)/python -m pytest -q -n auto $(REPEATABLE) -p tests.support.durations $(UNIT)
 
-check: $(STAMP)  ## format, lint, types, layers
+check: $(STAMP)  ## format, lint, types, layers, names, structure
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy $(TYPES)
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q tests/arch
 
-fix: $(STAMP)  ## format and mend what can be mended by machine
+fix: $(STAMP)  ## format, and apply automatic fixes
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-unit: $(STAMP) cri  ## unit, contract, simulation and structure tests (virtual time)
+unit: $(STAMP) cri  ## unit, contract and simulation tests (virtual time)
 	@$(BIN)/python -m pytest -q -n auto $(STEAL) $(REPEATABLE) $(UNIT)
 
 cri:

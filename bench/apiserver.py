@@ -1,4 +1,4 @@
-"""Pod creates a second over HTTPS with two watchers, and how late the watchers hear of them.
+"""Pod creates a second over HTTPS with two watchers, and how late the watchers receive them.
 
 Three processes, as they would be: this one asks and reports; the server with a SQLite store on a
 real directory; the load, which holds 32 connections in closed loop and both watches on plain
@@ -153,7 +153,7 @@ class Load:
     context: ssl.SSLContext
     sent: dict[bytes, float] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
-    heard: int = 0
+    received: int = 0
     first: int = 0
 
     def post(self, sock: ssl.SSLSocket, number: int, body: bytes) -> None:
@@ -179,7 +179,7 @@ class Load:
         sock.settimeout(0)
         return sock
 
-    def hear(self, sock: ssl.SSLSocket, rest: bytes) -> bytes:
+    def receive(self, sock: ssl.SSLSocket, rest: bytes) -> bytes:
         """Note when the watcher got each pod; returns the incomplete line."""
         data = rest + receive(sock)
         now = time.perf_counter()
@@ -187,7 +187,7 @@ class Load:
         for line in lines:
             at = line.find(b'"name":"p-')
             if at >= 0 and int(line[at + 10 : at + 16]) >= self.first:
-                self.heard += 1
+                self.received += 1
                 self.latencies.append(now - self.sent[line[at + 8 : at + 16]])
         return rest
 
@@ -204,7 +204,7 @@ def run_load(port: int, token: str, ca: str, server: int) -> dict[str, float]:
     body = json.dumps(POD).encode()
     warm(load, body)
     load.latencies.clear()
-    load.heard = 0
+    load.received = 0
     started, used = time.perf_counter(), cpu_s(server)
     finished = drive(load, body, WARM_UP, WARM_UP + PODS)
     latencies = sorted(load.latencies)
@@ -231,15 +231,15 @@ def drive(load: Load, body: bytes, first: int, last: int) -> float:
     for number in (*posters, *watchers):
         poll.register(number, select.EPOLLIN)
     following, answered, finished = first, 0, 0.0
-    wanted = load.heard + WATCHERS * (last - first)
+    wanted = load.received + WATCHERS * (last - first)
     for sock in sockets:
         load.post(sock, following, body)
         following += 1
     total, partial = last - first, dict.fromkeys(posters, b"")
-    while answered < total or load.heard < wanted:
+    while answered < total or load.received < wanted:
         for number, _ in poll.poll():
             if number in watchers:
-                rest[number] = load.hear(watchers[number], rest[number])
+                rest[number] = load.receive(watchers[number], rest[number])
                 continue
             answer = partial[number] + receive(posters[number])
             if not complete(answer):

@@ -59,10 +59,10 @@ async def _followed(lines: list[bytes]) -> tuple[float, Informer[Pod]]:
     tools = {"clock": LoopClock(), "rng": Stream(1), "log": Logger("bench")}
     informer = Informer(client, POD, **tools)  # type: ignore[arg-type]  # a bag of tools of several types
     informer.store.add_index("node", lambda pod: (pod.spec.node_name,))
-    heard: list[int] = [0]
+    received: list[int] = [0]
 
     def note(*_: Pod) -> None:
-        heard[0] += 1
+        received[0] += 1
 
     informer.add_handler(note, note, note)
     start = time.process_time()
@@ -71,7 +71,7 @@ async def _followed(lines: list[bytes]) -> tuple[float, Informer[Pod]]:
     spent = time.process_time() - start
     task.cancel()
     await asyncio.wait([task])
-    assert heard[0] >= PODS
+    assert received[0] >= PODS
     return spent / len(lines), informer
 
 

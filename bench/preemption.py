@@ -39,8 +39,8 @@ class Cluster:
         profile = Profile(plugins.DEFAULT)
         self.now = 0.0
         self.cache, self.queue = Cache(), SchedulingQueue(profile)
-        luck = Stream(1)
-        self.cycle = Cycle(profile, self.cache, offset=lambda count: luck.integer(0, count - 1))
+        rng = Stream(1)
+        self.cycle = Cycle(profile, self.cache, offset=lambda count: rng.integer(0, count - 1))
         self.loop = ScheduleOne(self.cycle, self.cache, self.queue)
         self.handlers = EventHandlers(
             profile,

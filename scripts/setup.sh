@@ -23,7 +23,7 @@ while kill -0 "$installer" 2>/dev/null; do
 done
 [ -z "$begin" ] || echo
 wait "$installer" || { cat "$venv/setup.log" >&2; exit 1; }
-# Like pip's: what is not valid Python of this version (a template, say) stays as it is.
+# Like pip's: what is not valid Python of this version (such as a template) stays as it is.
 # Other locks have much that nothing imports; what is imported is compiled then.
 # So is the small part that is imported of these, which take most of the time.
 rarely='/(kubernetes|moto|libcloud|botocore|mypy|pygments|setuptools|pkg_resources|numpy/.*/tests)/'

@@ -71,7 +71,7 @@ def test_every_module_opens_with_what_it_owns() -> None:
     assert not silent, listed(silent)
 
 
-def test_every_room_says_what_it_owns_and_where_to_start() -> None:
+def test_every_room_states_what_it_owns_and_where_to_start() -> None:
     missing = {}
     for folder in sorted(path.parent for path in SRC.glob("*/__init__.py")):
         tree = parsed(folder / "__init__.py")

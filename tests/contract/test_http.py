@@ -56,7 +56,7 @@ async def closing(transport: HTTP) -> AsyncGenerator[Transport, None]:
     await transport.close()
 
 
-async def test_pinned_authority_is_trusted_and_the_token_says_who_asks(
+async def test_pinned_authority_is_trusted_and_the_token_names_users(
     tmp_path: Path, clock: Clock, log: Logger
 ) -> None:
     keys = transport_factories.keys(tmp_path, "127.0.0.1")
@@ -247,7 +247,7 @@ async def test_redirect_is_not_followed() -> None:
         assert (await transport.send(ASK)).status == 302
 
 
-async def test_stream_cut_in_the_middle_says_so() -> None:
+async def test_stream_cut_in_the_middle_is_an_error() -> None:
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n")

@@ -71,7 +71,7 @@ async def make(
         yield lambda names: request.param(names, world)
 
 
-async def test_what_is_lent_belongs_to_its_holder(make: MakePool) -> None:
+async def test_what_is_allocated_belongs_to_its_holder(make: MakePool) -> None:
     pool = await make(["b", "a", "c"])
     assert await pool.claim("r1", holder="u-web", demand=WEB, count=2, epoch=1) == ("a", "b")
     assert await pool.holders() == {"a": "u-web", "b": "u-web", "c": ""}
@@ -85,7 +85,7 @@ async def test_the_same_request_gets_the_same_machines(make: MakePool) -> None:
     assert set(other).isdisjoint(first)
 
 
-async def test_all_or_nothing_is_lent(make: MakePool) -> None:
+async def test_all_machines_or_none_are_allocated(make: MakePool) -> None:
     pool = await make(["a", "b"])
     with pytest.raises(PoolExhausted, match="wanted"):
         await pool.claim("r1", holder="u-web", demand=WEB, count=3, epoch=1)
@@ -149,13 +149,13 @@ async def test_a_request_of_an_earlier_owner_changes_nothing(make: MakePool) -> 
     assert await pool.holders() == {"a": "", "b": ""}
 
 
-async def test_epochs_of_one_holder_say_nothing_about_another(make: MakePool) -> None:
+async def test_epochs_of_one_holder_do_not_bind_another(make: MakePool) -> None:
     pool = await make(["a", "b"])
     await pool.claim("r1", holder="u-web", demand=WEB, count=1, epoch=7)
     assert await pool.claim("r2", holder="u-api", demand=API, count=1, epoch=3) == ("b",)
 
 
-async def test_a_request_that_cannot_be_met_counts_as_heard(make: MakePool) -> None:
+async def test_a_request_that_cannot_be_met_counts_as_received(make: MakePool) -> None:
     pool = await make(["a"])
     with pytest.raises(PoolExhausted):
         await pool.claim("r1", holder="u-web", demand=WEB, count=2, epoch=7)

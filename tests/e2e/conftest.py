@@ -22,7 +22,7 @@ collect_ignore = [
 
 
 # They wait for minutes: the others use that time, if these are started first.
-_LONG = {"test_make_run_does_what_the_readme_says", "test_lost_machine_is_replaced_and_returns"}
+_LONG = {"test_make_run_does_what_the_readme_promises", "test_lost_machine_is_replaced_and_returns"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -514,7 +514,7 @@ async def test_tcp_probes_and_refused_connections(prober: SystemProber) -> None:
     assert "$POD_IP" in answer.message
 
 
-async def test_a_server_that_says_nothing_is_not_waited_for(prober: SystemProber) -> None:
+async def test_a_silent_server_is_not_waited_for(prober: SystemProber) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()

@@ -98,7 +98,7 @@ def test_a_missing_or_terminating_namespace_is_named(plane: Plane) -> None:
     )
 
 
-def test_a_program_that_is_not_there_says_so_in_the_pod(plane: Plane) -> None:
+def test_a_program_that_is_not_there_is_named_in_the_pod(plane: Plane) -> None:
     plane.grange("apply", "-f", "-", stdin=pod("typo", "pyhton3", "-V"))
 
     def is_reported() -> bool:
@@ -110,7 +110,7 @@ def test_a_program_that_is_not_there_says_so_in_the_pod(plane: Plane) -> None:
     plane.grange("delete", "pod", "typo")
 
 
-def test_a_probe_that_never_passes_says_so(plane: Plane) -> None:
+def test_a_probe_that_never_passes_is_reported(plane: Plane) -> None:
     probe = {"tcpSocket": {"port": 1}, "periodSeconds": 1, "failureThreshold": 1}
     manifest = pod("deaf", "sleep", "60", container={"readinessProbe": probe})
     plane.grange("apply", "-f", "-", stdin=manifest)
@@ -123,7 +123,7 @@ def test_a_probe_that_never_passes_says_so(plane: Plane) -> None:
     plane.grange("delete", "pod", "deaf")
 
 
-def test_a_pod_that_fits_nowhere_says_why(plane: Plane) -> None:
+def test_a_pod_that_fits_nowhere_shows_why(plane: Plane) -> None:
     huge = pod("huge", "true", container={"resources": {"requests": {"cpu": "1000"}}})
     plane.grange("apply", "-f", "-", stdin=huge)
     message = "0/1 nodes are available: 1 Insufficient cpu"

@@ -98,12 +98,12 @@ def test_processes_share_the_work_and_take_over_from_each_other(
     plane.start()
     manifests = "\n---\n".join(controller(f"web-{number}") for number in range(12))
     plane.grange("apply", "-f", "-", stdin=manifests)
-    crews = {}
+    managers = {}
     try:
         for name in ("one", "two"):
             with (tmp_path / f"{name}.log").open("w") as output:
                 words = ["controllers", "--kubeconfig", str(plane.kubeconfig), "--member", name]
-                crews[name] = subprocess.Popen([*GRANGE, *words], stdout=output, stderr=output)
+                managers[name] = subprocess.Popen([*GRANGE, *words], stdout=output, stderr=output)
 
         def shared() -> bool:
             loads = owners(plane)
@@ -118,17 +118,17 @@ def test_processes_share_the_work_and_take_over_from_each_other(
         for path, expected in (("metrics", "grange_farm_owned"), ("livez", "ok"), ("readyz", "ok")):
             with urllib.request.urlopen(f"{printed[1]}/{path}", timeout=LIMIT_S) as answer:  # noqa: S310  printed by the process
                 assert expected in answer.read().decode()
-        crews["one"].kill()
+        managers["one"].kill()
         # How soon: tests/unit/farm counts that in virtual seconds.
         eventually(
             lambda: {owner.split("_")[0] for owner in owners(plane)} == {"two"},
             "the other has all of them",
         )
         plane.grange("apply", "-f", "-", "--wait", stdin=controller("web-3", 1))
-        crews["two"].terminate()
-        assert crews["two"].wait(LIMIT_S) == 0, (tmp_path / "two.log").read_text()
+        managers["two"].terminate()
+        assert managers["two"].wait(LIMIT_S) == 0, (tmp_path / "two.log").read_text()
     finally:
-        for group in crews.values():
+        for group in managers.values():
             group.kill()
             group.wait(LIMIT_S)
 

@@ -205,7 +205,7 @@ def test_a_container_that_crashes_is_restarted(plane: Plane) -> None:
     plane.grange("delete", "pod/crash")
 
 
-def test_an_image_that_cannot_be_pulled_says_why(plane: Plane) -> None:
+def test_an_image_that_cannot_be_pulled_shows_why(plane: Plane) -> None:
     apply(plane, "away", {"containers": [{"name": "main", "image": "127.0.0.1:1/away:1"}]})
     reasons = {"ErrImagePull", "ImagePullBackOff"}
 

@@ -68,7 +68,7 @@ def test_a_line_that_cannot_be_carried_out_is_a_usage_error() -> None:
     assert "--image: name the image to run. Grange publishes none" in done.stderr
 
 
-def test_our_own_server_has_the_kinds_and_says_so(tmp_path: Path) -> None:
+def test_our_own_server_has_the_kinds_and_reports_them(tmp_path: Path) -> None:
     """There is nothing to install: CustomResourceDefinitions are for servers that lack our kinds."""
     plane = Plane(tmp_path / "data")
     try:

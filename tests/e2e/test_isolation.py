@@ -129,14 +129,14 @@ async def output(runtime: ProcessRuntime, target: ContainerID) -> str:
 
 async def test_program_sees_what_is_its_own(isolated: ProcessRuntime, tmp_path: Path) -> None:
     other = PodSetup("uid-2", "default", "other", "node-1", (VolumePlan("data"),))
-    neighbour = Path((await isolated.prepare(other)).volumes["data"], "file")
+    other_file = Path((await isolated.prepare(other)).volumes["data"], "file")
     address = (await isolated.prepare(SETUP)).address
-    for path in (tmp_path / "data" / "admin.key", tmp_path / "kubeconfig", neighbour):
+    for path in (tmp_path / "data" / "admin.key", tmp_path / "kubeconfig", other_file):
         path.write_text("secret")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         facts = {
             "secret": str(tmp_path / "data" / "admin.key"),
-            "other": str(neighbour),
+            "other": str(other_file),
             "hidden": str(tmp_path / "kubeconfig"),
             "tmp": str(tmp_path / "kubeconfig"),
             "server": os.getpid(),

@@ -607,7 +607,7 @@ async def test_body_that_cannot_be_decoded_is_a_bad_request(
     assert records == []
 
 
-async def nobody_left(listener: Listener, clock: Clock) -> None:
+async def no_one_left(listener: Listener, clock: Clock) -> None:
     """Wait until the listener has no connection."""
     async with clock.timeout(LIMIT_S):
         while len(listener.connections):
@@ -620,7 +620,7 @@ async def test_client_that_does_not_read_is_not_served_on(start: Start, clock: C
         # Nothing reads, so the stream's own buffer of 128 kB fills and the socket's after it.
         wire.send(b"GET /medium HTTP/1.1\r\nHost: x\r\n\r\n" * 1_000)
         await harness.handler.entered.wait()
-        await nobody_left(harness.listener, clock)
+        await no_one_left(harness.listener, clock)
         assert len(harness.handler.seen) < 500
 
 
@@ -628,7 +628,7 @@ async def test_large_answer_is_cut_where_none_reads_it(start: Start, clock: Cloc
     async with start(Limits(stall_s=0.3)) as harness, harness.wire() as wire:
         wire.ask("GET", "/huge")
         await harness.handler.entered.wait()
-        await nobody_left(harness.listener, clock)
+        await no_one_left(harness.listener, clock)
 
 
 async def test_oldest_stranger_makes_room_for_the_newest(start: Start) -> None:
@@ -661,7 +661,7 @@ async def test_handshakes_count_as_connections(start: Start, tmp_path: Path, clo
                 assert await silent.ended()
                 speaking.ask("GET", "/", b"", AUTHORIZED)
                 assert (await speaking.answer()).code == 200
-        await nobody_left(harness.listener, clock)
+        await no_one_left(harness.listener, clock)
 
 
 async def test_failures_of_strangers_are_logged_so_often(

@@ -153,7 +153,7 @@ async def test_what_a_program_leaves_behind_ends_with_it(
     assert marked(tmp_path) == []
 
 
-async def test_a_program_ended_by_a_signal_says_which(
+async def test_a_program_ended_by_a_signal_reports_which(
     runtime: ProcessRuntime, clock: Clock
 ) -> None:
     run = await runtime.start(attempt(), shell("kill -SEGV $$"), ())

@@ -238,7 +238,7 @@ def test_what_the_server_refuses_is_one_line(plane: Plane) -> None:
     assert "Traceback" not in both
 
 
-def test_a_service_whose_program_is_missing_says_which(plane: Plane) -> None:
+def test_a_service_whose_program_is_missing_names_it(plane: Plane) -> None:
     broken = QUICKSTART.read_text().replace("[python3, app/web.py]", "[pyhton3, app/web.py]")
     reported = plane.grange(
         "apply", "-f", "-", "--wait", f"--timeout={LIMIT_S:.0f}s", code=1, stdin=broken
@@ -249,7 +249,7 @@ def test_a_service_whose_program_is_missing_says_which(plane: Plane) -> None:
     assert "next: grange why grc/web" in reported
 
 
-def test_a_wait_that_times_out_says_what_a_pod_waits_for(plane: Plane) -> None:
+def test_a_wait_that_times_out_shows_what_a_pod_waits_for(plane: Plane) -> None:
     slow = QUICKSTART.read_text().replace('"WARM_UP_S", "0.2"', '"WARM_UP_S", "99"')
     plane.grange("apply", "-f", "-", stdin=slow)
     eventually(lambda: "probe failed" in plane.grange("describe", "pods"), "a probe fails")
@@ -277,7 +277,7 @@ def test_usage_errors_have_an_exit_code_of_their_own(plane: Plane) -> None:
 
 
 @pytest.mark.timeout(1300)  # longer than the run itself may take, so that it can clean up
-def test_make_run_does_what_the_readme_says() -> None:
+def test_make_run_does_what_the_readme_promises() -> None:
     """Its verbs are forked from the warm process."""
     program = (sys.executable, "-I", "-S", str(WARM_CLIENT), str(Plane.cli.path))
     code = f"import sys, run; run.GRANGE = {program!r}; sys.exit(run.main())"

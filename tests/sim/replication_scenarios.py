@@ -396,13 +396,13 @@ class Story:
     Attributes:
         run: makes it happen, and waits for its end.
         own: nodes of the cluster.
-        lent: nodes of the pool.
+        pooled: nodes of the pool.
         rolls: whether the members run RollingUpdates.
     """
 
     run: Callable[[Stage], Awaitable[None]]
     own: tuple[str, ...]
-    lent: tuple[str, ...] = ()
+    pooled: tuple[str, ...] = ()
     rolls: bool = False
 
 
@@ -488,8 +488,8 @@ async def run_story(
     async with simulated(clock=clock, rng=rng, log=log, faults=_NETWORKS[seed > 0]) as world:
         world.network.note("story", f"{name}, lap {seed}")  # for the report of a failure
         points = CrashPoints(world, actors=actors, point=point)
-        stage = Stage(world, points, SimulatedPool(story.lent))
-        await stage.populate((*story.own, *story.lent), rolls=story.rolls)
+        stage = Stage(world, points, SimulatedPool(story.pooled))
+        await stage.populate((*story.own, *story.pooled), rolls=story.rolls)
         points.begin()
         await story.run(stage)
         await clock.sleep(5.0)  # last words
@@ -545,7 +545,7 @@ async def portrait(stage: Stage, audit: Audited) -> Document:
             one.metadata.name: msgspec.to_builtins([one.status.phase, one.status.replicas])
             for one in (await client.list(ROLLINGUPDATE)).items
         },
-        "lent": {node: names.get(holder, holder) for node, holder in holders.items()},
+        "pooled": {node: names.get(holder, holder) for node, holder in holders.items()},
         "requests": sorted(stage.pool.requests.values()),
     }
 

@@ -44,7 +44,7 @@ def members(world: World, rng: Stream, names: str, selectors: dict[str, str]) ->
     ]
 
 
-async def test_farm_survives_an_unlucky_week(seed: int, log: Logger) -> None:
+async def test_farm_survives_a_week_of_faults(seed: int, log: Logger) -> None:
     await survive(seed, log, "abc")
 
 

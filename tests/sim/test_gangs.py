@@ -206,12 +206,12 @@ async def everybody_has_a_turn(world: World, users: Users, clock: Clock) -> None
     raise AssertionError(f"never had a turn: {await gangs(world)}")
 
 
-async def ordinary_day(users: Users, luck: Stream) -> None:
-    for _ in range(luck.integer(1, 3)):
-        match luck.integer(0, 3):
+async def ordinary_day(users: Users, rng: Stream) -> None:
+    for _ in range(rng.integer(1, 3)):
+        match rng.integer(0, 3):
             case 0 | 1:
-                queue, size = luck.choice(["", "team"]), luck.integer(2, QUOTA)
-                await users.add_gang(size, queue=queue, high=luck.integer(0, 1) == 1)
+                queue, size = rng.choice(["", "team"]), rng.integer(2, QUOTA)
+                await users.add_gang(size, queue=queue, high=rng.integer(0, 1) == 1)
             case 2:
                 await users.add_pod()
             case _:
@@ -222,24 +222,24 @@ async def ordinary_day(users: Users, luck: Stream) -> None:
 async def test_gangs_are_bound_whole_and_settle(
     clock: Clock, rng: Stream, log: Logger, seed: int, held: bool
 ) -> None:
-    luck = Stream(seed, "test")
-    gate = Plugin("Gatekeeper", permit=Gatekeeper(luck.fork("gate")))
+    rng = Stream(seed, "test")
+    gate = Plugin("Gatekeeper", permit=Gatekeeper(rng.fork("gate")))
     profile = Profile((*plugins.DEFAULT, gate) if held else plugins.DEFAULT)
 
     async with (
         simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world,
         Nursery("users") as nursery,
     ):
-        users = Users(world, luck.fork("users"))
+        users = Users(world, rng.fork("users"))
         await users.add_nodes(NODES)
         await users.add_queue_and_class()
         nursery.start(agents(world, users, clock))
         config = SchedulerConfig(overtakes=OVERTAKES)
         lives = simulated_nodes.add_scheduler(world, config, profile)
         for _ in range(10):
-            await ordinary_day(users, luck)
-            await clock.sleep(luck.uniform(0.0, 3.0))
-            await faults.perhaps(world, luck)
+            await ordinary_day(users, rng)
+            await clock.sleep(rng.uniform(0.0, 3.0))
+            await faults.perhaps(world, rng)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:
@@ -261,26 +261,26 @@ async def test_gangs_that_each_fit_alone_all_run_in_the_end(
     clock: Clock, rng: Stream, log: Logger, seed: int
 ) -> None:
     """Each wants more than half of the cluster; their pods arrive mixed; each runs for a while."""
-    luck = Stream(seed, "test")
+    rng = Stream(seed, "test")
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
-        users = Users(world, luck.fork("users"))
+        users = Users(world, rng.fork("users"))
         await users.add_nodes(NODES)
         queue = QueueSettings(backoff_max_s=4.0)
         simulated_nodes.add_scheduler(world, SchedulerConfig(queue=queue))
-        waiting = [await users.add_gang(luck.integer(7, NODES * SLOTS)) for _ in range(5)]
+        waiting = [await users.add_gang(rng.integer(7, NODES * SLOTS)) for _ in range(5)]
         for _ in range(120):
             found = await gangs(world)
             whole = [name for name, (bound, size) in found.items() if bound == size]
             at_work = [name for name, (bound, _) in found.items() if bound]
             assert len(at_work) <= 1, "two gangs hold a part each"
             for name in whole:
-                await clock.sleep(luck.uniform(0.0, 5.0))
+                await clock.sleep(rng.uniform(0.0, 5.0))
                 await users.end_gang(name)
                 waiting.remove(name)
             if not waiting:
                 break
-            if luck.uniform(0.0, 1.0) < 0.2:
-                await faults.perhaps(world, luck)
+            if rng.uniform(0.0, 1.0) < 0.2:
+                await faults.perhaps(world, rng)
             await clock.sleep(5.0)
         assert waiting == []
 
@@ -289,9 +289,9 @@ async def test_a_large_gang_is_not_starved_by_small_pods(
     clock: Clock, rng: Stream, log: Logger, seed: int
 ) -> None:
     """Single pods keep coming and fill the cluster; each runs for up to twenty seconds."""
-    luck = Stream(seed, "test")
+    rng = Stream(seed, "test")
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
-        users = Users(world, luck.fork("users"))
+        users = Users(world, rng.fork("users"))
         await users.add_nodes(NODES)
         for _ in range(NODES * SLOTS):
             await users.add_pod()
@@ -305,9 +305,9 @@ async def test_a_large_gang_is_not_starved_by_small_pods(
             now = clock.monotonic()
             for pod in await pods(world):
                 if pod.spec.node_name and GROUP_LABEL not in pod.metadata.labels:
-                    end = ends.setdefault(pod.metadata.uid, now + luck.uniform(5.0, 20.0))
+                    end = ends.setdefault(pod.metadata.uid, now + rng.uniform(5.0, 20.0))
                     if end <= now:
                         await users.end(pod)
-            for _ in range(luck.integer(1, 4)):
+            for _ in range(rng.integer(1, 4)):
                 await users.add_pod()
             await clock.sleep(1.0)

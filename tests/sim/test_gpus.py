@@ -50,20 +50,20 @@ async def test_faults_never_promise_a_device_twice(
     clock: Clock, rng: Stream, log: Logger, seed: int
 ) -> None:
     """Lost requests and answers, broken watches, crashes; the invariants judge every revision."""
-    luck = Stream(seed, "test")
+    rng = Stream(seed, "test")
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
         for number in range(4):
             await add_node(world, f"n{number}")
         lives = simulated_nodes.add_scheduler(world)
         for number in range(40):
-            await add_pod(world, f"p{number}", luck.choice(WANTS))
-            if luck.integer(0, 2) == 0:
+            await add_pod(world, f"p{number}", rng.choice(WANTS))
+            if rng.integer(0, 2) == 0:
                 pods = (await world.client.list(POD, "default")).items
-                name = luck.choice(pods).metadata.name
+                name = rng.choice(pods).metadata.name
                 await world.client.delete(POD, name, "default", grace_period_s=0)
-            await clock.sleep(luck.uniform(0.0, 1.5))
-            if luck.integer(0, 12) == 0:
-                await faults.crash(world, luck)
+            await clock.sleep(rng.uniform(0.0, 1.5))
+            if rng.integer(0, 12) == 0:
+                await faults.crash(world, rng)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:

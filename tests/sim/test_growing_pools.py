@@ -140,7 +140,7 @@ def judged(world: TroubledWorld, judge: NodeJudge) -> None:
 
 
 @pytest.mark.seeds(6)
-async def test_pools_grow_and_shrink_through_an_unlucky_day(seed: int, log: Logger) -> None:
+async def test_pools_grow_and_shrink_through_a_day_of_faults(seed: int, log: Logger) -> None:
     async with troubled_world(LoopClock(EPOCH), Stream(seed), log) as world:
         judge = NodeJudge()
         judged(world, judge)

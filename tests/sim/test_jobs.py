@@ -290,7 +290,7 @@ def _owner(jobs: Mapping[str, GangJob], item: Resource) -> GangJob | None:
     return None if reference is None else jobs.get(reference.uid)
 
 
-async def test_jobs_survive_an_unlucky_week(seed: int, log: Logger, records: Records) -> None:
+async def test_jobs_survive_a_week_of_faults(seed: int, log: Logger, records: Records) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)
     counted, barriers = JobsAreCounted(), RestartsAreBarriers()
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:

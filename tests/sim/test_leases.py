@@ -60,7 +60,7 @@ class LeaseProcess:
                 nursery.start(supervise(role.name, role.run, clock=clock, log=log))
 
 
-class MachinesAreLentOnce:
+class MachinesAreGrantedOnce:
     """What must hold of nodes and leases at every write.
 
     Attributes:
@@ -220,9 +220,9 @@ async def marked(world: World) -> dict[str, str]:
 
 
 @pytest.mark.seeds(3)
-async def test_leases_survive_an_unlucky_week(seed: int, log: Logger, records: Records) -> None:
+async def test_leases_survive_a_week_of_faults(seed: int, log: Logger, records: Records) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)
-    judge = MachinesAreLentOnce()
+    judge = MachinesAreGrantedOnce()
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
         machines = await populate(world, rng.fork("nodes"))
         world.history.add(judge)

@@ -218,9 +218,7 @@ async def stays_within(world: MachineWorld, most: int) -> None:
 
 
 @pytest.mark.seeds(4)
-async def test_machines_are_lent_to_one_holder_at_a_time(
-    seed: int, clock: Clock, log: Logger
-) -> None:
+async def test_machines_have_one_holder_at_a_time(seed: int, clock: Clock, log: Logger) -> None:
     async with machine_world(clock, Stream(seed), log) as world:
         draw = Stream(seed).fork("claims")
         standby = [{"instanceType": "small", "count": MACHINES}]

@@ -178,7 +178,7 @@ class LastPods:
 
 
 @pytest.mark.seeds(6)
-async def test_machines_survive_an_unlucky_day(seed: int, log: Logger) -> None:
+async def test_machines_survive_a_day_of_faults(seed: int, log: Logger) -> None:
     async with troubled_world(LoopClock(EPOCH), Stream(seed), log) as world:
         world.cloud.latencies = CloudLatencies(list_lag=world.draw.choice([0.0, 3.0]))
         world.cloud_names = world.draw.choice([False, True])

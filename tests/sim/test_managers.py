@@ -21,7 +21,7 @@ from grange.sim.chaos import Chaos
 from grange.sim.pytest_plugin import EPOCH, Records
 from grange.sim.world import World, simulated
 
-CREWS = ("one", "two", "three")
+MANAGERS = ("one", "two", "three")
 
 
 class Process:
@@ -56,7 +56,7 @@ async def bearers(world: World) -> dict[str, str]:
 
 
 @pytest.mark.seeds(2)
-async def test_crews_share_work_and_survive_faults(
+async def test_managers_share_work_and_survive_faults(
     seed: int, log: Logger, records: Records
 ) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)
@@ -67,7 +67,7 @@ async def test_crews_share_work_and_survive_faults(
             )
             for name in (f"n{number}" for number in range(NODES))
         }
-        for name in CREWS:
+        for name in MANAGERS:
             start(world, name, rng.fork(name))
         await simulated_nodes.registered(world, NODES)
         draw = rng.fork("wishes")
@@ -96,7 +96,7 @@ async def test_crews_share_work_and_survive_faults(
         assert restless == []
         held = await bearers(world)
         assert len(held) >= 4
-        assert set(held.values()) == set(CREWS), (
+        assert set(held.values()) == set(MANAGERS), (
             "all have something to do, and nothing is left over"
         )
     assert crashes(records) == []

@@ -37,7 +37,7 @@ class Preemptions:
 
     def __init__(self) -> None:
         self._priority: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.count = 0
 
     def see(self, change: ObservedWrite) -> None:
@@ -54,8 +54,8 @@ class Preemptions:
             revision=change.revision,
         )
         for item in lookup(document, "status.conditions") or ():
-            if item.get("reason") == BY_SCHEDULER and change.uid not in self._told:
-                self._told.add(change.uid)
+            if item.get("reason") == BY_SCHEDULER and change.uid not in self._reported:
+                self._reported.add(change.uid)
                 self.count += 1
                 for_whom = item["message"].split()[3].strip(",").rpartition("/")[2]
                 invariant(
@@ -167,20 +167,20 @@ async def wronged(world: World) -> list[str]:
 async def test_preemption_survives_faults_and_settles(
     clock: Clock, rng: Stream, log: Logger, seed: int
 ) -> None:
-    luck = Stream(seed, "test")
+    rng = Stream(seed, "test")
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
         judge = Preemptions()
         world.history.add(judge)
-        users = Users(world, luck.fork("users"))
+        users = Users(world, rng.fork("users"))
         await users.prepare()
         world._nursery.start(users.agents(), name="agents")
         lives = simulated_nodes.add_scheduler(world)
         world.add("disruption", DisruptionController)
         for _ in range(12):
-            for _ in range(luck.integer(2, 7)):
+            for _ in range(rng.integer(2, 7)):
                 await users.act()
-            await clock.sleep(luck.uniform(0.0, 4.0))
-            await faults.perhaps(world, luck)
+            await clock.sleep(rng.uniform(0.0, 4.0))
+            await faults.perhaps(world, rng)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:

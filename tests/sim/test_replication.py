@@ -87,14 +87,14 @@ async def test_service_comes_up_on_a_good_network(log: Logger) -> None:
         assert len(nodes) == 3
 
 
-async def test_spread_and_packed_services_survive_an_unlucky_week(
+async def test_spread_and_packed_services_survive_faults(
     seed: int, log: Logger, records: Records
 ) -> None:
     await survive(seed, log, {"web": "OnePerNode", "heap": "Packed"}, ROOMY)
     assert crashes(records) == []
 
 
-async def test_services_that_fill_every_node_survive_an_unlucky_week(
+async def test_services_that_fill_every_node_survive_faults(
     seed: int, log: Logger, records: Records
 ) -> None:
     await survive(seed, log, {"heap": "Packed", "pile": "Packed"}, TIGHT)

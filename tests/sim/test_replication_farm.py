@@ -19,7 +19,7 @@ from tests.sim.test_rollouts import (
     patched,
     template,
 )
-from tests.sim.test_transfers import FITS, LENT, OWN, Births, LentMachines, nothing_lost
+from tests.sim.test_transfers import ALLOCATED, FITS, OWN, AllocatedMachines, Births, nothing_lost
 from tests.sim.users import Users
 
 from grange.agent.runtimes.fake import FakeMachine
@@ -132,7 +132,7 @@ async def populate(world: World, pool: SimulatedPool, rng: Stream) -> dict[str, 
     capacity = {"cpu": "16", "memory": "64Gi", "pods": "110"}
     machines = {
         name: simulated_nodes.add_node(world, name, capacity=capacity, labels=FITS)
-        for name in (*OWN, *LENT)
+        for name in (*OWN, *ALLOCATED)
     }
     simulated_nodes.add_controllers(world, besides="replication")
     for name in MEMBERS:
@@ -168,7 +168,7 @@ def wishes(world: World, draw: Stream) -> list[Disturbance]:
     """What operators do meanwhile, and owners that are lost for longer or shorter than their term."""
 
     async def relabel() -> None:
-        name, value = draw.choice([*OWN, *LENT]), draw.choice(["y", None])
+        name, value = draw.choice([*OWN, *ALLOCATED]), draw.choice(["y", None])
         with suppress(ApiError):
             await world.client.patch(NODE, name, patch={"metadata": {"labels": {"web": value}}})
 
@@ -198,7 +198,7 @@ async def test_members_move_and_roll_services_and_none_is_ever_short(
         for judge in (minimum, writer, births):
             world.history.add(judge)
         world.witnesses.append(writer.witness)
-        pool = SimulatedPool(LENT)
+        pool = SimulatedPool(ALLOCATED)
         machines = await populate(world, pool, rng.fork("clocks"))
         draw = rng.fork("wishes")
         for name in SERVICES:
@@ -230,7 +230,7 @@ async def test_members_move_and_roll_services_and_none_is_ever_short(
                 for name in SERVICES:
                     await patched(world, name, template=template(name, version))
         await chaos.restore()
-        for name in (*OWN, *LENT):
+        for name in (*OWN, *ALLOCATED):
             await world.client.patch(NODE, name, patch={"metadata": {"labels": FITS}})
         for name in SERVICES:
             stay: Document = {"metadata": {"annotations": {DRAINED_NODES: None}}}
@@ -244,13 +244,15 @@ async def test_members_move_and_roll_services_and_none_is_ever_short(
         await world.until(lambda: settled(world, 4), limit_s=600)
         if users.create_again in chaos.disturbances:
             # What was lent to a controller that is gone is looked for every five minutes.
-            await world.until(lambda: nothing_lost(world, LentMachines(pool=pool)), limit_s=700)
+            await world.until(
+                lambda: nothing_lost(world, AllocatedMachines(pool=pool)), limit_s=700
+            )
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
         assert restless == []
         assert writer.writes
         writer.judge()
 
-        assert await nothing_lost(world, LentMachines(pool=pool)), "an allocation is lost"
+        assert await nothing_lost(world, AllocatedMachines(pool=pool)), "an allocation is lost"
         audit = (await world.client.list(AUDITRECORD)).items
         # What a controller had begun when it was deleted, its successor of the same name finds and takes over.
         births.judge(audit, exact=users.create_again not in chaos.disturbances and not late.late_s)

@@ -170,8 +170,8 @@ async def settled(world: World, name: str, version: int) -> bool:
 
 def chaos_of(world: World, rng: Stream, machines: Mapping[str, FakeMachine]) -> Chaos:
     """Faults of everything but machines and, in most worlds, programs."""
-    spared = frozenset(f"agent-{name}" for name in machines)
-    chaos = Chaos(world, machines, rng=rng, excluded=spared)
+    kept = frozenset(f"agent-{name}" for name in machines)
+    chaos = Chaos(world, machines, rng=rng, excluded=kept)
     chaos.disturbances = [
         chaos.crash,
         chaos.crash,
@@ -193,9 +193,7 @@ def besides(world: World, machines: Mapping[str, FakeMachine]) -> list[str]:
 
 
 @pytest.mark.seeds(2)
-async def test_templates_roll_out_among_misfortunes(
-    seed: int, log: Logger, records: Records
-) -> None:
+async def test_templates_roll_out_under_faults(seed: int, log: Logger, records: Records) -> None:
     """A good template, a bad one that is rolled back, a pause, and a good one again."""
     clock, rng = LoopClock(EPOCH), Stream(seed)
     judge = MinimumIsKept(clock)
@@ -243,7 +241,7 @@ async def test_templates_roll_out_among_misfortunes(
     assert crashes(records) == []
 
 
-async def test_replicas_move_between_controllers_among_misfortunes(
+async def test_replicas_move_between_controllers_under_faults(
     seed: int, log: Logger, records: Records
 ) -> None:
     """No replica is lost between them, whichever process crashes when."""

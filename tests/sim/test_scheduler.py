@@ -116,18 +116,18 @@ async def test_faults_never_overcommit_and_everything_settles(
     clock: Clock, rng: Stream, log: Logger, seed: int
 ) -> None:
     """Lost requests and answers, broken watches, crashes, and an API server that goes away."""
-    luck = Stream(seed, "test")
+    rng = Stream(seed, "test")
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
-        users = Users(world, luck.fork("users"))
+        users = Users(world, rng.fork("users"))
         await users.add_classes()
         for _ in range(4):
             await users.add_node()
         lives = simulated_nodes.add_scheduler(world)
         for _ in range(12):
-            for _ in range(luck.integer(1, 6)):
+            for _ in range(rng.integer(1, 6)):
                 await users.act()
-            await clock.sleep(luck.uniform(0.0, 3.0))
-            await faults.perhaps(world, luck)
+            await clock.sleep(rng.uniform(0.0, 3.0))
+            await faults.perhaps(world, rng)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:

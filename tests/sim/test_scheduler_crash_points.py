@@ -111,7 +111,7 @@ def test_the_counts_are_those_of_the_documentation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_story_without_a_misfortune_is_the_same_every_time(name: str) -> None:
+def test_a_story_without_a_fault_is_the_same_every_time(name: str) -> None:
     """What deaths are compared with must not depend on chance."""
     again = runner.run(run_story(name, 0, Logger("story")))
     first = untroubled(name, 0)

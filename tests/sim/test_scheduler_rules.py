@@ -39,7 +39,7 @@ def term(key: str, app: str) -> dict[str, Any]:
     return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
 
 
-class Neighbours(Users):
+class PodPairs(Users):
     """Users whose pods attract, repel and spread each other."""
 
     def __init__(self, world: World, rng: Stream, capacity: dict[str, str] | None = None) -> None:
@@ -115,19 +115,19 @@ async def may_be_placed(world: World) -> list[str]:
     ]
 
 
-async def trouble(world: World, luck: Stream, names: list[str]) -> None:
+async def trouble(world: World, rng: Stream, names: list[str]) -> None:
     """One fault, which may last for minutes."""
-    name = luck.choice(names)
-    match luck.integer(0, 8):
+    name = rng.choice(names)
+    match rng.integer(0, 8):
         case 0 | 1:
-            await faults.crash(world, luck, name)
+            await faults.crash(world, rng, name)
         case 2:
-            lengths = [luck.uniform(0.0, 8.0), luck.uniform(60.0, 300.0)]
-            await faults.outage(world, luck.choice(lengths))
+            lengths = [rng.uniform(0.0, 8.0), rng.uniform(60.0, 300.0)]
+            await faults.outage(world, rng.choice(lengths))
         case 3:
-            await faults.partition(world, luck.uniform(0.0, 30.0), name)
+            await faults.partition(world, rng.uniform(0.0, 30.0), name)
         case 4:
-            await Chaos(world, {}, rng=luck).lose_history()
+            await Chaos(world, {}, rng=rng).lose_history()
 
 
 async def settle(world: World, lives: Callable[[], list[Scheduler]]) -> None:
@@ -154,7 +154,7 @@ async def test_rules_about_other_pods_hold_at_every_decision(
     clock: Clock, rng: Stream, log: Logger, seed: int
 ) -> None:
     """Nodes that vanish between decision and binding, crashes there too, minutes without an API."""
-    luck = Stream(seed, "rules")
+    rng = Stream(seed, "rules")
     lives: list[Scheduler] = []
     judges: list[Judge] = []
 
@@ -165,17 +165,17 @@ async def test_rules_about_other_pods_hold_at_every_decision(
 
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
         world.history.add(ApartOnHost())
-        users = Neighbours(world, luck.fork("users"))
+        users = PodPairs(world, rng.fork("users"))
         await users.add_classes()
         for _ in range(5):
             await users.add_node()
         world.add("scheduler", scheduler)
         for _ in range(14):
-            for _ in range(luck.integer(1, 6)):
+            for _ in range(rng.integer(1, 6)):
                 await users.act()
             # Often so short that bindings of what was just decided are still under way.
-            await clock.sleep(luck.choice([luck.uniform(0.0, 0.3), luck.uniform(0.0, 4.0)]))
-            await trouble(world, luck, ["scheduler"])
+            await clock.sleep(rng.choice([rng.uniform(0.0, 0.3), rng.uniform(0.0, 4.0)]))
+            await trouble(world, rng, ["scheduler"])
         await settle(world, lambda: lives[-1:])
         for pod in (await world.client.list(POD)).items:
             if not pod.spec.node_name:
@@ -213,22 +213,22 @@ async def test_two_schedulers_in_a_farm_take_turns(
     clock: Clock, rng: Stream, log: Logger, seed: int
 ) -> None:
     """The holder of the lease decides: no node is overcommitted by two that know half each."""
-    luck = Stream(seed, "turns")
+    rng = Stream(seed, "turns")
     made: dict[str, list[Scheduler]] = {"one": [], "two": []}
 
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
         world.history.add(ApartOnHost())
-        users = Neighbours(world, luck.fork("users"))
+        users = PodPairs(world, rng.fork("users"))
         await users.add_classes()
         for _ in range(5):
             await users.add_node()
         world.add("one", lambda deps: Shared(deps, "one", made["one"]))
         world.add("two", lambda deps: Shared(deps, "two", made["two"]))
         for _ in range(10):
-            for _ in range(luck.integer(1, 6)):
+            for _ in range(rng.integer(1, 6)):
                 await users.act()
-            await clock.sleep(luck.choice([luck.uniform(0.0, 0.3), luck.uniform(0.0, 15.0)]))
-            await trouble(world, luck, ["one", "two"])
+            await clock.sleep(rng.choice([rng.uniform(0.0, 0.3), rng.uniform(0.0, 15.0)]))
+            await trouble(world, rng, ["one", "two"])
         world.network.calm()
         await world.until(lambda: placed(world), limit_s=900.0)
         await clock.sleep(60.0)
@@ -244,7 +244,7 @@ async def test_two_schedulers_side_by_side_bind_no_pod_twice(
     clock: Clock, rng: Stream, log: Logger, seed: int
 ) -> None:
     """Both want every pod. There is room for all: how full a node gets is each one's own guess."""
-    luck = Stream(seed, "rivals")
+    rng = Stream(seed, "rivals")
     lives: dict[str, Scheduler] = {}
 
     def rival(name: str) -> Callable[[Deps], Scheduler]:
@@ -255,19 +255,19 @@ async def test_two_schedulers_side_by_side_bind_no_pod_twice(
         return scheduler
 
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
-        users = Users(world, luck.fork("users"))
+        users = Users(world, rng.fork("users"))
         await users.add_classes()
         for number in range(3):
             await builders.create_node(world.client, f"n{number}", capacity=LARGE)
         for name in ("one", "two"):
             world.add(name, rival(name))
         for _ in range(8):
-            for _ in range(luck.integer(1, 6)):
+            for _ in range(rng.integer(1, 6)):
                 await users.add_pod()
-            if luck.integer(0, 2) == 0:
+            if rng.integer(0, 2) == 0:
                 await users.delete_pod()
-            await clock.sleep(luck.choice([luck.uniform(0.0, 0.3), luck.uniform(0.0, 4.0)]))
-            await trouble(world, luck, ["one", "two"])
+            await clock.sleep(rng.choice([rng.uniform(0.0, 0.3), rng.uniform(0.0, 4.0)]))
+            await trouble(world, rng, ["one", "two"])
         await settle(world, lambda: [*lives.values()])
         pods = (await world.client.list(POD, "default")).items
         assert all(pod.spec.node_name for pod in pods)

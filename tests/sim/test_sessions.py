@@ -221,7 +221,7 @@ async def nodes_are_ready(world: World) -> bool:
 
 
 @pytest.mark.seeds(3)
-async def test_sessions_survive_an_unlucky_week(
+async def test_sessions_survive_a_week_of_faults(
     seed: int, log: Logger, records: Records, tmp_path: Path
 ) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)

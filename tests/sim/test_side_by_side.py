@@ -57,16 +57,16 @@ class Pair:
         if request.path.endswith("/binding") or request.path == bindings.PATH:
             self.refusals += response.body.count(NO_ROOM)
 
-    async def disturb(self, luck: Stream) -> None:
+    async def disturb(self, rng: Stream) -> None:
         """Perhaps one of them crashes or is cut off, or the server goes away for a while."""
-        world, name = self.world, luck.choice(NAMES)
-        match luck.integer(0, 6):
+        world, name = self.world, rng.choice(NAMES)
+        match rng.integer(0, 6):
             case 0:
-                await faults.crash(world, luck, name)
+                await faults.crash(world, rng, name)
             case 1:
-                await faults.outage(world, luck.uniform(0.0, 8.0))
+                await faults.outage(world, rng.uniform(0.0, 8.0))
             case 2 | 3:  # what it knows grows old while the other goes on
-                await faults.partition(world, luck.uniform(0.0, 8.0), name)
+                await faults.partition(world, rng.uniform(0.0, 8.0), name)
 
     async def rest(self, unplaced: Callable[[World], Coroutine[Any, Any, list[str]]]) -> None:
         """Without faults: all that fits is placed, and both know it."""
@@ -98,9 +98,9 @@ class Crowd(Users):
 async def test_two_schedulers_never_overcommit_a_node_and_settle(
     clock: Clock, rng: Stream, log: Logger, seed: int, *, divided: bool
 ) -> None:
-    luck = Stream(seed, "test")
+    rng = Stream(seed, "test")
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
-        users = Crowd(world, luck.fork("users"))
+        users = Crowd(world, rng.fork("users"))
         await users.add_classes()
         pair = Pair(world, divided=divided)
         for _ in range(12):
@@ -111,9 +111,9 @@ async def test_two_schedulers_never_overcommit_a_node_and_settle(
         ):  # less room than all of them need, and both see it at about the same time
             await users.add_node()
         for _ in range(6):
-            await clock.sleep(luck.uniform(0.0, 3.0))
-            await pair.disturb(luck)
-            for _ in range(luck.integer(1, 8)):
+            await clock.sleep(rng.uniform(0.0, 3.0))
+            await pair.disturb(rng)
+            for _ in range(rng.integer(1, 8)):
                 await users.act()
         await pair.rest(unplaced_that_fit)
         assert await world.fixed_point(40.0) == []
@@ -122,19 +122,19 @@ async def test_two_schedulers_never_overcommit_a_node_and_settle(
 async def test_two_schedulers_never_promise_a_device_twice(
     clock: Clock, rng: Stream, log: Logger, seed: int
 ) -> None:
-    luck = Stream(seed, "test")
+    rng = Stream(seed, "test")
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
         pair = Pair(world, divided=True)
         for number in range(24):
             if number % 8 == 4:
                 await gpus.add_node(world, f"n{number}")
-            want = luck.choice(gpus.WANTS)
+            want = rng.choice(gpus.WANTS)
             document = builders.pod_document(f"p{number}", requests={GPU_MILLI: want})
-            document["spec"]["schedulerName"] = luck.choice(NAMES)
+            document["spec"]["schedulerName"] = rng.choice(NAMES)
             await world.client.create(POD, document, "default")
-            if luck.integer(0, 2) == 0:
-                await clock.sleep(luck.uniform(0.0, 1.5))
-                await pair.disturb(luck)
+            if rng.integer(0, 2) == 0:
+                await clock.sleep(rng.uniform(0.0, 1.5))
+                await pair.disturb(rng)
         await pair.rest(gpus.waiting_that_fit)
 
 

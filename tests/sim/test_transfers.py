@@ -37,7 +37,7 @@ from grange.sim.simulated_pool import SimulatedPool
 from grange.sim.world import World, simulated
 
 OWN = ("n0", "n1", "n2", "n3")
-LENT = ("p0", "p1", "p2")
+ALLOCATED = ("p0", "p1", "p2")
 FITS = {"web": "y"}
 
 
@@ -71,7 +71,7 @@ class Births:
 
 
 @dataclass
-class LentMachines:
+class AllocatedMachines:
     """Machines that are always there, from a pool that every process has.
 
     Attributes:
@@ -79,7 +79,7 @@ class LentMachines:
     """
 
     labels: dict[str, str] = field(default_factory=lambda: FITS)
-    pool: SimulatedPool = field(default_factory=lambda: SimulatedPool(LENT))
+    pool: SimulatedPool = field(default_factory=lambda: SimulatedPool(ALLOCATED))
 
     def create(self, deps: Deps) -> MachinePool:
         """The pool as one process has it."""
@@ -93,7 +93,7 @@ class LentMachines:
         return {name for name, holder in (await self.pool.holders()).items() if holder}
 
 
-class LeasedMachines(LentMachines):
+class LeasedMachines(AllocatedMachines):
     """Machines of a pool that the lease controller grants."""
 
     def create(self, deps: Deps) -> MachinePool:
@@ -116,45 +116,47 @@ class LeasedMachines(LentMachines):
         return marked | {item.node for one in leases for item in one.status.machines}
 
 
-async def populate(world: World, lent: LentMachines) -> dict[str, FakeMachine]:
+async def populate(world: World, allocated: AllocatedMachines) -> dict[str, FakeMachine]:
     capacity = {"cpu": "8", "memory": "64Gi", "pods": "110"}
-    labels = {**dict.fromkeys(OWN, FITS), **dict.fromkeys(LENT, lent.labels)}
+    labels = {**dict.fromkeys(OWN, FITS), **dict.fromkeys(ALLOCATED, allocated.labels)}
     machines = {
         name: simulated_nodes.add_node(world, name, capacity=capacity, labels=labels[name])
-        for name in (*OWN, *LENT)
+        for name in (*OWN, *ALLOCATED)
     }
-    await lent.begin(world)
+    await allocated.begin(world)
     simulated_nodes.add_controllers(world, besides="replication")
-    world.add("replication", lambda deps: ReplicationService(deps, pool=lent.create(deps)))
+    world.add("replication", lambda deps: ReplicationService(deps, pool=allocated.create(deps)))
     simulated_nodes.add_scheduler(world)
     await simulated_nodes.registered(world, len(machines))
     return machines
 
 
-async def nothing_lost(world: World, lent: LentMachines) -> bool:
-    """Whether every machine that is lent is used."""
+async def nothing_lost(world: World, allocated: AllocatedMachines) -> bool:
+    """Whether every machine that is allocated is used."""
     used = {pod.spec.node_name for pod in (await world.client.list(POD)).items}
-    return await lent.held(world) <= used
+    return await allocated.held(world) <= used
 
 
-async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
+async def test_pods_move_and_nothing_is_lost_in_a_week_of_faults(
     seed: int, log: Logger, records: Records
 ) -> None:
-    await unlucky_week(seed, log, records, LentMachines())
+    await week_of_faults(seed, log, records, AllocatedMachines())
 
 
-async def test_pods_move_to_leased_machines_in_an_unlucky_week(
+async def test_pods_move_to_leased_machines_in_a_week_of_faults(
     seed: int, log: Logger, records: Records
 ) -> None:
-    await unlucky_week(seed, log, records, LeasedMachines({**FITS, "pool": "spare"}))
+    await week_of_faults(seed, log, records, LeasedMachines({**FITS, "pool": "spare"}))
 
 
-async def unlucky_week(seed: int, log: Logger, records: Records, lent: LentMachines) -> None:
+async def week_of_faults(
+    seed: int, log: Logger, records: Records, allocated: AllocatedMachines
+) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)
     births = Births()
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
         world.history.add(births)
-        machines = await populate(world, lent)
+        machines = await populate(world, allocated)
         draw = rng.fork("wishes")
         document = service(
             "web",
@@ -166,7 +168,7 @@ async def unlucky_week(seed: int, log: Logger, records: Records, lent: LentMachi
         await world.client.create(REPLICATIONCONTROLLER, document, "default")
 
         async def relabel() -> None:
-            name = draw.choice([*OWN, *LENT])
+            name = draw.choice([*OWN, *ALLOCATED])
             value = draw.choice(["y", None])
             with suppress(ApiError):
                 await world.client.patch(NODE, name, patch={"metadata": {"labels": {"web": value}}})
@@ -194,7 +196,7 @@ async def unlucky_week(seed: int, log: Logger, records: Records, lent: LentMachi
             for chaos in (*troubles, late):
                 nursery.start(chaos.run(240))
         await troubles[0].restore()
-        for name in (*OWN, *LENT):
+        for name in (*OWN, *ALLOCATED):
             await world.client.patch(NODE, name, patch={"metadata": {"labels": FITS}})
 
         async def settled() -> bool:
@@ -209,7 +211,7 @@ async def unlucky_week(seed: int, log: Logger, records: Records, lent: LentMachi
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
         assert restless == []
 
-        assert await nothing_lost(world, lent), "an allocation is lost"
+        assert await nothing_lost(world, allocated), "an allocation is lost"
 
         audit = (await world.client.list(AUDITRECORD)).items
         births.judge(audit, exact=not late.late_s)

@@ -143,16 +143,16 @@ class World(ApiFixture):
 
         Where nothing has changed since the last time, there is nothing to do again.
         """
-        beaten = self.clock.monotonic()
+        heartbeat = self.clock.monotonic()
         seen: object = None
         while True:
-            due = self.clock.monotonic() - beaten >= 10.0
+            due = self.clock.monotonic() - heartbeat >= 10.0
             now = (self.store.revision, frozenset(self.silent), frozenset(self.unready))
             if due or now != seen:
                 seen = now
                 await self._hands(due=due)
                 if due:
-                    beaten = self.clock.monotonic()
+                    heartbeat = self.clock.monotonic()
             await self.clock.sleep(0.1)
 
     async def _hands(self, *, due: bool) -> None:

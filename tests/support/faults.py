@@ -9,10 +9,10 @@ BAD = NetworkFaults(
 )
 
 
-async def crash(world: World, luck: Stream, name: str = "scheduler") -> None:
+async def crash(world: World, rng: Stream, name: str = "scheduler") -> None:
     """A scheduler dies, and its successor starts a little later."""
     world.crash(name)
-    await world.clock.sleep(luck.uniform(0.0, 2.0))
+    await world.clock.sleep(rng.uniform(0.0, 2.0))
     world.restart(name)
 
 
@@ -30,12 +30,12 @@ async def partition(world: World, seconds: float, name: str = "scheduler") -> No
     world.network.heal(name)
 
 
-async def perhaps(world: World, luck: Stream) -> None:
+async def perhaps(world: World, rng: Stream) -> None:
     """One of them, or (as often) none."""
-    match luck.integer(0, 5):
+    match rng.integer(0, 5):
         case 0:
-            await crash(world, luck)
+            await crash(world, rng)
         case 1:
-            await outage(world, luck.uniform(0.0, 8.0))
+            await outage(world, rng.uniform(0.0, 8.0))
         case 2:
-            await partition(world, luck.uniform(0.0, 8.0))
+            await partition(world, rng.uniform(0.0, 8.0))

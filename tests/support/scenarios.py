@@ -40,6 +40,6 @@ def check_documented(page: str, story: str, crashes: int) -> None:
     rows = rf"^\| `{story}` \|.*\| (\d+) \| (\d+) \|$"
     row = re.search(rows, (_DOCS / page).read_text(), re.MULTILINE)
     assert row is not None, f"docs/{page} does not count the crash points of {story}"
-    told_requests, told_crashes = map(int, row.groups())
-    assert told_crashes == 2 * told_requests
-    assert abs(told_crashes - crashes) <= told_crashes / 5, f"count again in docs/{page}"
+    noted_requests, noted_crashes = map(int, row.groups())
+    assert noted_crashes == 2 * noted_requests
+    assert abs(noted_crashes - crashes) <= noted_crashes / 5, f"count again in docs/{page}"

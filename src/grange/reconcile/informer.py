@@ -162,7 +162,7 @@ class Informer(Generic[R]):
         self._handlers: list[_Handler[R]] = []
         self._version = ""  # resume from here; empty means list first
         self._seen = 0  # the same as a number, where it is one
-        self._heard = 0.0  # when the watch last delivered anything
+        self._last_delivery = 0.0  # when the watch last delivered anything
         self._attempt = 0  # consecutive failures
         self._relisting = False  # the last trouble of this series was a history that was gone
         self._listed = False
@@ -314,7 +314,7 @@ class Informer(Generic[R]):
     async def _watch(self) -> None:
         """One watch, until the server ends it; raises whatever else ends it."""
         self._watches += 1
-        started = self._heard = self._clock.monotonic()
+        started = self._last_delivery = self._clock.monotonic()
         failure: Exception | None = None
         # A separate guard task costs nothing for an event; a timeout around each would.
         async with Nursery("watch") as nursery:
@@ -331,7 +331,7 @@ class Informer(Generic[R]):
     async def _guard(self, nursery: Nursery) -> None:
         """End the watch when nothing has arrived for too long."""
         limit = self._settings.stale_after_s
-        while (idle := self._clock.monotonic() - self._heard) < limit:
+        while (idle := self._clock.monotonic() - self._last_delivery) < limit:
             await self._clock.sleep(max(_TICK_S, limit - idle))
         self._log.warning("watch went silent", after_s=limit)
         nursery.cancel()
@@ -350,7 +350,7 @@ class Informer(Generic[R]):
         async with aclosing(batches):
             try:
                 async for batch in batches:
-                    self._heard = self._clock.monotonic()
+                    self._last_delivery = self._clock.monotonic()
                     self._apply(batch)
                     in_turn += len(batch)
                     if in_turn >= _TURN_EVENTS:

@@ -82,7 +82,7 @@ def test_addresses_that_machines_use_are_not_given_out() -> None:
     assert not given_out & {"127.0.0.0", "127.0.0.1", "127.0.0.53", "127.0.0.63"}
 
 
-def test_a_full_range_says_so() -> None:
+def test_a_full_range_is_an_error() -> None:
     pool = AddressPool(IPv4Network("127.5.0.0/30"))
     pool.allocate("a")
     pool.allocate("b")
@@ -129,7 +129,7 @@ class Pool(RuleBasedStateMachine):
             assert not self.pool.adopt(other, self.expected[uid])
 
     @invariant()
-    def nobody_shares(self) -> None:
+    def no_one_shares(self) -> None:
         assert len(set(self.expected.values())) == len(self.expected)
         assert all(IPv4Address(item) in self.network for item in self.expected.values())
 

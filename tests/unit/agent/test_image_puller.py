@@ -114,7 +114,7 @@ async def test_always_pulls_once_for_each_start(there: World) -> None:
     assert len(images_of(there).pulls) in {starts, starts + 1}
 
 
-async def test_never_says_that_it_is_missing(there: World) -> None:
+async def test_never_reports_that_it_is_missing(there: World) -> None:
     await there.create(of_image(AWAY, "Never"))
     await there.clock.sleep(30.0)
     reason, message = await waiting(there)

@@ -116,7 +116,7 @@ def http(**fields: object) -> str:
     return http_get.request(action, "127.1.2.3", 80).decode()
 
 
-def test_a_request_says_who_asks_and_whom() -> None:
+def test_a_request_names_its_sender_and_its_host() -> None:
     text = http(path="/healthz")
     assert text.startswith("GET /healthz HTTP/1.1\r\nHost: 127.1.2.3:80\r\n")
     assert text.endswith("Connection: close\r\n\r\n")

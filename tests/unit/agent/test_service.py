@@ -503,7 +503,7 @@ async def test_the_node_is_registered_and_keeps_renewing_its_lease(tools: Tools)
         assert len(there.writes) == 10
 
 
-async def test_a_node_that_is_marked_unknown_says_how_it_is(tools: Tools) -> None:
+async def test_a_node_that_is_marked_unknown_reports_its_status(tools: Tools) -> None:
     """A server that lost sight of it learns it at the next heartbeat, though no heartbeat failed."""
     async with world(*tools) as there:
         await there.clock.sleep(35)

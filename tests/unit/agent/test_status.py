@@ -88,7 +88,7 @@ def test_times_move_only_with_their_status() -> None:
     assert times["Initialized"] == "2026-01-01T12:00:00Z"
 
 
-def test_a_restart_that_nobody_saw_ends_the_time_of_being_ready() -> None:
+def test_an_unseen_restart_ends_the_time_of_being_ready() -> None:
     view = pod()
     states = lifecycle.managed_containers(view)
     states[0].on_created(run(start=5))
@@ -148,7 +148,7 @@ def test_a_missed_deadline_is_explained() -> None:
     assert (made["phase"], made["reason"]) == ("Failed", "DeadlineExceeded")
 
 
-def test_a_terminated_container_says_when_and_why() -> None:
+def test_a_terminated_container_has_time_and_reason() -> None:
     view, states = ended(3)
     terminated = build(view, states)["containerStatuses"][0]["state"]["terminated"]
     assert terminated["startedAt"] == "2026-01-01T12:00:00Z"

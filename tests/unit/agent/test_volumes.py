@@ -39,7 +39,7 @@ def test_a_config_map_is_a_file_a_key() -> None:
     assert found == {"a.conf": (b"A", 0o644), "b.conf": (b"B", 0o644)}
 
 
-def test_a_secret_is_private_unless_it_says_otherwise() -> None:
+def test_a_secret_is_private_unless_its_mode_is_set() -> None:
     assert files({"secret": {"secretName": "sec"}}) == {"key": (b"K", 0o600)}
     wide = {"secret": {"secretName": "sec", "defaultMode": 0o640}}
     assert files(wide) == {"key": (b"K", 0o640)}

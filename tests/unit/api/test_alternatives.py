@@ -91,7 +91,7 @@ def test_advice_names_the_containers_without_command(version: str, kind: str) ->
     )
 
 
-def test_advice_on_programs_has_no_more_to_say() -> None:
+def test_advice_on_programs_has_nothing_to_add() -> None:
     spec = {"containers": [{"name": "own", "image": "img", "command": ["x"]}]}
     document = {
         "apiVersion": "apps/v1",

@@ -343,7 +343,7 @@ def both(info: AnyKind, document: Document) -> tuple[bool, bool]:
 
 
 @every_kind
-def test_an_object_that_says_the_least_is_taken_by_both(info: AnyKind) -> None:
+def test_an_object_with_the_least_fields_is_taken_by_both(info: AnyKind) -> None:
     document = of(info)
     assert both(info, document) == (False, False)
 
@@ -384,7 +384,7 @@ BAD_SPECS: tuple[tuple[AnyKind, Document], ...] = (
 
 
 @pytest.mark.parametrize(("info", "spec"), BAD_SPECS)
-def test_what_a_schema_can_say_is_refused_by_both(info: AnyKind, spec: Document) -> None:
+def test_what_a_schema_can_express_is_refused_by_both(info: AnyKind, spec: Document) -> None:
     assert both(info, of(info, **spec)) == (True, True)
 
 

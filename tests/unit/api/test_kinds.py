@@ -191,7 +191,7 @@ def test_pods_get_what_their_programs_need() -> None:
     assert document["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
-def test_pods_keep_what_they_say() -> None:
+def test_pods_keep_all_their_fields() -> None:
     given = pod(restartPolicy="Never", terminationGracePeriodSeconds=0, schedulerName="mine")
     spec = complete(POD, copy.deepcopy(given))["spec"]
     containers = given["spec"].pop("containers")

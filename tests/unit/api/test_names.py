@@ -38,7 +38,7 @@ def test_names_are_judged(
     assert [name for name in bad if check(name) is None] == []
 
 
-def test_messages_say_what_would_be_right() -> None:
+def test_messages_show_what_would_be_right() -> None:
     assert names.check_dns_label("A") == (
         "must be a lower-case label: letters a-z, digits and '-', "
         "beginning and ending with a letter or digit"

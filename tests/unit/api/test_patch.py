@@ -88,7 +88,7 @@ def test_json_patch_made_elsewhere_leads_to_the_same_place(
         ({"a": {"x": [1, {"y": None}]}}, {"op": "test", "path": "/a", "value": {"x": [1, {"y": None}]}}, {"a": {"x": [1, {"y": None}]}}),
     ],
 )  # fmt: skip
-def test_json_patch_does_what_the_rfc_says(
+def test_json_patch_follows_the_rfc(
     document: dict[str, Any], operation: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     assert json_patch.apply(document, [operation]) == expected
@@ -195,7 +195,7 @@ RFC_7386 = [
 
 
 @pytest.mark.parametrize(("document", "patch", "expected"), RFC_7386)
-def test_merge_patch_does_what_the_rfc_says(
+def test_merge_patch_follows_the_rfc(
     document: dict[str, Any], patch: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     before = copy.deepcopy((document, patch))

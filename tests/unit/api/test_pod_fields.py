@@ -80,7 +80,7 @@ def test_table_names_no_field_that_the_schema_lacks() -> None:
 
 
 @pytest.mark.parametrize("path", LEAVES)
-def test_field_is_warned_about_as_the_table_says(path: str) -> None:
+def test_field_is_warned_about_as_the_table_states(path: str) -> None:
     entry = field_of(path)
     assert entry is not None
     found = unsupported.find(sample(path, LEAVES[path]), "spec")

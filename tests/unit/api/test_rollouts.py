@@ -108,7 +108,7 @@ def test_counts_of_a_rolling_update_are_not_negative(spec: Document, field: str)
 
 
 @pytest.mark.parametrize("field", ["new", "desired", "minimum"])
-def test_what_a_rolling_update_must_say(field: str) -> None:
+def test_what_a_rolling_update_must_have(field: str) -> None:
     document = rolling_update(**{field: None})
     assert [cause.field for cause in validate(document, None, ROLLINGUPDATE)] == [f"spec.{field}"]
 
@@ -132,7 +132,7 @@ def test_undo_returns_to_the_latest_other_template() -> None:
     assert rollouts.revision_to_undo(HISTORY, "hash-4", to=1).revision == 1
 
 
-def test_undo_without_a_template_to_go_to_says_which_there_are() -> None:
+def test_undo_without_a_template_to_go_to_names_those_there_are() -> None:
     with pytest.raises(NoSuchRevision, match=r"revision 3 .*: 1, 2, 4"):
         rollouts.revision_to_undo(HISTORY, "hash-4", to=3)
     with pytest.raises(NoSuchRevision, match=r"earlier template .*: none"):

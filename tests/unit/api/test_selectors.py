@@ -91,7 +91,7 @@ def test_labels_agree_with_their_requirements(item: Requirement, labels: dict[st
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="ab=!<>(), innot/.x", max_size=20))
-def test_labels_either_parse_or_say_where(text: str) -> None:
+def test_labels_either_parse_or_name_the_place(text: str) -> None:
     selector, error = None, ""
     try:
         selector = Labels.parse(text)
@@ -117,7 +117,7 @@ def test_labels_either_parse_or_say_where(text: str) -> None:
         ("a=" + "x" * 20_000, "longer than 16384 characters"),
     ],
 )
-def test_labels_say_what_is_wrong(text: str, message: str) -> None:
+def test_label_selector_errors_name_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(SelectorError) as raised:
         Labels.parse(text)
     assert message in str(raised.value)
@@ -203,7 +203,7 @@ def test_fields_name_their_paths_and_fixed_values() -> None:
         ("a=" + "x" * 20_000, "longer than 16384 characters"),
     ],
 )
-def test_fields_say_what_is_wrong(text: str, message: str) -> None:
+def test_field_selector_errors_name_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(SelectorError) as raised:
         Fields.parse(text)
     assert message in str(raised.value)

@@ -84,7 +84,7 @@ def test_rows_carry_what_was_asked_for() -> None:
     assert rows["None"] is None
 
 
-def test_name_column_says_that_it_is_one() -> None:
+def test_name_column_has_the_format_of_names() -> None:
     table = tables.table(POD, [], now=NOW, list_meta={})
     assert [c["format"] for c in table["columnDefinitions"]][:2] == ["name", ""]
 
@@ -184,7 +184,7 @@ INITIALIZED = [{"type": "Initialized", "status": "True"}]
         ({**pod_with(phase="Running", reason="NodeLost"), "metadata": {"deletionTimestamp": BORN}}, "0/1", "Unknown"),
     ],
 )  # fmt: skip
-def test_pods_say_what_they_are_doing(document: Document, ready: str, status: str) -> None:
+def test_pods_show_what_they_are_doing(document: Document, ready: str, status: str) -> None:
     cells = row(POD, document)
     assert (cells["Ready"], cells["Status"]) == (ready, status)
 
@@ -242,7 +242,7 @@ def test_initialized_pod_shows_containers_with_late_sidecar() -> None:
 # --- other kinds -----------------------------------------------------------------------------------
 
 
-def test_nodes_say_whether_they_take_pods() -> None:
+def test_nodes_show_whether_they_take_pods() -> None:
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     assert row(NODE, ready)["Status"] == "Ready"
     assert (

@@ -54,7 +54,7 @@ async def test_what_is_not_served_is_not_found(server: Server, path: str) -> Non
     assert "/apis" in answer.message
 
 
-async def test_aggregated_discovery_says_all_at_once(server: Server) -> None:
+async def test_aggregated_discovery_has_all_at_once(server: Server) -> None:
     answer = await server.get("/apis", accept=GO_CLIENT)
     assert answer.response.content_type == AGGREGATED
     assert answer.body["kind"] == "APIGroupDiscoveryList"
@@ -109,7 +109,7 @@ async def test_openapi_v3_is_found_by_its_index_and_cached_by_hash(server: Serve
     assert (await server.get("/openapi/v3/apis/apps/v1")).code == 404
 
 
-async def test_openapi_v3_says_that_field_validation_is_done_here(server: Server) -> None:
+async def test_openapi_v3_declares_that_fields_are_validated_here(server: Server) -> None:
     """kubectl looks for this parameter on PATCH and validates by itself where it is missing."""
     paths = (await server.get("/openapi/v3/api/v1")).body["paths"]
     patch = paths["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]

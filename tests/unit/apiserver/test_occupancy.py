@@ -169,7 +169,7 @@ async def test_shrunk_node_keeps_what_it_has_and_takes_no_more(server: Server) -
     assert (await server.bind("c", "n1")).code == 201
 
 
-async def test_what_none_says_sets_no_limit(server: Server) -> None:
+async def test_what_no_node_states_sets_no_limit(server: Server) -> None:
     """A node that is not there, that offers nothing yet, or does not name the extended resource."""
     await server.made(NODES, {"metadata": {"name": "silent"}})
     await add_node(server, "n1", cpu="1", memory="1Gi", pods="10")
@@ -270,7 +270,7 @@ def books(server: Server) -> Books:
     return sums(server.application.registry.occupancy)
 
 
-async def read_anew(server: Server) -> Books:
+async def read_again(server: Server) -> Books:
     """What a server that starts now would find."""
     occupancy = Occupancy(server.store)
     await occupancy.load(lambda *_: None)
@@ -436,7 +436,7 @@ class Life:
 
 
 @pytest.mark.parametrize("number", range(6))
-async def test_bindings_are_refused_exactly_when_the_rule_says_so(
+async def test_bindings_are_refused_exactly_as_the_rule_requires(
     server: Server, number: int
 ) -> None:
     life = Life(server, Stream(number))
@@ -466,5 +466,5 @@ async def test_books_are_right_whatever_the_disk_refuses(
             for _ in range(rng.integer(0, 60)):
                 await life.step()
             await life.lose(lane)
-            assert books(server) == await read_anew(server)
+            assert books(server) == await read_again(server)
         assert server.application.registry.occupancy.rereads == 20

@@ -22,7 +22,7 @@ async def spec_of(server: Server, name: str, **spec: object) -> Document:
     return {key: found.get(key) for key in ("priorityClassName", "priority", "preemptionPolicy")}
 
 
-async def test_a_pod_gets_what_its_class_says(server: Server) -> None:
+async def test_a_pod_gets_the_priority_of_its_class(server: Server) -> None:
     await server.made(CLASSES, ranked("urgent", 100))
     await server.made(CLASSES, ranked("patient", 50, preemptionPolicy="Never"))
     for name, value, policy in (

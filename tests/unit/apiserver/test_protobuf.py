@@ -277,7 +277,7 @@ def test_number_of_fields_is_bounded() -> None:
         (wrapped("v1", "ConfigMap", text(1, text(8, number(1, 1 << 62)))), "out of range"),
     ],
 )
-def test_damaged_body_is_a_bad_request_that_says_how(body: bytes, why: str) -> None:
+def test_damaged_body_is_a_bad_request_that_names_the_damage(body: bytes, why: str) -> None:
     with pytest.raises(BadRequest, match=why):
         protobuf.decode(body)
 

@@ -77,7 +77,7 @@ def test_paths_outside_resources_are_left_to_others(path: str) -> None:
         ("/api/v1/namespaces/d/pods/p/proxy", "pods/proxy is not served; use kubectl port-f"),
     ],
 )
-def test_path_of_nothing_is_not_found_and_says_what_is_there(path: str, reported: str) -> None:
+def test_path_of_nothing_is_not_found_and_shows_what_is_there(path: str, reported: str) -> None:
     with pytest.raises(NotFound, match=reported):
         parse(Request("GET", path), SCHEME)
 

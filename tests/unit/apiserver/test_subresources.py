@@ -250,7 +250,7 @@ async def test_pod_without_a_node_has_no_log(logging: Server) -> None:
     assert "does not have a host assigned" in answer.message
 
 
-async def test_server_without_agents_says_so(server: Server) -> None:
+async def test_server_without_agents_is_an_error(server: Server) -> None:
     await server.made(PODS, pod())
     await server.bind("web")
     assert (await server.get(f"{PODS}/web/log")).code == 503
@@ -270,7 +270,7 @@ async def test_server_without_agents_says_so(server: Server) -> None:
         ("POST", f"{PODS}/web/log", 405),
     ],
 )
-async def test_subresource_or_verb_that_is_not_served_says_so(
+async def test_subresource_or_verb_that_is_not_served_is_an_error(
     server: Server, method: str, path: str, code: int
 ) -> None:
     await server.made(PODS, pod())
@@ -324,7 +324,7 @@ async def test_why_is_answered_by_the_scheduler(clock: Clock, rng: Stream, log: 
     assert (part["kind"], part["verbs"]) == ("Explanation", ["get"])
 
 
-async def test_why_without_a_scheduler_says_where_else_to_look(server: Server) -> None:
+async def test_why_without_a_scheduler_shows_where_else_to_look(server: Server) -> None:
     await server.made(PODS, pod())
     answer = await server.get(f"{PODS}/web/why")
     assert (answer.code, answer.reason) == (503, "ServiceUnavailable")

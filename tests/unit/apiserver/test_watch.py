@@ -418,14 +418,14 @@ async def test_slow_reader_gets_no_bookmark_beyond_its_end(
     watcher = await server.watch(CONFIGMAPS, allowWatchBookmarks="true")
     await server.made(CONFIGMAPS, configmap("a"))
     assert await watcher.some(1) == [("ADDED", "a")]
-    heard = server.store.revision
+    received = server.store.revision
     for index in range(unread):
         await server.made(CONFIGMAPS, configmap(f"b-{index}"))
     server.application.end_streams()
     await server.made(CONFIGMAPS, configmap("c"))
     await clock.sleep(BOOKMARK_EVERY_S)
     reported = [event["object"]["metadata"]["resourceVersion"] for event in await watcher.rest()]
-    assert all(int(version) <= heard for version in reported)
+    assert all(int(version) <= received for version in reported)
 
 
 async def test_closed_store_ends_watches(server: Server) -> None:

@@ -114,7 +114,7 @@ async def test_body_that_is_no_such_object_is_a_bad_request(
     assert shown in answer.message
 
 
-async def test_yaml_is_read_where_the_content_type_says_so(server: Server) -> None:
+async def test_yaml_is_read_by_its_content_type(server: Server) -> None:
     body = b"metadata:\n  name: x\ndata:\n  a: b\n"
     assert (await server.ask("POST", CONFIGMAPS, body, media=http.YAML)).code == 201
     answer = await server.ask("POST", CONFIGMAPS, b"a: [", media=http.YAML)

@@ -52,7 +52,7 @@ async def test_a_pod_for_a_scheduler_that_is_not_here(clock: Clock) -> None:
     assert (placed.state, placed.node) == (SchedulingState.PLACED, "a")
 
 
-async def test_a_scheduler_that_cannot_say_now(clock: Clock) -> None:
+async def test_a_scheduler_that_cannot_explain_now(clock: Clock) -> None:
     def fails(_: Pod) -> Explanation:
         raise GrangeError("books are being put right")
 

@@ -195,7 +195,7 @@ def test_each_controller_has_rights_or_is_left_to_kubernetes() -> None:
     assert not {*rbac.CONTROLLERS} & OF_KUBERNETES
 
 
-def test_no_rule_says_everything() -> None:
+def test_no_rule_grants_everything() -> None:
     for role in (*found("ClusterRole"), *found("Role")):
         for rule in role["rules"]:
             words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]

@@ -30,7 +30,7 @@ CLIENT = CertificateTemplate("system:node:a", "system:nodes", (), True, timedelt
 SERVING = CertificateTemplate("system:node:a", "system:nodes", ("a.b",), False, timedelta(days=1))
 
 
-def test_request_says_what_was_asked_for() -> None:
+def test_request_names_what_was_asked_for() -> None:
     made = node_certificates.make(MakeRequest("system:node:a", "system:nodes", ("a.b",)))
     facts = node_certificates.read(made.request)
     assert facts == RequestFacts("system:node:a", ("system:nodes",), ("a.b",))

@@ -52,7 +52,7 @@ def test_elapsed_time_counts_at_least_what_monotonic_time_does() -> None:
         assert elapsed >= monotonic - 1.0, "since boot, with every suspension"
 
 
-async def test_virtual_time_elapses_as_the_loop_says(clock: Clock) -> None:
+async def test_virtual_time_elapses_as_the_loop_advances(clock: Clock) -> None:
     node = SkewedClock(clock, drift=0.5)
     await clock.sleep(100)
     assert clock.elapsed() == clock.monotonic() == 100.0

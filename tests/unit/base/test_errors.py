@@ -5,7 +5,7 @@ import pytest
 from grange.base.errors import GrangeError, InvariantError, invariant
 
 
-def test_invariant_that_holds_says_nothing() -> None:
+def test_invariant_that_holds_raises_nothing() -> None:
     invariant("anything true", "arithmetic")
 
 

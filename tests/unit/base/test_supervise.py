@@ -94,7 +94,7 @@ async def test_groups_of_errors_are_crashes_too(clock: Clock, log: Logger) -> No
     assert starts == [0, 0.2]
 
 
-async def test_services_say_which_one_is_down(clock: Clock, log: Logger) -> None:
+async def test_services_name_the_one_that_is_down(clock: Clock, log: Logger) -> None:
     metrics = registry()
     states, begun = services(metrics), []
 

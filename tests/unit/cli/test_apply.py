@@ -49,7 +49,7 @@ async def stored(there: World, document: Document) -> Document:
 
 @pytest.mark.parametrize("dry_run", ["server", "client"])
 @pytest.mark.parametrize("document", [WEB, SETTINGS], ids=["controller", "configmap"])
-async def test_dry_run_says_what_an_apply_would_do(
+async def test_dry_run_shows_what_an_apply_would_do(
     document: Document, dry_run: str, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log, hands=False) as there:

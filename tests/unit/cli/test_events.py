@@ -68,7 +68,7 @@ async def test_get_lists_events_by_time(
             assert found == ["b", "c", "a"], output
 
 
-def test_what_came_again_says_how_often_and_for_how_long() -> None:
+def test_what_came_again_shows_how_often_and_for_how_long() -> None:
     once = event("a", lastTimestamp="2026-01-01T00:09:55Z", firstTimestamp="2026-01-01T00:09:55Z")
     assert events.age(once, NOW) == "5s"
     again = event(

@@ -62,6 +62,6 @@ def test_alerts_are_shown_once_and_on_one_line(capsys: pytest.CaptureFixture[str
     assert any(line.startswith("unowned") and " 2 " in line for line in lines)
 
 
-def test_a_farm_without_members_says_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_farm_without_members_shows_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:
     farm._show([], Counter())
     assert "grange up" in capsys.readouterr().out

@@ -86,7 +86,7 @@ def test_nothing_is_done_where_none_can_be_asked() -> None:
         confirm("Really?", yes=False)
 
 
-def test_every_verb_can_be_imported_and_says_what_it_does() -> None:
+def test_every_verb_can_be_imported_and_has_a_summary() -> None:
     for name in VERBS:
         shown = CliRunner().invoke(command, [name, "--help"])
         assert shown.exit_code == 0, shown.output
@@ -156,7 +156,7 @@ def test_rollout_is_done_when_all_pods_are_of_its_template() -> None:
     assert not rollout.within_done(None).done
 
 
-def test_page_says_who_owns_it_and_what_is_wrong() -> None:
+def test_page_shows_who_owns_it_and_what_is_wrong() -> None:
     found = rolling(phase="Failed", message="stuck")
     found["metadata"]["annotations"] = {"grange.dev/owner": "host-1_abc/7"}
     found["status"]["nodeTransfers"] = [

@@ -40,7 +40,7 @@ async def test_refused_rollout_has_failed_by_either_name(
             assert "expected 7 and 0, found 3 and 0" in reported
 
 
-async def test_one_that_fails_says_so_and_so_does_one_that_was_undone(
+async def test_failed_and_undone_rollouts_are_reported(
     tools: Tools, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with world(*tools, kind=Sick) as there:

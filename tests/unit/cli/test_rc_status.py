@@ -62,7 +62,7 @@ async def annotate(there: World, **notes: str) -> None:
     await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=change)
 
 
-async def test_owner_references_say_whose_a_pod_is_and_labels_do_not(there: World) -> None:
+async def test_owner_references_name_a_pods_owner_and_labels_do_not(there: World) -> None:
     uid = (await there.controller()).metadata.uid
     marks = {NAME: "web", f"{NAME}-uid": uid}
     await add_pod(there, "ours", uid, **marks)
@@ -106,7 +106,7 @@ async def test_a_move_between_controllers_is_on_the_page_of_both(tools: Tools) -
             assert any(line.startswith(reported) for line in await lines(there, name))
 
 
-async def test_what_an_operator_ordered_of_nodes_is_told_until_it_ends(there: World) -> None:
+async def test_what_an_operator_ordered_is_shown_until_it_ends(there: World) -> None:
     await ReplicationControllers(there.client, "default").drain_node("web", "b")
     await ReplicationControllers(there.client, "default").drain_node("web", "a")
     lock = nodes.lock(session(there), "web", 60.0)

@@ -66,7 +66,7 @@ async def test_waiting_reports_pods_on_a_node_and_an_absent_server(
         assert lines[-1] == "next: grange why grc/web"
 
 
-async def test_who_waits_for_a_controller_that_nobody_works_on_is_told(
+async def test_a_wait_for_an_unowned_controller_is_explained(
     tools: Tools, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with world(*tools) as there:

@@ -24,7 +24,7 @@ def test_a_controller_is_ready_only_for_its_present_generation() -> None:
     assert readiness.ready(controller(observedGeneration=2, **counts)).done
 
 
-def test_a_short_controller_says_how_many_and_why() -> None:
+def test_a_short_controller_shows_how_many_and_why() -> None:
     state = readiness.ready(
         controller(
             observedGeneration=2,
@@ -40,7 +40,7 @@ def test_a_short_controller_says_how_many_and_why() -> None:
     assert state.text == "1/3 ready (too few nodes)"
 
 
-def test_a_node_is_ready_when_its_condition_says_so() -> None:
+def test_a_node_is_ready_when_its_condition_is_true() -> None:
     node: Document = {"kind": "Node", "metadata": {"name": "a"}, "spec": {}}
     assert readiness.ready(node) == readiness.WaitState(done=False, text="not ready")
     node["status"] = {"conditions": [{"type": "Ready", "status": "Unknown", "message": "silent"}]}

@@ -109,7 +109,7 @@ async def test_disk_that_cannot_be_written_ends_no_test(
     assert capsys.readouterr().err.count("not written") == 1
 
 
-async def test_junit_tells_failures_from_errors(there: Player, tmp_path: Path) -> None:
+async def test_junit_separates_failures_from_errors(there: Player, tmp_path: Path) -> None:
     there.scripts |= {"bad": Script("Failed"), "broken": Script("Error")}
     sessions = [manifest(name, pool="p") for name in ("good", "bad", "broken")]
     how = {"concurrency": Concurrency(queues={"p": 1}), "junit": tmp_path / "reports"}

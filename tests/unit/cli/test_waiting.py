@@ -28,8 +28,8 @@ class Cut(World):
     away = False
 
     async def deliver(self, path: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        async with aclosing(super().deliver(path, chunks)) as heard:
-            async for chunk in heard:
+        async with aclosing(super().deliver(path, chunks)) as received:
+            async for chunk in received:
                 if self.away:
                     raise ServiceUnavailable("cut off")
                 yield chunk

@@ -193,7 +193,7 @@ def test_rollout_stopped_on_purpose_names_the_next_step() -> None:
     assert replicationcontrollers.waiting_lines({"metadata": {"name": "web"}}) == []
 
 
-def test_conditions_that_say_that_something_is_wrong() -> None:
+def test_conditions_that_show_that_something_is_wrong() -> None:
     conditions = [
         {"type": "Ready", "status": "True"},
         {"type": "MemoryPressure", "status": "False"},
@@ -216,7 +216,7 @@ def test_conditions_that_say_that_something_is_wrong() -> None:
 
 
 @pytest.mark.parametrize("error", [NotFound, Forbidden])
-async def test_a_server_without_explanations_leaves_what_the_pod_says(
+async def test_a_server_without_explanations_leaves_the_pods_message(
     error: type[ApiError], clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Kubernetes does not know the path: it answers so, or refuses it to who may not ask for it."""

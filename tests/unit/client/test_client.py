@@ -147,7 +147,7 @@ async def test_watch_raises_expired_from_the_answer() -> None:
                 pass
 
 
-async def test_watch_that_breaks_off_inside_an_event_says_so() -> None:
+async def test_watch_that_breaks_off_inside_an_event_is_an_error() -> None:
     transport = Scripted()
     transport.script(transport.stream([event(b"ADDED")[:-9]]))
     with pytest.raises(status.ServiceUnavailable):

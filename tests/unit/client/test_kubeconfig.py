@@ -171,7 +171,7 @@ def test_malformed_yaml_is_located_but_not_quoted(tmp_path: Path) -> None:
     assert "s3cret" not in str(caught.value)
 
 
-def test_no_file_at_all_says_what_to_do(tmp_path: Path) -> None:
+def test_no_file_at_all_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="grange up"):
         kubeconfig.load([tmp_path / "none"])
 

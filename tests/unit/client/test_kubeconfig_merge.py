@@ -166,7 +166,7 @@ DOCUMENTS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 @settings(max_examples=200, deadline=None)
 @given(DOCUMENTS, DOCUMENTS, st.booleans(), st.sampled_from(["", "\n", "# end\n", "...\n"]))
-def test_edited_text_says_what_is_wanted_and_keeps_comments(
+def test_edited_text_has_what_is_wanted_and_keeps_comments(
     before: dict[str, Any], changes: dict[str, Any], indented: bool, end: str
 ) -> None:
     lines: list[str] = []

@@ -41,7 +41,7 @@ def test_namespaced_object_without_namespace_is_refused() -> None:
         requests.create(POD, {"metadata": {"name": "a"}})
 
 
-def test_list_says_selectors_page_and_version() -> None:
+def test_list_has_selectors_page_and_version() -> None:
     request = requests.list_page(
         POD, "ns", labels="a=b", fields="spec.nodeName=x", limit=5, cont="t", resource_version="7"
     )
@@ -177,7 +177,7 @@ def test_list_without_items_is_empty() -> None:
     assert requests.decode_list(POD, b'{"metadata":{},"items":null}').items == []
 
 
-def test_list_leaves_out_what_does_not_fit_and_says_so() -> None:
+def test_list_leaves_out_what_does_not_fit_and_reports_it() -> None:
     """One odd object must not blind a controller to all the others."""
     body = (
         b'{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}},'

@@ -93,7 +93,7 @@ def test_granted_evictions_wait_until_they_are_seen() -> None:
     assert outcome.status.current_healthy == 1  # the slow one counts again
 
 
-def test_a_failure_allows_nothing_and_says_why() -> None:
+def test_a_failure_allows_nothing_and_gives_the_reason() -> None:
     status = logic.failed(budget(maxUnavailable=1), "who knows", NOW)
     stated = conditions.find(status.conditions, DISRUPTION_ALLOWED)
     assert stated is not None

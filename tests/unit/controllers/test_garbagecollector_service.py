@@ -62,7 +62,7 @@ async def test_what_dangled_before_the_start_is_collected(
         assert await left(there) == []
 
 
-async def test_a_namesake_of_the_owner_does_not_keep_a_dependent(
+async def test_an_object_with_the_owners_name_keeps_no_dependent(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log, hands=False) as there:
@@ -235,7 +235,9 @@ async def test_a_cluster_scoped_object_is_safe_from_a_namespaced_owner(
         assert (await there.client.get(NODE, "a")).metadata.name == "a"
 
 
-async def test_a_cache_that_lags_condemns_nobody(clock: Clock, rng: Stream, log: Logger) -> None:
+async def test_a_cache_that_lags_deletes_no_dependent(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
     """The owner exists; only our watch has not shown it. The server is asked before a delete."""
     async with world(clock, rng, log, hands=False) as there:
         there.start(GarbageCollector(there.deps))

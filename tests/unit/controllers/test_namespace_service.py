@@ -73,7 +73,7 @@ async def test_a_namespace_takes_everything_in_it_along_and_pods_first(
         assert len((await there.client.list(CONFIGMAP)).items) == 1
 
 
-async def test_a_namespace_that_is_stuck_says_what_holds_it(
+async def test_a_namespace_that_is_stuck_shows_what_holds_it(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log, hands=False) as there:

@@ -120,7 +120,7 @@ def test_taints_follow_health_and_leave_those_of_others_alone() -> None:
         ),
     ],
 )
-def test_a_pod_stays_as_long_as_its_tolerations_say(
+def test_a_pod_stays_as_long_as_its_tolerations_last(
     held: list[Taint], tolerations: list[Toleration], stay: float | None
 ) -> None:
     assert eviction.stay_s(held, tolerations, default_s=300.0) == stay

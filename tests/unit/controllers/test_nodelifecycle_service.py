@@ -84,7 +84,7 @@ async def test_a_node_is_not_silent_because_its_lease_is_not_watched(
         assert await taints(there, "b") == []
 
 
-async def test_a_node_that_says_it_is_not_ready_is_tainted_accordingly(
+async def test_a_node_that_reports_not_ready_is_tainted_accordingly(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:

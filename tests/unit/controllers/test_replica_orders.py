@@ -138,7 +138,9 @@ async def test_an_order_under_way_is_not_overwritten(there: World, clock: Clock)
     assert await counts(there) == (4, 2)
 
 
-async def test_a_settler_tells_of_the_order_that_it_found_first(there: World, clock: Clock) -> None:
+async def test_a_completed_order_is_reported_by_who_found_it_first(
+    there: World, clock: Clock
+) -> None:
     async def others() -> None:
         await there.change("receiver", replicas=2)
         await settle(there.client, "default", "giver")

@@ -59,7 +59,7 @@ async def test_controller_deleted_after_scale_down_leaves_the_record(
 
 
 @pytest.mark.parametrize("kind", [BadRequest, Forbidden, Invalid, TooLarge])
-async def test_records_that_the_server_refuses_for_good_hold_nobody(
+async def test_records_that_the_server_refuses_hold_no_controller(
     kind: type[ApiError], clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Another try would be answered alike: the controller could never be deleted."""
@@ -124,7 +124,7 @@ async def test_owner_crash_after_any_write_then_deletion_keeps_records(
 
 
 @pytest.mark.parametrize("crash_after", range(4))
-async def test_the_owner_dies_after_any_write_of_the_farewell(
+async def test_the_owner_dies_after_any_write_of_the_finalizer(
     crash_after: int, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:

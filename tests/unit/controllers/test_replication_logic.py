@@ -203,7 +203,7 @@ def test_an_unbound_pod_stays_where_it_is_without_a_spare_node() -> None:
     assert plan.short == 1
 
 
-def test_a_name_held_by_somebody_else_is_avoided() -> None:
+def test_a_name_held_by_another_owner_is_avoided() -> None:
     owner = builders.controller(replicas=1)
     plan = decide(owner, [], ["a"], taken=frozenset({"web-a"}))
     assert created(plan) == ["a"]
@@ -419,7 +419,7 @@ def test_w8_pod_of_another_controller_is_never_ours() -> None:
     assert claim.owned == claim.adopt == claim.release == ()
 
 
-def test_a_namesake_of_an_earlier_life_is_not_ours() -> None:
+def test_a_pod_of_an_earlier_owner_of_the_name_is_not_ours() -> None:
     """Ownership goes by uid: the pods of a deleted controller of the same name are not counted."""
     before, after = builders.controller(uid="one"), builders.controller(uid="two")
     assert sort_by_owner(after, [builders.pod(before, node="a")]).owned == ()

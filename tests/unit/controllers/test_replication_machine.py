@@ -248,7 +248,7 @@ class Cluster(RuleBasedStateMachine):
         return sum(_owner(pod) is None for pod in self.live.values())
 
     @rule(limit=st.integers(1, 5))
-    def hear(self, limit: int) -> None:
+    def receive(self, limit: int) -> None:
         self.deliver(limit)
 
     @rule(replicas=st.integers(0, 6), paused=st.booleans(), version=st.integers(1, 2))

@@ -472,11 +472,11 @@ async def test_the_note_of_a_transfer_that_is_over_is_taken_away(
     there.start(ReplicationService(there.deps))
     await there.until(lambda: there.ready(3, "receiver"))
 
-    async def tidied() -> bool:
+    async def pruned() -> bool:
         kept = (await there.controller("receiver")).metadata.annotations
         return RECEIVED_ANNOTATION not in kept
 
-    await there.until(tidied)
+    await there.until(pruned)
 
 
 async def test_the_note_of_a_transfer_under_way_is_kept(there: World, clock: Clock) -> None:

@@ -48,7 +48,7 @@ async def test_eligible_nodes_are_selected_ready_tolerated_and_sorted() -> None:
     assert list((await scheduler.eligible_nodes())(tolerant)) == ["b", "cordoned", "tainted", "z"]
 
 
-async def test_eligible_nodes_are_computed_anew_when_nodes_change() -> None:
+async def test_eligible_nodes_are_computed_again_when_nodes_change() -> None:
     there = [builders.node("a")]
     scheduler = NodeSelectorScheduler(lambda: there)
     owner = builders.controller()
@@ -128,7 +128,7 @@ def test_status_counts_in_words_that_can_be_true(
         ("ab", "2 pods are moving from a (Starting), b (Starting)"),
     ],
 )
-def test_status_says_what_is_moving(old: str, expected: str) -> None:
+def test_status_shows_what_is_moving(old: str, expected: str) -> None:
     result = outcome(builders.inputs(builders.controller(replicas=0), [], ["a", "b"]))
     after = [NodeTransfer(node, "Starting", node, f"web-{node}", f"uid-{node}") for node in old]
     assert (
@@ -148,7 +148,7 @@ def test_status_says_what_is_moving(old: str, expected: str) -> None:
         ({"replicas": 1}, ["a"], "the server is full", "WriteFailed"),
     ],
 )
-def test_status_says_why_a_controller_is_not_reconciled(
+def test_status_shows_why_a_controller_is_not_reconciled(
     spec: dict[str, Any], nodes: list[str], failure: str, reason: str
 ) -> None:
     made = builders.pod(builders.controller(), node="a")

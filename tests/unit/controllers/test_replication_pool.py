@@ -115,7 +115,7 @@ async def test_w10_process_started_without_pool_repairs_moves_nothing(
         await there.until(lambda: there.ready(1), limit_s=70)
 
 
-async def test_w10_what_nobody_can_see_is_not_said_to_be_over(
+async def test_w10_what_cannot_be_seen_is_not_reported_over(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """A short service whose pods are misplaced, and a new owner that knows nothing of nodes."""
@@ -307,7 +307,7 @@ async def test_machines_of_controllers_that_are_gone_are_given_back(
         assert await pool.holders() == {"p": "", "q": ""}
 
 
-async def test_machines_of_controllers_that_are_there_stay_lent(
+async def test_machines_of_controllers_that_are_there_stay_allocated(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     pool = SimulatedPool(["p"])
@@ -383,8 +383,8 @@ def test_spare_node_lost_before_binding_ends_the_attempt() -> None:
         node_transfer.happened(item(TransferPhase.STARTING), after, (), now)
         is TransferEvent.NEW_LOST
     )
-    lent = item(TransferPhase.STARTING, allocated=True)
-    assert node_transfer.happened(lent, before, (), now) is None, "a machine may be on its way"
+    waiting = item(TransferPhase.STARTING, allocated=True)
+    assert node_transfer.happened(waiting, before, (), now) is None, "a machine may be on its way"
 
 
 def test_growth_waits_for_the_node_of_a_transferred_pod() -> None:

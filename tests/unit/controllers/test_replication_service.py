@@ -108,7 +108,7 @@ async def test_r1_controller_at_zero_without_nodes_creates_nothing(
         assert await there.events("InsufficientNodes") == []
 
 
-async def test_r2_no_eligible_node_is_said_at_once_and_once(
+async def test_r2_no_eligible_node_is_reported_at_once_and_once(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """P2's alert within a second is a condition and one event here; it is no error loop."""

@@ -130,7 +130,7 @@ async def test_check_t5_a_pass_with_nothing_to_do_sends_nothing(tools: Tools) ->
         assert writes.sent == []
 
 
-async def test_check_t6_trouble_is_retried_until_somebody_says_stop(tools: Tools) -> None:
+async def test_check_t6_trouble_is_retried_until_a_user_stops_it(tools: Tools) -> None:
     async with world(*tools) as there:
         for name in ("a", "b"):
             await there.add_node(name)

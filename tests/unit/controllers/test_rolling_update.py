@@ -109,9 +109,9 @@ async def within(there: World, name: str, wanted: str) -> bool:
 
 async def test_check_u8_three_replicas_move_with_two_available(tools: Tools) -> None:
     async with world(*tools) as there:
-        watchman = DeletionGate(there)
+        deletion_gate = DeletionGate(there)
         await begun(there, 3)
-        watchman.reset()
+        deletion_gate.reset()
         seen: list[tuple[int, int]] = []
         await roll(there, leaveOld=True)
         while not await phase(there, "Complete"):
@@ -120,7 +120,7 @@ async def test_check_u8_three_replicas_move_with_two_available(tools: Tools) -> 
                 seen.append(here)
             await there.settle(0.05)
         seen.append(await counts(there))
-        assert watchman.least >= 2
+        assert deletion_gate.least >= 2
         assert {pair for pair in seen if sum(pair) == 3} == {(3, 0), (2, 1), (1, 2), (0, 3)}
         assert max(map(sum, seen)) <= 4  # for a moment one too many, never one too few
         assert min(map(sum, seen)) >= 3
@@ -148,15 +148,13 @@ async def test_w14_stalled_watch_takes_no_replica_for_dead_pods(tools: Tools) ->
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
-async def test_pods_taken_for_serving_nobody_do_serve_nobody(
-    tools: Tools, *, cordoned: bool
-) -> None:
+async def test_pods_taken_for_unused_are_unused(tools: Tools, *, cordoned: bool) -> None:
     """And it is taken once, also while it is still there.
 
     Pods on nodes that are not eligible go first elsewhere; here the minimum counts on their staying.
     """
     async with world(*tools, kind=Sick) as there:
-        watchman = DeletionGate(there)
+        deletion_gate = DeletionGate(there)
         await begun(there, 8, healthy=False)
         await there.client.patch(NODE, "n0", patch={"spec": {"unschedulable": cordoned}})
         sick = next(pod for pod in await there.pods() if pod.spec.node_name == "n1")
@@ -169,10 +167,10 @@ async def test_pods_taken_for_serving_nobody_do_serve_nobody(
             subresource="status",
         )
         await there.settle(1.0)
-        watchman.reset()
+        deletion_gate.reset()
         await roll(there, desired=8, minimum=7)
         await there.settle(20.0)
-        assert watchman.least >= 7
+        assert deletion_gate.least >= 7
         assert await counts(there) == (7, 1)
         assert sick.metadata.name not in await there.names()
         if cordoned:
@@ -202,16 +200,16 @@ async def test_check_u11_unhealthy_rollout_stalls_fails_and_is_undone(
     tools: Tools,
 ) -> None:
     async with world(*tools, kind=Sick) as there:
-        watchman = DeletionGate(there)
+        deletion_gate = DeletionGate(there)
         await begun(there, 3, healthy=False)
-        watchman.reset()
+        deletion_gate.reset()
         await roll(there, progressDeadlineSeconds=30)
         await there.until(lambda: phase(there, "Failed"))
         assert await counts(there) == (2, 1)
         await change(there, undo=True)
         await there.until(lambda: phase(there, "RolledBack"))
         assert await counts(there) == (3, 0)
-        assert watchman.least >= 2
+        assert deletion_gate.least >= 2
 
 
 async def test_w19_a_rollout_that_gets_no_further_goes_back_by_policy(tools: Tools) -> None:
@@ -247,7 +245,7 @@ async def test_rollback_by_policy_happens_after_a_pause_as_well(tools: Tools) ->
         assert await counts(there) == (3, 0)
 
 
-async def test_what_becomes_of_a_rollout_is_told_and_counted(tools: Tools) -> None:
+async def test_what_becomes_of_a_rollout_is_reported_and_counted(tools: Tools) -> None:
     async with world(*tools) as there:
         await begun(there, 3)
         await roll(there, paused=True, leaveOld=True)
@@ -298,12 +296,12 @@ async def test_w19_a_rollout_that_shrinks_ends(tools: Tools) -> None:
 
 async def test_one_replica_is_made_before_the_other_is_broken(tools: Tools) -> None:
     async with world(*tools) as there:
-        watchman = DeletionGate(there)
+        deletion_gate = DeletionGate(there)
         await begun(there, 1)
-        watchman.reset()
+        deletion_gate.reset()
         await roll(there, desired=1, minimum=1, maxSurge=1)
         await there.until(lambda: phase(there, "Complete"))
-        assert watchman.least == 1
+        assert deletion_gate.least == 1
 
 
 async def test_check_u12_old_controller_goes_only_when_empty(
@@ -441,7 +439,7 @@ async def test_a_rollout_that_is_deleted_leaves_every_replica_wanted(tools: Tool
         await there.until(lambda: phase(there, "Complete", name="again"))
 
 
-async def test_somebody_who_scales_on_the_way_is_counted_anew(tools: Tools) -> None:
+async def test_scaling_on_the_way_is_counted_again(tools: Tools) -> None:
     async with world(*tools) as there:
         await begun(there, 3)
         await roll(there, canary=1)

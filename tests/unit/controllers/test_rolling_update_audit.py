@@ -303,7 +303,7 @@ async def test_a_rollout_that_goes_on_is_kept_however_long_it_takes(tools: Tools
         assert await events(there) == [STARTED, COMPLETED]
 
 
-async def test_a_new_owner_removes_what_became_due_while_nobody_looked(tools: Tools) -> None:
+async def test_a_new_owner_removes_what_became_due_without_an_owner(tools: Tools) -> None:
     async with world(*tools) as there:
         await begun(there, 3, service=False)
         await roll(there, ttlSecondsAfterFinished=60)

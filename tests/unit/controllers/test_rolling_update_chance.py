@@ -46,7 +46,7 @@ class Judge:
             self.taken.append(pod.metadata.name)
 
 
-async def say_ready(there: World, pod: Pod, ready: bool) -> None:
+async def report_ready(there: World, pod: Pod, ready: bool) -> None:
     stated = {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
     patch = {"status": {"conditions": [stated]}}
     with suppress(NotFound):
@@ -65,10 +65,10 @@ async def trouble(there: World, draw: Stream) -> None:
     running = [pod for pod in await there.pods() if pod.status.phase == "Running"]
     lot = draw.integer(0, 9)
     if lot < 4 and running:
-        await say_ready(there, draw.choice(running), ready=False)
+        await report_ready(there, draw.choice(running), ready=False)
     elif lot < 5:
         for pod in running:
-            await say_ready(there, pod, ready=True)
+            await report_ready(there, pod, ready=True)
     elif lot < 8:
         await cordon(there, draw)
     elif lot < 9:
@@ -88,7 +88,7 @@ async def test_no_step_takes_what_the_minimum_needs_whatever_breaks(tools: Tools
         for name in ("one", "two"):
             await there.change(name, rollout=rules)
         for pod in (await there.pods())[: draw.integer(0, 2)]:
-            await say_ready(there, pod, ready=False)
+            await report_ready(there, pod, ready=False)
         await cordon(there, draw)
         await there.settle(1.0)
         judge = Judge(there, minimum)

@@ -89,7 +89,7 @@ def test_check_u3_no_more_old_pods_are_healthy_than_are_desired() -> None:
         ((0, 0), (2, 2), (0, 1)),
     ],
 )
-def test_check_u7_a_step_is_judged_anew_by_what_is_healthy_now(
+def test_check_u7_a_step_is_decided_by_what_is_healthy_now(
     old: tuple[int, int], new: tuple[int, int], expected: tuple[int, int]
 ) -> None:
     """Three replicas, minimum two."""

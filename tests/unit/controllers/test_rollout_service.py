@@ -91,17 +91,17 @@ def tools(clock: Clock, rng: Stream, log: Logger) -> Tools:
 async def begun(
     there: World, nodes: int, replicas: int, placement: str, **rollout: Any
 ) -> DeletionGate:
-    """A controller at version 1 that is complete, and a watchman who begins to watch then."""
+    """A controller at version 1 that is complete, and a deletion gate that begins to watch then."""
     for number in range(nodes):
         await there.add_node(f"n{number}")
-    watchman = DeletionGate(there)
+    deletion_gate = DeletionGate(there)
     await there.add_controller(
         replicas=replicas, placement=placement, template=version(1), rollout=rollout
     )
     there.start(ReplicationService(there.deps))
     await there.until(lambda: phase_is(there, "Complete"))
-    watchman.reset()
-    return watchman
+    deletion_gate.reset()
+    return deletion_gate
 
 
 async def state(there: World) -> RolloutState:
@@ -139,13 +139,13 @@ async def test_a_changed_template_rolls_out_within_what_is_allowed(
     """W11: in P2 an edit of the manifest restarted the whole fleet at once."""
     placement, nodes, replicas = shape
     async with world(*tools) as there:
-        watchman = await begun(there, nodes, replicas, placement, **rollout)
+        deletion_gate = await begun(there, nodes, replicas, placement, **rollout)
         await there.change(template=version(2))
         await there.until(lambda: phase_is(there, "Progressing"))
         await there.until(lambda: phase_is(there, "Complete"))
         assert await versions(there) == ["2"] * replicas
-        assert watchman.least >= least
-        assert watchman.most <= most
+        assert deletion_gate.least >= least
+        assert deletion_gate.most <= most
         await there.settle()
         status = (await there.controller()).status
         assert (status.replicas, status.updated_replicas) == (replicas, replicas)
@@ -163,27 +163,27 @@ async def test_a_plain_zero_of_max_unavailable_is_a_promise(
 ) -> None:
     """Without a spare node nothing is broken; when one comes the rollout goes on."""
     async with world(clock, rng, log) as there:
-        watchman = await begun(there, 2, 2, SPREAD, maxUnavailable=0, maxSurge=1)
+        deletion_gate = await begun(there, 2, 2, SPREAD, maxUnavailable=0, maxSurge=1)
         await there.change(template=version(2))
         await there.settle(30.0)
         assert await versions(there) == ["1", "1"]
         await there.add_node("n9")
         await there.until(lambda: phase_is(there, "Complete"))
         assert await versions(there) == ["2", "2"]
-        assert watchman.least == 2
+        assert deletion_gate.least == 2
 
 
 async def test_check_u11_never_healthy_template_stalls_and_fails(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with sick_world(clock, rng, log) as there:
-        watchman = await begun(there, 2, 4, PACKED, progressDeadlineSeconds=60)
+        deletion_gate = await begun(there, 2, 4, PACKED, progressDeadlineSeconds=60)
         await there.change(template=version(2, ready=False))
         await there.until(lambda: phase_is(there, "Failed"), limit_s=90.0)
         assert (await there.condition("RolloutFailed")).reason == "ProgressDeadlineExceeded"
         assert (await there.condition("Progressing")).status == "False"
         assert (await there.condition("Available")).status == "True"
-        assert watchman.least >= 3
+        assert deletion_gate.least >= 3
         assert [event.count for event in await there.events("RolloutFailed")] == [1]
         # A dead pod of the good template is made again from the good template.
         old = [p for p in await there.pods() if p.metadata.labels["v"] == "1"]
@@ -236,11 +236,13 @@ async def test_a_failed_rollout_goes_back_by_policy_and_stays_back(
 ) -> None:
     """W19."""
     async with sick_world(clock, rng, log) as there:
-        watchman = await begun(there, 2, 4, PACKED, progressDeadlineSeconds=60, autoRollback=True)
+        deletion_gate = await begun(
+            there, 2, 4, PACKED, progressDeadlineSeconds=60, autoRollback=True
+        )
         await there.change(template=version(2, ready=False))
         await there.until(lambda: phase_is(there, "RolledBack"), limit_s=120.0)
         assert await versions(there) == ["1"] * 4
-        assert watchman.least >= 3
+        assert deletion_gate.least >= 3
         assert (await there.condition("RolloutFailed")).reason == "RolledBack"
         assert (await there.controller()).status.updated_replicas == 0
         # The refused template stays refused, whatever else changes or dies.
@@ -316,7 +318,7 @@ async def test_undo_goes_back_to_the_template_before(
 ) -> None:
     """W19: in P2 a rollout only went forward; one could not be turned round half way."""
     async with world(clock, rng, log) as there:
-        watchman = await begun(there, 2, 4, PACKED, minReadySeconds=5, maxUnavailable=0)
+        deletion_gate = await begun(there, 2, 4, PACKED, minReadySeconds=5, maxUnavailable=0)
         await there.change(template=version(2))
         await there.settle(7.0)
         assert set(await versions(there)) == {"1", "2"}
@@ -326,7 +328,7 @@ async def test_undo_goes_back_to_the_template_before(
         await objects.set_template(session(there), found, before.template)
         await there.until(lambda: phase_is(there, "Complete"), limit_s=300.0)
         assert await versions(there) == ["1"] * 4
-        assert watchman.least == 4
+        assert deletion_gate.least == 4
         history = (await there.controller()).status.history
         assert [item.revision for item in history] == [2, 3]
         assert history[-1].template == found.status.history[0].template
@@ -364,13 +366,13 @@ async def test_scaling_down_while_rolling_keeps_the_new_minimum(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
-        watchman = await begun(there, 2, 8, PACKED, minReadySeconds=2, maxUnavailable=0)
+        deletion_gate = await begun(there, 2, 8, PACKED, minReadySeconds=2, maxUnavailable=0)
         await there.change(template=version(2))
         await there.settle(3.0)
         await there.change(replicas=3)
         await there.until(lambda: phase_is(there, "Complete"), limit_s=120.0)
         assert await versions(there) == ["2"] * 3
-        assert watchman.least >= 3
+        assert deletion_gate.least >= 3
 
 
 async def test_intent_is_written_before_a_pod_is_touched(

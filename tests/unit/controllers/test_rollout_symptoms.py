@@ -55,11 +55,11 @@ def container(**states: Document) -> list[Document]:
         ),
     ],
 )
-def test_what_containers_say(states: dict[str, Document], failed: str) -> None:
+def test_what_containers_report(states: dict[str, Document], failed: str) -> None:
     assert failure_message.first_message([pod(containerStatuses=container(**states))]) == failed
 
 
-def test_the_first_that_says_anything_speaks_and_not_for_long() -> None:
+def test_the_first_message_is_used_and_cut_short() -> None:
     full = {"type": "PodScheduled", "status": "False", "message": "no room"}
     loud = container(state={"terminated": {"exitCode": 1, "message": "x" * 900}})
     pods = [pod("c", containerStatuses=loud), pod("b", conditions=[full]), pod("a")]
@@ -90,7 +90,7 @@ async def complain(there: World, label: str) -> None:
 
 
 @pytest.mark.parametrize("back", [False, True])
-async def test_a_rollout_between_two_controllers_says_why_it_failed(
+async def test_a_rollout_between_two_controllers_reports_its_failure(
     tools: Tools, *, back: bool
 ) -> None:
     """Also when it went back, and the pods that could show it are gone."""

@@ -44,15 +44,15 @@ __all__ = ["tools"]
 async def begun(
     there: World, *names: str, replicas: int, pool: SimulatedPool | None = None, **spec: Any
 ) -> DeletionGate:
-    """A controller that is complete at version 1, and a watchman who begins to watch then."""
+    """A controller that is complete at version 1, and a deletion gate that begins to watch then."""
     await nodes(there, *names)
-    watchman = DeletionGate(there)
+    deletion_gate = DeletionGate(there)
     await there.add_controller(replicas=replicas, **{**DYNAMIC, "template": version(1), **spec})
     there.start(ReplicationService(there.deps, pool=pool))
     await there.until(lambda: phase_is(there, "Complete"))
     await there.settle(1.0)
-    watchman.reset()
-    return watchman
+    deletion_gate.reset()
+    return deletion_gate
 
 
 async def of(there: World, node: str) -> str:
@@ -79,7 +79,7 @@ async def test_template_changed_during_transfer_reaches_every_pod(
 ) -> None:
     """The new pod was made from the template of before, and is replaced like any other."""
     async with world(*tools) as there:
-        watchman = await begun(there, "a", "b", "c", "d", replicas=3)
+        deletion_gate = await begun(there, "a", "b", "c", "d", replicas=3)
         await there.hold_ready("d")
         await label(there, "a", fits=False)
         await there.until(lambda: phase(there, TransferPhase.STARTING))
@@ -89,7 +89,7 @@ async def test_template_changed_during_transfer_reaches_every_pod(
         await there.let_ready("d")
         await there.until(lambda: complete(there, 3, 2))
         assert await on(there) == ["b", "c", "d"]
-        assert watchman.least >= 2  # a quarter of three is none; without room, one at a time
+        assert deletion_gate.least >= 2  # a quarter of three is none; without room, one at a time
 
 
 async def made(there: World, node: str) -> bool:
@@ -99,7 +99,7 @@ async def made(there: World, node: str) -> bool:
 async def test_bad_template_neither_delays_nor_joins_a_transfer(tools: Tools) -> None:
     """The rollout is stuck; the pod that moves stays what it is, so its service goes on."""
     async with world(*tools, kind=Sick) as there:
-        watchman = await begun(
+        deletion_gate = await begun(
             there, "a", "b", "c", "d", "e", replicas=3, rollout={"progressDeadlineSeconds": 30}
         )
         await there.change(template=version(2, ready=False))
@@ -114,7 +114,7 @@ async def test_bad_template_neither_delays_nor_joins_a_transfer(tools: Tools) ->
 
         await there.until(gone, limit_s=120)
         assert await versions(there) == before
-        assert watchman.least >= 2
+        assert deletion_gate.least >= 2
 
 
 async def test_running_transfer_keeps_no_other_pod_in_place(tools: Tools) -> None:
@@ -145,7 +145,7 @@ async def test_excess_pod_is_removed_not_moved_in_a_rollout(tools: Tools) -> Non
 async def test_pods_moved_during_a_rollback_go_back_too(tools: Tools) -> None:
     """``spec.template`` still is what was refused: nothing may be made from it."""
     async with world(*tools, kind=Sick) as there:
-        watchman = await begun(
+        deletion_gate = await begun(
             there,
             *"abcde",
             replicas=3,
@@ -165,14 +165,14 @@ async def test_pods_moved_during_a_rollback_go_back_too(tools: Tools) -> None:
         await there.settle(30.0)
         assert last not in await on(there)
         assert await versions(there) == ["1"] * 3
-        assert watchman.least >= 2
+        assert deletion_gate.least >= 2
 
 
 async def test_undo_during_transfer_settles_at_the_old_template(
     tools: Tools,
 ) -> None:
     async with world(*tools) as there:
-        watchman = await begun(there, *"abcde", replicas=3)
+        deletion_gate = await begun(there, *"abcde", replicas=3)
         await there.change(template=version(2))
         await there.until(lambda: phase_is(there, "Complete"))
         left = (await on(there))[0]
@@ -189,7 +189,7 @@ async def test_undo_during_transfer_settles_at_the_old_template(
             await there.let_ready(node)
         await there.until(lambda: complete(there, 3, 1))
         assert left not in await on(there)
-        assert watchman.least >= 2
+        assert deletion_gate.least >= 2
 
 
 # --- paused, and at the canaries --------------------------------------------------------------------
@@ -201,7 +201,7 @@ async def test_pods_that_move_while_a_rollout_waits_keep_their_version(
 ) -> None:
     """No more canaries than were asked for, and no fewer, whichever pods move."""
     async with world(*tools) as there:
-        watchman = await begun(there, *"abcdef", replicas=3, rollout={"canary": 1})
+        deletion_gate = await begun(there, *"abcdef", replicas=3, rollout={"canary": 1})
         await there.change(template=version(2))
         await there.until(lambda: phase_is(there, "Waiting"))
         if "paused" in held:
@@ -220,7 +220,7 @@ async def test_pods_that_move_while_a_rollout_waits_keep_their_version(
         assert len(await records(there, TRANSFER_COMPLETED)) == 2
         await there.change(rollout={"canary": None, "paused": False})
         await there.until(lambda: complete(there, 3, 2))
-        assert watchman.least >= 2
+        assert deletion_gate.least >= 2
 
 
 async def test_a_paused_controller_moves_pods_and_keeps_their_template(tools: Tools) -> None:
@@ -241,14 +241,14 @@ async def test_a_paused_controller_moves_pods_and_keeps_their_template(tools: To
 async def test_on_delete_moved_pod_is_made_from_present_template(tools: Tools) -> None:
     """Moving it makes it again, as deleting it would; the others stay as they are."""
     async with world(*tools) as there:
-        watchman = await begun(there, "a", "b", "c", replicas=2, rollout={"type": "OnDelete"})
+        deletion_gate = await begun(there, "a", "b", "c", replicas=2, rollout={"type": "OnDelete"})
         await there.change(template=version(2))
         await there.settle(10.0)
         assert await versions(there) == ["1", "1"]
         await label(there, "a", fits=False)
         await there.until(lambda: moved(there, "b", "c"))
         assert (await of(there, "b"), await of(there, "c")) == ("1", "2")
-        assert watchman.least >= 2
+        assert deletion_gate.least >= 2
         await there.client.delete(POD, "web-b", "default")
         await there.until(lambda: complete(there, 2, 2))
 
@@ -257,14 +257,14 @@ async def test_on_delete_a_bad_template_keeps_pods_where_they_are(tools: Tools) 
     """The new pod comes first, so one that never gets well costs nothing but the attempt."""
     async with world(*tools, kind=Sick) as there:
         rollout = {"type": "OnDelete", "progressDeadlineSeconds": 30}
-        watchman = await begun(there, "a", "b", "c", replicas=2, rollout=rollout)
+        deletion_gate = await begun(there, "a", "b", "c", replicas=2, rollout=rollout)
         await there.change(template=version(2, ready=False))
         await label(there, "a", fits=False)
         await there.settle(35.0)
         await there.until(lambda: moved(there, "a", "b"))
         assert len(await records(there, TRANSFER_ROLLED_BACK)) == 1
         assert await versions(there) == ["1", "1"]
-        assert watchman.least >= 2
+        assert deletion_gate.least >= 2
 
 
 # --- machines of the pool --------------------------------------------------------------------------
@@ -303,7 +303,7 @@ async def test_transfers_in_rollouts_keep_the_minimum_and_settle(
             "placement": placement,
             "rollout": {"maxUnavailable": 1, "maxSurge": 1},
         }
-        watchman = await begun(there, *names, replicas=replicas, **spec)
+        deletion_gate = await begun(there, *names, replicas=replicas, **spec)
         latest = 1
         for _ in range(14):
             match draw.choice(
@@ -322,7 +322,7 @@ async def test_transfers_in_rollouts_keep_the_minimum_and_settle(
                     name = draw.choice(names[:4])
                     await label(there, name, fits=draw.choice([True, False]))
             await there.settle(draw.uniform(0.0, 12.0))
-            assert watchman.least >= replicas - 1
+            assert deletion_gate.least >= replicas - 1
         for name in names:
             await label(there, name, fits=True)
         latest += 1
@@ -331,5 +331,5 @@ async def test_transfers_in_rollouts_keep_the_minimum_and_settle(
             rollout={"paused": False, "canary": None, "type": "RollingUpdate"},
         )
         await there.until(lambda: complete(there, replicas, latest), limit_s=900)
-        assert watchman.least >= replicas - 1
-        assert watchman.most <= replicas + 3  # a surge, and transfers of which each has one
+        assert deletion_gate.least >= replicas - 1
+        assert deletion_gate.most <= replicas + 3  # a surge, and transfers of which each has one

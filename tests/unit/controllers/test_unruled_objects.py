@@ -121,7 +121,7 @@ def bad(**spec: Any) -> Document:
         {"template": bad(containers=[{"name": "A b", "image": "x"}])},
     ],
 )
-async def test_pods_that_the_server_refuses_are_told_of(
+async def test_pods_that_the_server_refuses_are_reported(
     spec: Document, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log, kind=Foreign) as there:

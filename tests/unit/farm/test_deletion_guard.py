@@ -304,7 +304,7 @@ def test_owners_that_go_while_we_look_on_take_theirs_with_them(
     assert sink.history == []
 
 
-def test_an_operator_may_say_that_no_owner_is_meant_to_be_there(sink: MemorySink) -> None:
+def test_an_operator_may_confirm_that_there_is_no_owner(sink: MemorySink) -> None:
     deletion_guard = DeletionGuard(
         "farm/x", Alerts(sink), required_objects={Trigger.ORPHANED: lambda: 10}
     )

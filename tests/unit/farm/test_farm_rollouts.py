@@ -13,15 +13,15 @@ from grange.sim.world import World
 
 
 class Process:
-    """A crew that carries out rollouts alone; no pods are made."""
+    """A manager that carries out rollouts alone; no pods are made."""
 
     def __init__(self, deps: Deps, name: str, sink: MemorySink) -> None:
         names = frozenset({"rollingupdate"})
-        self._crew = Manager(FarmConfig(member=name), lambda _: deps, names, alert_sink=sink)
+        self._manager = Manager(FarmConfig(member=name), lambda _: deps, names, alert_sink=sink)
 
     async def run(self) -> None:
         async with Nursery("process") as nursery:
-            for role in self._crew.runnables():
+            for role in self._manager.runnables():
                 nursery.start(role.run(), name=role.name)
 
 

@@ -157,7 +157,7 @@ async def test_check_t12_lease_names_the_session_and_has_one_holder(
         assert writes <= 100 / (TTL_S / 2) + 1, "a write at half of the term"
 
 
-async def test_who_waits_for_another_of_its_name_says_so_once(
+async def test_who_waits_for_another_of_its_name_logs_it_once(
     world: World, clock: Clock, rng: Stream, log: Logger, records: Records
 ) -> None:
     """And not who waits for one that has died: that is over in 15 s."""
@@ -319,7 +319,7 @@ def test_lease_with_a_strange_annotation_takes_part_in_nothing() -> None:
     assert farms_of(msgspec.convert(document, Lease)) == {}
 
 
-def test_observation_lasts_as_long_as_the_lease_says_the_same() -> None:
+def test_observation_lasts_as_long_as_the_lease_is_the_same() -> None:
     def lease_at(renewed: str, version: str) -> Lease:
         return msgspec.convert(
             {

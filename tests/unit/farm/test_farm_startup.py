@@ -18,10 +18,10 @@ NAMES = [f"s{number}" for number in range(5)]
 
 
 class Process:
-    """A crew that does replication alone, or what it is given."""
+    """A manager that does replication alone, or what it is given."""
 
     def __init__(self, deps: Deps, sink: MemorySink, *names: str) -> None:
-        self._crew = Manager(
+        self._manager = Manager(
             FarmConfig(member="a"),
             lambda _: deps,
             frozenset(names or {"replication"}),
@@ -30,7 +30,7 @@ class Process:
 
     async def run(self) -> None:
         async with Nursery("process") as nursery:
-            for role in self._crew.runnables():
+            for role in self._manager.runnables():
                 nursery.start(role.run(), name=role.name)
 
 

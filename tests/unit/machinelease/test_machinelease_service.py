@@ -68,7 +68,7 @@ async def test_a_lease_waits_until_machines_are_free(
         assert await there.events("MachinesReleased") == ["Its machines are free"]
 
 
-async def test_machines_are_not_lent_while_pods_are_left(
+async def test_machines_are_not_granted_while_pods_are_left(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with lease_world(clock, rng, log) as there:

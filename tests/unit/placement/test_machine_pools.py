@@ -196,7 +196,7 @@ def test_a_pool_that_is_removed_in_use_leaks_nothing() -> None:
     assert made.pools()["workers"].available == 7
 
 
-def test_a_pool_that_is_made_smaller_is_not_lent_twice() -> None:
+def test_a_pool_that_is_made_smaller_is_not_granted_twice() -> None:
     made = manager(Pool("workers", 5, 5))
     made.reserve("s", {"workers": 3})
     made.reserve("t", {"workers": 2})

@@ -392,20 +392,20 @@ async def test_failing_handler_hurts_no_other(clock: Clock, log: Logger, records
     server.put("a")
     client = Client(InProcess(server.handle, ADMIN), clock=clock)
     informer = Informer(client, POD, clock=clock, rng=Stream(1), log=log)
-    heard: list[str] = []
+    received: list[str] = []
 
     def bad(obj: Pod) -> None:
         raise ZeroDivisionError(obj.metadata.name)
 
     informer.add_handler(bad)
-    informer.add_handler(lambda obj: heard.append(obj.metadata.name))
+    informer.add_handler(lambda obj: received.append(obj.metadata.name))
     async with Nursery() as nursery:
         nursery.start(informer.run())
         await informer.synced.wait()
         server.put("b")
         await clock.sleep(1)
         nursery.cancel()
-    assert heard == ["a", "b"]
+    assert received == ["a", "b"]
     assert informer.statistics().handler_errors == 2
     assert [event for event, _ in records].count("handler failed") == 2
 

@@ -20,7 +20,7 @@ async def events(client: Client) -> list[Event]:
     return (await client.list(EVENT)).items
 
 
-async def test_event_names_the_object_and_who_says_so(
+async def test_event_names_the_object_and_the_reporter(
     client: Client, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     recorder = Recorder(client, "tester", clock=clock, rng=rng, log=log)

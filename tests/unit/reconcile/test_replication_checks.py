@@ -169,7 +169,7 @@ async def test_check_l1_labels_are_set_read_and_removed(there: World) -> None:
     assert (await there.client.get(CONFIGMAP, "bare", "default")).metadata.labels == {}
 
 
-async def test_check_l2_labels_select_what_they_say(there: World) -> None:
+async def test_check_l2_labels_select_what_they_name(there: World) -> None:
     await put(there, "one", app="x", zone="1")
     await put(there, "two", app="x", zone="2")
     await put(there, "none")

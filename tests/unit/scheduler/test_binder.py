@@ -42,7 +42,7 @@ async def test_waiting_pods_share_requests(
         assert (made.writes("/bindings"), made.writes("/binding")) == (requests, 0)
 
 
-async def test_a_refused_pod_in_a_group_holds_up_nobody(
+async def test_a_refused_pod_in_a_group_holds_up_no_other(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """A user bound one, deleted another and made a third again while the group was on its way."""
@@ -76,7 +76,7 @@ async def test_a_refused_pod_in_a_group_holds_up_nobody(
         assert len(scheduler.queue) == 0
 
 
-async def test_nobody_is_bound_to_a_node_that_is_known_to_be_gone(
+async def test_no_pod_is_bound_to_a_node_that_is_known_to_be_gone(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """It goes while the first of three groups is on its way; the others were decided before that."""
@@ -136,7 +136,7 @@ async def test_a_group_without_an_answer_is_read_back_pod_by_pod(
 
 
 @pytest.mark.parametrize("answer", [503, 507, 500])
-async def test_a_group_that_is_refused_as_a_whole_is_decided_anew(
+async def test_a_group_that_is_refused_as_a_whole_is_decided_again(
     clock: Clock, rng: Stream, log: Logger, *, answer: int
 ) -> None:
     async with world(clock, rng, log) as made:

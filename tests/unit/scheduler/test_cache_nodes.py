@@ -108,7 +108,7 @@ def test_check_41_removing_an_unknown_node_is_refused() -> None:
         Cache().remove_node(builders.node("n"))
 
 
-def test_check_42_nodes_that_share_an_image_say_the_same() -> None:
+def test_check_42_nodes_that_share_an_image_agree_on_it() -> None:
     cache, snapshot = Cache(), NodeInfoSnapshot()
     one, two = builders.node("one"), builders.node("two")
     cache.add_node(with_images(one, shared=10, own=3))

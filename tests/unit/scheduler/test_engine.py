@@ -269,7 +269,7 @@ def test_emptiest_node_wins_and_ties_follow_tree_order() -> None:
     assert [world.place(pod) for pod in pods] == ["a1", "b1", "a2", "a1"]
 
 
-def test_without_nodes_the_message_says_so() -> None:
+def test_without_nodes_the_message_names_them() -> None:
     found = World().decide(builders.pod("p"))
     assert isinstance(found, Diagnosis)
     assert found.message == NO_NODES

@@ -78,7 +78,7 @@ class Surveyed(World):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
-def test_an_explanation_says_what_the_decision_says(seed: int) -> None:
+def test_an_explanation_agrees_with_the_decision(seed: int) -> None:
     """The same reasons and counts, the same best node; what is reported to help does help."""
     generator = ClusterGenerator(seed)
     shapes = [generator.shape() for _ in range(generator.rng.integer(2, 5))]
@@ -373,7 +373,7 @@ async def test_scheduling_gates_are_named(scene: Scene) -> None:
     assert answer.hint
 
 
-async def test_a_claim_that_nobody_can_meet(scene: Scene) -> None:
+async def test_a_claim_that_no_node_can_meet(scene: Scene) -> None:
     """It waits rather than never start on some node; other volumes are made anywhere."""
     scene.nodes("a", "b")
     data = {"name": "data", "persistentVolumeClaim": {"claimName": "mine"}}

@@ -231,7 +231,7 @@ def test_pods_that_wait_longer_come_first(made: Bench) -> None:
     assert admitted(made, "g") == ["g"]
 
 
-def test_lent_quota_is_reclaimed_by_the_pods(made: Bench) -> None:
+def test_borrowed_quota_is_reclaimed_by_the_pods(made: Bench) -> None:
     made.quota("x", "c", cpu="10")
     made.quota("y", "c", cpu="10")
     made.pods(*names("y", 20), labels={QUEUE_LABEL: "y"}, requests=CPU)

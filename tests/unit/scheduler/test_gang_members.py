@@ -91,7 +91,7 @@ def test_check_92_assumed_forgotten_and_bound() -> None:
     assert (gang(book).num_placed, gang(book).num_counted) == (0, 1)
 
 
-def test_check_92_pods_that_nobody_knows_change_nothing() -> None:
+def test_check_92_unknown_pods_change_nothing() -> None:
     book = PodGroups()
     book.update_pod(pod("a"))
     book.assume_pod(pod("unknown"))

@@ -45,7 +45,7 @@ def test_gang_preempts_with_room_for_one_member_per_node() -> None:
     bench.check()
 
 
-def test_nobody_is_disturbed_for_a_part_of_a_gang() -> None:
+def test_no_pod_is_preempted_for_a_part_of_a_gang() -> None:
     """Room could be made for three of four: the fourth node holds a pod as important."""
     bench = Bench()
     bench.nodes(*names("n", 4), capacity=ONE)
@@ -160,7 +160,7 @@ def _lent(bench: Bench, own: int, borrowed: int) -> None:
     assert len(bench.where) == own + borrowed
 
 
-def test_121_what_was_lent_is_given_back_and_not_more() -> None:
+def test_121_borrowed_quota_is_reclaimed_and_not_more() -> None:
     bench = Bench()
     _lent(bench, 3, 4)
     bench.group("g", 2, queue="a")
@@ -187,7 +187,7 @@ def test_121_a_single_pod_gets_its_queues_share_back_too() -> None:
     assert "x" in bench.run(12.0)
 
 
-def test_121_nobody_goes_if_a_queue_would_keep_less_than_its_own() -> None:
+def test_121_no_victims_if_a_queue_would_keep_less_than_its_own() -> None:
     """The borrower is one gang of four with two of the queue's: all of it or none of it."""
     bench = Bench()
     bench.nodes("n", capacity={"cpu": "64", "memory": "64Gi", "pods": "100"})

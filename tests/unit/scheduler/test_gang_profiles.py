@@ -56,7 +56,7 @@ def test_a_gang_that_shares_gpus_is_whole_or_not_at_all() -> None:
     bench.check()
 
 
-def test_a_gang_leaves_room_for_whoever_was_promised_it() -> None:
+def test_a_gang_leaves_room_for_nominated_pods() -> None:
     """A more important pod is nominated to one of two nodes; the gang needs both."""
     bench = Bench()
     capacity = {"cpu": "1", "memory": "8Gi", "pods": "10"}

@@ -124,7 +124,7 @@ async def test_groups_that_come_and_go_leave_nothing_behind(
             assert not scheduler._status._last_reasons
 
 
-async def test_the_status_of_a_group_tells_its_whole_life(
+async def test_the_status_of_a_group_shows_its_whole_life(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
@@ -186,7 +186,7 @@ async def test_a_gang_of_many_costs_few_writes_of_status(
         assert made.writes("/podgroups/g/status") <= 3
 
 
-async def test_the_status_of_a_queue_tells_what_is_used_and_who_waits(
+async def test_the_status_of_a_queue_shows_what_is_used_and_who_waits(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
@@ -289,7 +289,7 @@ class Gatekeeper:
         return Status(Code.WAIT, wait_s=60.0)
 
 
-async def test_119_gang_with_held_member_binds_nobody_until_timeout(
+async def test_119_gang_with_held_member_binds_no_pod_until_timeout(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
@@ -312,7 +312,7 @@ async def test_119_gang_with_held_member_binds_nobody_until_timeout(
         assert scheduler.cache.assumed_count == 0
 
 
-async def test_books_are_right_after_the_cache_was_built_anew(
+async def test_pod_groups_are_right_after_the_cache_was_rebuilt(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:

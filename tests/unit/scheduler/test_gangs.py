@@ -616,7 +616,7 @@ def test_gang_recreated_with_smaller_members_is_tried_again() -> None:
     assert {*bench.gangs.reservation.nodes} == {"a", "b"}
 
 
-def test_a_gang_whose_time_is_over_makes_way_and_starts_anew() -> None:
+def test_a_gang_whose_time_is_over_makes_way_and_starts_again() -> None:
     bench = Bench(overtakes=1)
     bench.nodes("a", "b", capacity=ONE)
     bench.pods("x", requests=CPU)

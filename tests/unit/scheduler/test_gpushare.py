@@ -69,7 +69,7 @@ async def test_what_is_left_of_two_devices_is_no_share_of_one(
 
 
 @pytest.mark.parametrize("each", [0, 1, 4])
-async def test_a_share_above_a_device_is_told_that_it_cannot_be(
+async def test_a_share_above_a_device_is_reported_as_impossible(
     each: int, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Whatever the nodes have: more of them would be of no use, so that is not what is missing."""

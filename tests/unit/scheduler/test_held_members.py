@@ -101,7 +101,7 @@ async def test_a_held_gang_gives_way_as_a_whole(clock: Clock, rng: Stream, log: 
         assert scheduler.cache.assumed_count == 0
 
 
-async def test_gang_whose_node_goes_while_held_is_decided_anew(
+async def test_gang_whose_node_goes_while_held_is_decided_again(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Permitted later it would be bound to a node that everybody knows to be gone."""
@@ -123,7 +123,7 @@ async def test_gang_whose_node_goes_while_held_is_decided_anew(
         assert sorted((await made.pods()).values()) == ["a", "c"]
 
 
-async def test_nobody_joins_a_gang_that_is_held_back(
+async def test_no_pod_joins_a_gang_that_is_held_back(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """If the quorum is rejected in the end, one more member would be there by itself."""
@@ -155,7 +155,7 @@ async def reported(made: World) -> dict[str, str]:
     }
 
 
-async def test_victims_are_told_why_it_is_them(clock: Clock, rng: Stream, log: Logger) -> None:
+async def test_victims_get_the_reason_of_the_choice(clock: Clock, rng: Stream, log: Logger) -> None:
     """One is in the way; the other, elsewhere, is of no use without it."""
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", "b", capacity=SMALL)
@@ -179,7 +179,7 @@ async def test_victims_are_told_why_it_is_them(clock: Clock, rng: Stream, log: L
         )
 
 
-async def test_borrowers_are_told_that_their_quota_is_wanted_back(
+async def test_borrowers_are_deleted_with_the_quota_as_reason(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Whatever their priority, and wherever they are."""

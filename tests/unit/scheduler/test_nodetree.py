@@ -109,7 +109,7 @@ def test_check_80_the_list_alternates_between_zones(added: list[int], listed: li
     assert numbers(tree_of(*added).list()) == listed
 
 
-def test_check_81_an_inconsistent_tree_says_so() -> None:
+def test_check_81_an_inconsistent_tree_is_an_error() -> None:
     tree = tree_of(0, 1)
     tree._zone_of["absent"] = ""
     with pytest.raises(SnapshotInconsistent):

@@ -81,7 +81,7 @@ def test_a_nomination_is_remembered_until_it_is_removed() -> None:
     assert nominator.nominations_for(pod("b")) is None
 
 
-def test_what_the_api_says_counts_when_it_changes() -> None:
+def test_the_apis_nomination_counts_when_it_changes() -> None:
     """It lags behind: an old word about another matter does not undo what we know."""
     nominator = Nominator()
     assert not nominator.seen(pod("a", named="n"), None)  # from before our time

@@ -68,7 +68,7 @@ def test_there_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert templates.computed == 3_000
 
 
-def test_what_cannot_be_read_is_said_of_every_pod() -> None:
+def test_what_cannot_be_read_is_reported_of_every_pod() -> None:
     templates = PodInfoCache(PodInfo.of)
     for name in ("a", "b"):
         with pytest.raises(QuantityError):

@@ -178,7 +178,7 @@ def test_refusal_counts_nodes_by_reason_as_kube_scheduler_does() -> None:
     )
 
 
-def test_refusal_says_why_a_pod_may_not_preempt() -> None:
+def test_refusal_states_why_a_pod_may_not_preempt() -> None:
     world = World().nodes("a").put(pod("low", 1, "4"), "a")
     never = pod("p", 9, preemptionPolicy="Never")
     assert why_not(world, never) == "not eligible due to preemptionPolicy=Never."
@@ -207,7 +207,7 @@ def test_while_its_victims_go_a_pod_looks_for_no_others() -> None:
     assert world.victims(pod("q", 9))[0] == "a"
 
 
-def test_pod_that_leaves_for_another_reason_delays_nobody() -> None:
+def test_pod_that_leaves_for_another_reason_delays_no_other() -> None:
     world = World().nodes("a", "b")
     world.put(leaving(pod("low", 1, "4"), preempted=False), "a").put(pod("x", 1, "4"), "b")
     wanting = pod("p", 9)
@@ -314,7 +314,7 @@ def test_wrong_arguments_are_refused_by_name(document: dict[str, int], field: st
         configure(document, "args")
 
 
-def test_a_profile_without_the_plugin_preempts_nobody() -> None:
+def test_a_profile_without_the_plugin_preempts_no_pod() -> None:
     without = [item for item in plugins.DEFAULT if item.post_filter is None]
     assert Profile(without).post_filter == []
     assert [name for name, _ in PROFILE.post_filter] == ["DefaultPreemption"]

@@ -282,7 +282,7 @@ def test_a_budget_that_allows_less_makes_another_node_the_best() -> None:
     assert world.victims(pod("r", 9)) == ("a", ["one"])
 
 
-def test_what_a_pod_is_told_on_its_own_node_is_for_itself_alone() -> None:
+def test_an_answer_for_a_pods_own_node_is_for_itself_alone() -> None:
     """Its promise does not count against it, and does against others of its class."""
     world = Kept()
     world.nodes("a")
@@ -347,13 +347,13 @@ def test_whom_a_nominated_pod_refuses_is_asked_of_each_pod() -> None:
     st.randoms(use_true_random=False),
 )
 def test_the_first_candidates_are_those_of_the_loop(
-    drawn: list[str], wanted: int, known: int, start: int, luck: Any
+    drawn: list[str], wanted: int, known: int, start: int, rng: Any
 ) -> None:
     truth = {"0": UNHELPFUL, "b": VIOLATING, "h": CLEAN}
     size = len(drawn)
     start = start % size if size else 0
     states = bytearray(truth[one] for one in drawn)
-    for place in luck.sample(range(size), max(0, size - known)):
+    for place in rng.sample(range(size), max(0, size - known)):
         states[place] = UNKNOWN
     victim = PodInfo.of(builders.pod("v"))
 
@@ -403,7 +403,7 @@ def test_the_least_rank_is_found_while_ranks_fall() -> None:
         assert least(ranking, 2, 2) == 2 + at % 2
 
 
-def test_a_log_tells_what_it_remembers() -> None:
+def test_a_log_returns_what_it_remembers() -> None:
     log: ChangeLog[int] = ChangeLog()
     for at in range(20_000):
         log.note(at)
@@ -463,7 +463,7 @@ def test_diagnosis_is_repeated_while_nothing_else_changes() -> None:
     assert world.decide(pod("three", 9, "3")) != first
 
 
-def test_a_rejection_that_is_told_again_counts_what_changed() -> None:
+def test_a_repeated_rejection_counts_what_changed() -> None:
     world = Kept()
     world.nodes("a", "b")
     world.put(pod("on-a", 20, "4"), "a").put(pod("on-b", 20, "4"), "b")

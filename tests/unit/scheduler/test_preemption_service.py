@@ -67,7 +67,7 @@ async def test_an_important_pod_takes_the_place_of_another(
         assert len(scheduler.cycle.nominator) == 0
 
 
-async def test_while_victims_take_their_time_nobody_else_has_to_go(
+async def test_while_victims_take_their_time_no_other_has_to_go(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:

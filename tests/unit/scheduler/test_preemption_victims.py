@@ -89,7 +89,7 @@ def test_check_109_equal_priority_is_never_a_victim() -> None:
     assert cluster.victims(pod("q", 5, "1")) == ["lower"]
 
 
-def test_check_109_nobody_less_important_cannot_be_helped() -> None:
+def test_check_109_no_pod_less_important_cannot_be_helped() -> None:
     found = Budgeted().bind(pod("equal", 5, "4")).select(pod("p", 5, "1"))
     assert found == Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
 
@@ -112,7 +112,7 @@ def test_check_109_most_important_stay_first_then_the_oldest() -> None:
     assert cluster.victims(pod("p", 9, "3")) == ["old", "young", "unstarted"]
 
 
-def test_check_109_those_under_a_budget_are_spared_first() -> None:
+def test_check_109_those_under_a_budget_are_kept_first() -> None:
     cluster = Budgeted().budget("web", 0)
     cluster.bind(pod("kept", 1, "2", **labelled("web")), pod("more-important", 5, "2"))
     found = cluster.select(pod("p", 9, "2"))
@@ -177,7 +177,7 @@ def test_budget_selectors_are_asked_once_about_equal_pods() -> None:
     assert asked == ["web", "db"] * 2
 
 
-def test_check_109_unselective_and_foreign_budgets_cover_nobody() -> None:
+def test_check_109_unselective_and_foreign_budgets_cover_no_pod() -> None:
     cluster = Budgeted()
     cluster.budgets.put(DisruptionBudget("default", "all", Labels.everything(), 0))
     cluster.budgets.put(DisruptionBudget("other", "web", Labels.parse("app=web"), 0))
@@ -194,7 +194,7 @@ def test_victims_have_to_make_room_beside_nominated_pods() -> None:
     assert isinstance(refused, Status)
 
 
-def test_without_any_need_it_says_so() -> None:
+def test_without_any_need_there_are_no_victims() -> None:
     found = Budgeted().bind(pod("a", 1, "1")).select(pod("p", 9, "1"))
     assert isinstance(found, Status)
     assert found.code is Code.ERROR

@@ -86,7 +86,7 @@ def test_check_115_an_error_ends_it_as_an_error() -> None:
 
 
 @pytest.mark.parametrize("code", [Code.SUCCESS, Code.SKIP])
-def test_check_115_who_has_nothing_to_say_narrows_nothing(code: Code) -> None:
+def test_check_115_a_plugin_that_skips_narrows_nothing(code: Code) -> None:
     assert ask(answer(code)) == EVERY_NODE
 
 
@@ -104,7 +104,7 @@ def test_check_115_disjoint_names_leave_nothing() -> None:
     assert not found.error
 
 
-def test_check_115_without_nodes_nobody_is_asked() -> None:
+def test_check_115_without_nodes_no_plugin_is_asked() -> None:
     first = answer(Code.SUCCESS)
     found = ask(first, nodes=0)
     assert isinstance(found, Diagnosis)

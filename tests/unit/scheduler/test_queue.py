@@ -356,7 +356,7 @@ def test_a_binding_that_failed_comes_back_with_its_history() -> None:
     assert popped(queue, 10.0).attempts == 2
 
 
-def test_a_rejection_by_nobody_counts_as_an_error() -> None:
+def test_a_rejection_without_a_plugin_counts_as_an_error() -> None:
     queue = SchedulingQueue(PROFILE)
     queue.add(info("p"), now=0.0)
     pod = popped(queue, 0.0)

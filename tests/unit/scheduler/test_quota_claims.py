@@ -102,7 +102,7 @@ def test_unplaceable_pod_claims_nothing_once_its_queue_has_room() -> None:
     assert set(bench.run(3.0)) == {"s0", "s1", "late", "more"}
 
 
-def test_who_can_never_be_admitted_keeps_nobody_from_claiming() -> None:
+def test_a_gang_that_never_fits_keeps_no_other_from_claiming() -> None:
     bench = Bench(overtakes=2)
     bench.nodes("a", capacity=BIG)
     bench.quota("q", cpu="10")

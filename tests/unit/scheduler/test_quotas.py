@@ -31,7 +31,7 @@ def test_amounts_are_whole_numbers_by_resource() -> None:
     }  # fmt: skip
 
 
-def test_a_refusal_says_how_much_is_missing_of_what() -> None:
+def test_a_refusal_states_how_much_is_missing_of_what() -> None:
     quotas = Quotas()
     assert quotas.refusal("x", {"cpu": 1}) == "queue x does not exist"
     quotas.grant("x", Grant({"cpu": 10_000, "memory": 2**30}))
@@ -305,7 +305,7 @@ def test_small_gangs_cannot_starve_a_large_one_of_quota() -> None:
     assert bench.gangs.quotas.used("q")["cpu"] <= 10_000
 
 
-def test_what_nobody_uses_may_be_borrowed() -> None:
+def test_unused_quota_may_be_borrowed() -> None:
     bench = Bench()
     bench.nodes("a", capacity=BIG)
     bench.quota("q", "all", {"cpu": "3"}, cpu="4")

@@ -32,9 +32,7 @@ def names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
 
 
-async def test_waiting_pods_are_bound_and_said_to_be(
-    clock: Clock, rng: Stream, log: Logger
-) -> None:
+async def test_waiting_pods_are_bound_and_reported(clock: Clock, rng: Stream, log: Logger) -> None:
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", "b")
         await made.add_pods(*names("p", 6), requests={"cpu": "500m"})
@@ -49,7 +47,7 @@ async def test_waiting_pods_are_bound_and_said_to_be(
         assert (made.writes("/bindings"), made.writes("/binding")) == (1, 0)
 
 
-async def test_a_pod_that_fits_nowhere_says_why_once(
+async def test_a_pod_that_fits_nowhere_reports_why_once(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """The condition and the event appear, and further failures for the same reason write nothing."""
@@ -608,7 +606,7 @@ class _Buggy:
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit", "unreserve"])
-async def test_a_bug_that_one_pod_meets_stops_nobody_else(
+async def test_a_bug_that_one_pod_meets_stops_no_other_pod(
     clock: Clock, rng: Stream, log: Logger, *, point: str
 ) -> None:
     """Not supervised, so it would end the service; the pod shows it, holds nothing, and comes back."""

@@ -321,7 +321,7 @@ def test_check_89_trials_on_known_and_unknown_nodes() -> None:
     check_snapshot(world.cache, snapshot)
 
 
-def test_a_reader_that_fell_behind_the_log_starts_anew() -> None:
+def test_a_reader_that_fell_behind_the_log_starts_again() -> None:
     log = NodeInfoSnapshot().changes
     for row in range(10_000):
         log.note(row % 7 * 2 + (row % 100 == 0))

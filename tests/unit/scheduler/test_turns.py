@@ -32,7 +32,7 @@ class Turns:
 
     def __init__(self, made: World) -> None:
         self.made = made
-        self.binds = self.hears = True
+        self.binds = self.receives = True
         client = Client(InProcess(self._handle, ADMIN), clock=made.clock)
         rng = made.rng.fork("turns")
         informers = InformerFactory(client, clock=made.clock, rng=rng, log=made.log)
@@ -45,13 +45,13 @@ class Turns:
             raise Timeout("no answer came")
         response = await self.made.application.handle(request)
         if request.query.get("watch") and response.chunks is not None:
-            return Response(response.status, chunks=self._told(response.chunks))
+            return Response(response.status, chunks=self._reported(response.chunks))
         return response
 
-    async def _told(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    async def _reported(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         try:
             async for chunk in chunks:
-                while not self.hears:
+                while not self.receives:
                     await self.made.clock.sleep(0.1)
                 yield chunk
         finally:
@@ -103,32 +103,32 @@ async def test_a_turn_begins_with_knowing_the_bindings_of_others(
         await turns.end(turns.begin())
         await made.add_pods("ours", "theirs", requests={"cpu": "1"})
         await made.settle()
-        turns.hears = False
+        turns.receives = False
         await bind(made, "theirs", "a")
         turns.begin()
         await made.settle(20.0)
         assert await made.pods() == {"ours": "", "theirs": "a"}, "it waits for the news"
-        turns.hears = True
+        turns.receives = True
         await made.settle()
         assert await made.pods() == {"ours": "", "theirs": "a"}
         assert "Insufficient cpu" in await made.message("ours")
 
 
-async def test_bound_pods_that_are_deleted_meanwhile_hold_nobody_up(
+async def test_bound_pods_that_are_deleted_meanwhile_hold_up_no_pod(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", capacity=ONE)
         turns = Turns(made)
         await turns.end(turns.begin())
-        turns.hears = False
+        turns.receives = False
         await made.add_pods("brief", requests={"cpu": "1"})
         await bind(made, "brief", "a")
         turns.begin()
         await made.settle(1.0)
         await made.delete("brief")
         await made.settle(20.0)
-        turns.hears = True
+        turns.receives = True
         await made.add_pods("next", requests={"cpu": "1"})
         await made.settle(5.0)
         assert (await made.pods())["next"] == "a"

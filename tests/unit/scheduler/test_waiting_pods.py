@@ -95,7 +95,7 @@ def test_pods_placed_together_go_on_together_or_not_at_all() -> None:
     assert len(permits) == 0
 
 
-def test_who_is_held_is_told_in_the_order_of_arrival() -> None:
+def test_held_pods_are_listed_in_the_order_of_arrival() -> None:
     permits: WaitingPods[Item] = WaitingPods()
     permits.hold([Item("b")], {"b": {"x": 1.0}}, 0.0)
     permits.hold([Item("a"), Item("c")], {"a": {"x": 1.0}}, 0.0)
@@ -210,7 +210,7 @@ async def test_114_a_rejected_or_deleted_pod_frees_its_place(
             assert "0/1 nodes are available: not today." in [item.message for item in events.items]
 
 
-async def test_a_pod_bound_by_somebody_else_is_not_held_any_more(
+async def test_a_pod_bound_by_another_client_is_not_held_any_more(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
@@ -229,7 +229,7 @@ async def test_a_pod_bound_by_somebody_else_is_not_held_any_more(
         assert not entry.pods
 
 
-async def test_held_pods_survive_a_cache_that_is_built_anew(
+async def test_held_pods_survive_a_cache_that_is_rebuilt(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:

@@ -111,21 +111,21 @@ async def test_a_stream_hangs_and_then_breaks_or_goes_on(clock: Clock) -> None:
             return Response(200, chunks=ticks())
 
         async def read(response: Response) -> tuple[str, float, int]:
-            began, first, heard = clock.monotonic(), 0.0, 0
+            began, first, received = clock.monotonic(), 0.0, 0
             assert isinstance(response.chunks, AsyncGenerator)
             async with aclosing(response.chunks):
                 try:
                     async for _ in response.chunks:
-                        first, heard = first or clock.monotonic() - began, heard + 1
+                        first, received = first or clock.monotonic() - began, received + 1
                 except ServiceUnavailable:
-                    return "breaks", clock.monotonic() - began, heard
-            return "goes on", first, heard
+                    return "breaks", clock.monotonic() - began, received
+            return "goes on", first, received
 
         transport = network.transport(InProcess(handle, ADMIN), "one")
         early = await transport.send(Request("GET", "/pods"))
         network.hang("one", 60)
-        fate, at_s, heard = await read(early)
-        assert heard == (0 if fate == "breaks" else 5)
+        fate, at_s, received = await read(early)
+        assert received == (0 if fate == "breaks" else 5)
         fates.add((fate, round(at_s)))
         assert await read(await transport.send(Request("GET", "/pods"))) == ("goes on", 1.0, 5)
     assert fates == {("breaks", 60), ("goes on", 60), ("goes on", 1)}

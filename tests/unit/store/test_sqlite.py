@@ -376,7 +376,7 @@ async def test_bug_in_the_writer_fails_everybody_and_close_shows(
         assert again.revision == 0
 
 
-async def test_refused_compaction_is_told_and_the_next_one_finishes_it(
+async def test_refused_compaction_is_logged_and_the_next_finishes_it(
     tmp_path: Path, log: Logger
 ) -> None:
     lane = Lane()
