@@ -229,8 +229,7 @@ def _roles(document: Document, own: Mapping[str, Any]) -> list[RoleView]:
     spec, status = document.get("spec") or {}, document.get("status") or {}
     completions = spec.get("completions")
     wanted = _wanted(spec.get("parallelism") if completions is None else completions)
-    kept: Document = next(iter(counts.values()), {})
-    return [_role(BATCH_ROLE, wanted, {**kept, **status})]
+    return [_role(BATCH_ROLE, wanted, next(iter(counts.values()), status))]
 
 
 def _wanted(value: Any) -> int:

@@ -61,9 +61,15 @@ def test_defaults_are_written_to_the_object() -> None:
             "spec.replicaSpecs[worker].template.spec.containers",
         ),
         ({"worker": role(restartPolicy="Maybe")}, "spec.replicaSpecs[worker].restartPolicy"),
-        ({"worker": role(2, minReplicas=3)}, "spec.replicaSpecs[worker].minReplicas"),
+        ({"worker": role(2, minReplicas=3)}, "spec.replicaSpecs[worker].replicas"),
         ({"worker": role(2, minReplicas=0)}, "spec.replicaSpecs[worker].minReplicas"),
-        ({"worker": role(2, maxReplicas=1)}, "spec.replicaSpecs[worker].maxReplicas"),
+        ({"worker": role(2, maxReplicas=1)}, "spec.replicaSpecs[worker].replicas"),
+        ({"worker": role(2, maxReplicas=0)}, "spec.replicaSpecs[worker].maxReplicas"),
+        (
+            {"worker": role(4, minReplicas=4, maxReplicas=3)},
+            "spec.replicaSpecs[worker].maxReplicas",
+        ),
+        ({"worker": role(2, maxReplicas=100_001)}, "spec.replicaSpecs[worker].maxReplicas"),
         ({"worker": role(2, minAvailable=3)}, "spec.replicaSpecs[worker].minAvailable"),
         (
             {"worker": role(4, minReplicas=2, minAvailable=3)},

@@ -64,6 +64,11 @@ def test_roles_are_those_of_the_spec() -> None:
     assert (roles["worker"].wanted, roles["worker"].active, roles["worker"].attempt) == (4, 3, 1)
     (only,) = job_view.view(batch_job(active=2, succeeded=1)).roles
     assert (only.wanted, only.active, only.succeeded) == (5, 2, 1)
+    # Of a Job that Grange runs, pods that wait are active in batch/v1 and not for the verbs.
+    counts = {"": {"active": 1, "pending": 1, "succeeded": 1, "attempt": 2}}
+    own = batch_job(active=2, succeeded=1, gangJob={"replicaStatuses": counts})
+    (only,) = job_view.view(own).roles
+    assert (only.active, only.succeeded, only.attempt) == (1, 1, 2)
 
 
 def test_progress_has_a_bar_and_an_estimate() -> None:

@@ -94,12 +94,16 @@ def _check_roles(job: str, roles: Roles, before: Roles, faults: Faults) -> None:
 
 def _check_sizes(role: Mapping[str, Any], replicas: int, path: str, faults: Faults) -> None:
     least, most = role.get("minReplicas"), role.get("maxReplicas")
-    if least is not None and not 1 <= least <= max(replicas, 1):
-        message = f"must be between 1 and replicas, {replicas}"
+    low, high = 1 if least is None else least, role_templates.REPLICAS_MAX if most is None else most
+    if not 1 <= low <= role_templates.REPLICAS_MAX:
+        message = f"must be between 1 and {role_templates.REPLICAS_MAX}"
         faults.invalid(f"{path}.minReplicas", least, message)
-    if most is not None and not max(replicas, 1) <= most <= role_templates.REPLICAS_MAX:
-        message = f"must be between replicas, {replicas}, and {role_templates.REPLICAS_MAX}"
+    elif not low <= high <= role_templates.REPLICAS_MAX:
+        message = f"must be between minReplicas, {low}, and {role_templates.REPLICAS_MAX}"
         faults.invalid(f"{path}.maxReplicas", most, message)
+    elif not low <= max(replicas, 1) <= high:
+        message = f"must be between minReplicas, {low}, and maxReplicas, {high}"
+        faults.invalid(f"{path}.replicas", replicas, message)
     quorum = role.get("minAvailable")
     bound = replicas if least is None else least
     if quorum is not None and not 0 <= quorum <= bound:
