@@ -15,7 +15,7 @@ from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import Engine, reference
-from grange.scheduler.engine.sampling import Rotation
+from grange.scheduler.engine.reference import Rotation
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.podinfo import PodInfo

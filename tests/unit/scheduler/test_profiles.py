@@ -17,7 +17,7 @@ from grange.scheduler.cache import Cache
 from grange.scheduler.component_config import configure
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import Engine, reference
-from grange.scheduler.engine.sampling import Rotation, num_feasible_nodes_to_find
+from grange.scheduler.engine.reference import Rotation, num_feasible_nodes_to_find
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot

@@ -24,12 +24,15 @@ the decision of a class that no rule about other nodes concerns.
 
 from collections import OrderedDict
 
+import numpy as np
+
 from grange.base.bounded import BoundedDict
+from grange.placement.columns import Integers
 from grange.scheduler.diagnosis import Diagnosis, pre_filter
 from grange.scheduler.engine import reference
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
 from grange.scheduler.engine.nominated_filter import NominatedFilter
-from grange.scheduler.engine.sampling import EVERY_NODE, Rotation, Sampler
+from grange.scheduler.engine.reference import EVERY_NODE, Rotation
 from grange.scheduler.engine.topology_class import TopologyClass
 from grange.scheduler.framework import Concerns, CycleState, Profile
 from grange.scheduler.nominator import Nominated
@@ -71,11 +74,7 @@ class Engine:
         self._epoch = snapshot.index.epoch
         self._profile = profile
         self._snapshot = snapshot
-        self._rotation: Rotation | None = None
-        self._sampler: Sampler | None = None
-        if profile.percentage != EVERY_NODE:
-            self._rotation = rotation or Rotation()
-            self._sampler = Sampler(profile, snapshot, self._rotation)
+        self._rotation = None if profile.percentage == EVERY_NODE else rotation or Rotation()
         self._classes: OrderedDict[_Key, EquivalenceClass] = OrderedDict()
         self._keys: BoundedDict[tuple[int, LabelSet], _Key] = BoundedDict(_KEYS_MAX)
         self._known = 0
@@ -101,14 +100,14 @@ class Engine:
         key = self._key(pod)
         one = self._classes.get(key)
         each = self._for_each(pod) if one is None else one.each
-        sampled = nominated is not None and self._sampler is not None
+        sampled = nominated is not None and self._rotation is not None
         if each or sampled or not snapshot.node_info_list:
             state = state or CycleState()
             narrowed = pre_filter(self._profile, state, pod, snapshot)
             if isinstance(narrowed, Diagnosis):
                 return narrowed
             names = narrowed.node_names
-            few = names is not None and (self._sampler is not None or len(names) <= _FEW_NAMES)
+            few = names is not None and (self._rotation is not None or len(names) <= _FEW_NAMES)
             if few or sampled:
                 self.statistics.serial += 1
                 return reference.choose(
@@ -120,14 +119,40 @@ class Engine:
             self._classes.move_to_end(key)
         if nominated is not None:
             return self._nominated_filter.decide(one, key, pod, nominated, state or CycleState())
-        if self._sampler is not None:
-            return self._sampler.best(one, state) or one.diagnose(snapshot)
+        if self._rotation is not None:
+            return self._sample(one, self._rotation, state) or one.diagnose(snapshot)
         best = one.best(snapshot)
         if best >= 0:
             if state is not None:
                 state.score = best >> TIE_BITS
             return snapshot.node_info_list[TIE_MAX - (best & TIE_MAX)].name
         return one.diagnose(snapshot)
+
+    def _sample(
+        self, one: EquivalenceClass, rotation: Rotation, state: CycleState | None
+    ) -> str | None:
+        """The best of the first feasible nodes in rotated order; None when no node is feasible."""
+        snapshot = self._snapshot
+        order: Integers = np.asarray(snapshot.order)
+        total = len(order)
+        start = rotation.start % total
+        turned = np.concatenate([order[start:], order[:start]])
+        feasible = one.open_rows(snapshot)
+        found = np.flatnonzero(feasible[turned])
+        wanted = 1
+        if self._profile.ranks:
+            wanted = reference.num_feasible_nodes_to_find(total, self._profile.percentage)
+        rotation.advance(int(found[wanted]) if len(found) > wanted else total, total)
+        if not len(found):
+            return None
+        rows = turned[found[:wanted]]
+        sampled = np.zeros(len(feasible), np.bool_)
+        sampled[rows] = True
+        worth = one.totals(snapshot, sampled)[rows]
+        at = int(worth.argmax())
+        if state is not None:
+            state.score = int(worth[at])
+        return snapshot.table.names[int(rows[at])]
 
     def forget(self) -> None:
         """Drop all results: a decision was interrupted, and some may be inconsistent."""

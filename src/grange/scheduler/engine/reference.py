@@ -3,7 +3,8 @@
 This is the definition of a right decision. Every node is scored; the highest total wins, and among
 equals the first in the order of the node tree, which alternates between zones. A profile may be
 content with a share of the nodes: then the search ends when enough are feasible, the next one starts
-where it ended, and among equals the first that was found wins. The engine must give the same answer
+where it ended, and among equals the first that was found wins (in large clusters that bounds the work of this
+loop, and the engine needs no such bound, so by default every node counts). The engine must give the same answer
 for every pod, and the property tests hold it to that. Rules about other nodes are asked one node
 after another, too; the tests hold them to counts from scratch.
 """
@@ -14,7 +15,6 @@ from grange.placement import resource_fit
 from grange.placement.columns import Mask
 from grange.scheduler.diagnosis import Diagnosis, Narrowed, Tally, pre_filter
 from grange.scheduler.domains import DomainRule
-from grange.scheduler.engine.sampling import EVERY_NODE, Rotation, num_feasible_nodes_to_find
 from grange.scheduler.framework import (
     SUCCESS,
     CycleState,
@@ -29,6 +29,39 @@ from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NOTHING = Nominated()
+EVERY_NODE = 100  # percent
+_FEW_NODES = 100  # so many feasible nodes are always looked for
+_ADAPTIVE = 0
+_ADAPTIVE_LEAST = 5  # percent
+
+
+def num_feasible_nodes_to_find(nodes: int, percentage: int) -> int:
+    """How many feasible nodes are enough.
+
+    Args:
+        nodes: how many there are to look at.
+        percentage: 1 to 100; 0 takes 50 less one for every 125 nodes, and 5 at least.
+    """
+    if nodes < _FEW_NODES or percentage >= EVERY_NODE:
+        return nodes
+    if percentage == _ADAPTIVE:
+        percentage = max(_ADAPTIVE_LEAST, 50 - nodes // 125)
+    return max(_FEW_NODES, nodes * percentage // 100)
+
+
+class Rotation:
+    """Where the next search starts; one for all profiles of a scheduler.
+
+    Attributes:
+        start: a place in the list of nodes.
+    """
+
+    def __init__(self) -> None:
+        self.start = 0
+
+    def advance(self, processed: int, nodes: int) -> None:
+        """A search looked at so many of the nodes in the cluster."""
+        self.start = (self.start + processed) % nodes
 
 
 def decide(
