@@ -109,7 +109,7 @@ class World(Cluster):
                 self.truth.take_out(item)
                 gone.append(item)
                 violations += any(item is other for other in breaking)
-        self.truth.put_back_all()
+        self.truth.undo_trials()
         return (sorted(gone, key=importance), violations) if fits else None
 
     def expected(self, info: PodInfo) -> tuple[str, list[str]] | None:
@@ -151,5 +151,5 @@ class World(Cluster):
         for item in pods:
             self.truth.take_out(item)
         status = reference._filter(PROFILE, CycleState(), info, entry)
-        self.truth.put_back_all()
+        self.truth.undo_trials()
         return status.ok

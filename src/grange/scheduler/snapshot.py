@@ -72,8 +72,8 @@ class NodeInfoSnapshot:
         self.order = np.zeros(0, np.int64).data
         self.copies = 0
         self.index = PodIndex(self.table, self.node_info_map)
-        self._assumed: dict[str, str] = {}
-        self._taken: dict[str, tuple[str, PodInfo]] = {}
+        # By UID and whether the pod was taken out: where, and the pod; the last one last.
+        self._trials: dict[tuple[str, bool], tuple[NodeInfo, PodInfo]] = {}
         self._placeholders: dict[str, NodeInfo] = {}
         self._tree_version = -1
         self._reordered = False
@@ -93,10 +93,7 @@ class NodeInfoSnapshot:
     def begin(self) -> None:
         """Start an update: undo trials."""
         self._unfinished = True
-        if self._assumed:
-            self.forget_all_assumed_pods()
-        if self._taken:
-            self.put_back_all()
+        self.undo_trials()
 
     def current(self, generation: int, tree: NodeTree, namespaces: Namespaces) -> bool:
         """Whether there is nothing to update to."""
@@ -104,7 +101,7 @@ class NodeInfoSnapshot:
             self.generation == generation
             and self._tree_version == tree.version
             and self.index.namespaces is namespaces
-            and not (self._assumed or self._taken or self._unfinished)
+            and not (self._trials or self._unfinished)
             and len(self.node_info_list) == len(self.node_info_map)
         )
 
@@ -221,32 +218,23 @@ class NodeInfoSnapshot:
             CacheError: the pod is assumed here already, or not placed.
         """
         node_name = info.pod.spec.node_name
-        if not node_name or info.uid in self._assumed:
+        if not node_name or (info.uid, False) in self._trials:
             raise CacheError(f"pod {info.pod.key} cannot be assumed in the snapshot")
         entry = self.get(node_name)
         if entry is None:
             entry = self._placeholders[node_name] = NodeInfo(node_name)
         pods = entry.pods
         entry.add_pod(info)
-        self._assumed[info.uid] = node_name
+        self._trials[info.uid, False] = (entry, info)
         self._tried(entry, pods)
 
     def forget_pod(self, info: PodInfo) -> None:
-        """Take a trial assumption back.
+        """Undo ``assume_pod``.
 
         Raises:
             CacheError: it is not assumed here.
         """
-        node_name = self._assumed.pop(info.uid, None)
-        if node_name is None:
-            raise CacheError(f"pod {info.pod.key} is not assumed in the snapshot")
-        self._untry(node_name, info.uid)
-
-    def forget_all_assumed_pods(self) -> None:
-        """Take all trial assumptions back, the youngest first."""
-        while self._assumed:
-            uid, node_name = self._assumed.popitem()
-            self._untry(node_name, uid)
+        self._undo(info.uid, taken=False)
 
     def take_out(self, info: PodInfo) -> None:
         """Take a pod off its node here and nowhere else, as if it were gone.
@@ -254,12 +242,11 @@ class NodeInfoSnapshot:
         Raises:
             CacheError: it is not on a node that is known here, or only assumed here.
         """
-        node_name = info.pod.spec.node_name
-        entry = self.node_info_map.get(node_name)
-        if entry is None or info.uid in self._assumed:
+        entry = self.node_info_map.get(info.pod.spec.node_name)
+        if entry is None or (info.uid, False) in self._trials:
             raise CacheError(f"pod {info.pod.key} cannot be taken out of the snapshot")
         pods = entry.pods
-        self._taken[info.uid] = (node_name, entry.remove_pod(info.uid))
+        self._trials[info.uid, True] = (entry, entry.remove_pod(info.uid))
         self._tried(entry, pods)
 
     def put_back(self, uid: str) -> None:
@@ -268,33 +255,33 @@ class NodeInfoSnapshot:
         Raises:
             CacheError: no such pod was taken out.
         """
-        found = self._taken.pop(uid, None)
-        if found is None:
-            raise CacheError(f"pod {uid} was not taken out of the snapshot")
-        entry, info = self.node_info_map[found[0]], found[1]
-        pods = entry.pods
-        entry.add_pod(info)
-        self._tried(entry, pods)
+        self._undo(uid, taken=True)
 
-    def put_back_all(self) -> None:
+    def undo_trials(self) -> None:
         """Undo all of them, the last first."""
-        for uid in reversed([*self._taken]):
-            self.put_back(uid)
+        while self._trials:
+            uid, taken = next(reversed(self._trials))
+            self._undo(uid, taken=taken)
 
     @property
     def assumed(self) -> list[str]:
-        """UIDs of the trial assumptions."""
-        return [*self._assumed]
+        """UIDs of the pods that are assumed here."""
+        return [uid for uid, taken in self._trials if not taken]
 
-    def _untry(self, node_name: str, uid: str) -> None:
-        entry = self.get(node_name)
-        if entry is None:
-            return
+    def _undo(self, uid: str, *, taken: bool) -> None:
+        found = self._trials.pop((uid, taken), None)
+        if found is None:
+            what = "taken out of" if taken else "assumed in"
+            raise CacheError(f"pod {uid} is not {what} the snapshot")
+        entry, info = found
         pods = entry.pods
-        entry.remove_pod(uid)
+        if taken:
+            entry.add_pod(info)
+        else:
+            entry.remove_pod(uid)
         self._tried(entry, pods)
-        if node_name in self._placeholders and not entry.pods:
-            del self._placeholders[node_name]
+        if not entry.pods:
+            self._placeholders.pop(entry.name, None)
 
     def _tried(self, entry: NodeInfo, pods: tuple[PodInfo, ...]) -> None:
         if entry.name in self.node_info_map:

@@ -314,7 +314,7 @@ def test_check_89_trials_on_known_and_unknown_nodes() -> None:
     assert snapshot.get("nowhere") is None
     with pytest.raises(CacheError):
         snapshot.forget_pod(infos[2])
-    snapshot.forget_all_assumed_pods()
+    snapshot.undo_trials()
     assert snapshot.assumed == []
     assert with_required_anti_affinity(snapshot) == []
     assert all(info.usage.pods == 0 for info in snapshot.node_info_list)

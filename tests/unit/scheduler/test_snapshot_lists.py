@@ -154,8 +154,7 @@ def test_check_91_trials_restore_all_structures(log: Logger) -> None:
     snapshot.assume_pod(trial)
     assert state(snapshot) != before
     assert used_claims(snapshot) == {"default/y"}
-    snapshot.put_back_all()
-    snapshot.forget_all_assumed_pods()
+    snapshot.undo_trials()
     assert state(snapshot) == before
     assert np.array_equal(counter.rows(snapshot.table.size), counts)
     assert snapshot.generation == generation
@@ -172,5 +171,5 @@ def test_check_91_no_trial_within_the_same_trial(log: Logger) -> None:
     with pytest.raises(CacheError):
         snapshot.put_back(info.uid)
     snapshot.take_out(info)  # allowed again
-    snapshot.put_back_all()
+    snapshot.undo_trials()
     assert snapshot.node_info_map["a"].usage.pods == 1

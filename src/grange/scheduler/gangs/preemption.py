@@ -110,9 +110,7 @@ class GangPreemption:
                 found[first] = replace(found[first], victims=victims, lent=lent)
             return found
         finally:
-            snapshot = self._cycle.snapshot
-            snapshot.forget_all_assumed_pods()
-            snapshot.put_back_all()
+            self._cycle.snapshot.undo_trials()
 
     def _try(
         self, members: Members, quorum: Quorum, going: Sequence[PodInfo]
