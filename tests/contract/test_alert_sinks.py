@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import pytest
+from tests.support.memory_sink import MemorySink
 
 from grange.alerts.alerts import HIGH, Alert, Alerts, AlertSink
-from grange.alerts.sinks import LogSink, MemorySink, MetricSink, MultiSink
+from grange.alerts.sinks import LogSink, MetricSink, MultiSink
 from grange.alerts.webhook import WebhookSink
 from grange.base import metrics
 from grange.base.clock import Clock

@@ -19,9 +19,10 @@ from grange.app.agent_settings import AgentSettings
 from grange.app.certificate_process import CertificateProcess
 from grange.app.joined_node import serve_node
 from grange.app.node_credentials import JoinFailed, JoinTarget, NodeCredentials
-from grange.base.clock import Clock, LoopClock, SkewedClock
+from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
 from grange.base.offload import Inline, Threads
+from grange.sim.skewed_clock import SkewedClock
 
 pytestmark = pytest.mark.e2e
 WRITES_LINES = "echo started; while sleep 0.2; do echo here; done"

@@ -2,13 +2,14 @@
 
 from grange.api.kinds import NODE, POD
 from grange.api.status import ApiError
-from grange.base.clock import LoopClock, SkewedClock
+from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.sim import builders, simulated_nodes
 from grange.sim.chaos import Chaos
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import EPOCH
+from grange.sim.skewed_clock import SkewedClock
 from grange.sim.world import World, simulated
 
 BAD_NETWORK = NetworkFaults(

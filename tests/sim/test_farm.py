@@ -7,7 +7,7 @@ from tests.support.farm_fixtures import NAMESPACE, Hand, OneWriter, create, join
 from grange.api.kinds import LEASE, REPLICATIONCONTROLLER
 from grange.api.meta import Document
 from grange.api.status import ApiError
-from grange.base.clock import LoopClock, SkewedClock
+from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
@@ -15,6 +15,7 @@ from grange.reconcile.farm.ownership import ownership
 from grange.sim.chaos import Chaos, Disturbance
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import EPOCH
+from grange.sim.skewed_clock import SkewedClock
 from grange.sim.world import World, simulated
 
 BAD_NETWORK = NetworkFaults(

@@ -9,7 +9,7 @@ from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.kinds import LEASE, REPLICATIONCONTROLLER
 from grange.api.status import ApiError
 from grange.app.manager import Manager
-from grange.base.clock import LoopClock, SkewedClock
+from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
@@ -19,6 +19,7 @@ from grange.reconcile.farm.leases import Token
 from grange.sim import simulated_nodes
 from grange.sim.chaos import Chaos
 from grange.sim.pytest_plugin import EPOCH, Records
+from grange.sim.skewed_clock import SkewedClock
 from grange.sim.world import World, simulated
 
 MANAGERS = ("one", "two", "three")

@@ -10,7 +10,7 @@ from grange.agent.runtimes.fake import FakeMachine
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document, controller_of
 from grange.api.status import ApiError
-from grange.base.clock import LoopClock, SkewedClock
+from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
@@ -18,6 +18,7 @@ from grange.sim import simulated_nodes
 from grange.sim.chaos import Chaos
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import EPOCH, Records
+from grange.sim.skewed_clock import SkewedClock
 from grange.sim.world import World, simulated
 from grange.store.interface import Store
 from grange.store.sqlite import SQLiteStore

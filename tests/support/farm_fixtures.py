@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from grange.alerts.sinks import MemorySink
+from tests.support.memory_sink import MemorySink
+
 from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.kinds import CONFIGMAP, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from tests.support.scripted_faults import ScriptedFaults
+
 from grange.api.kinds import EVENT, MACHINE, NODE, NODEPOOL, POD
 from grange.api.kinds.machine import NODE_POOL_LABEL, STARTUP_TAINT, Machine
 from grange.api.kinds.node import Node
@@ -23,7 +25,6 @@ from grange.machines.controller.node_controller_config import NodeControllerConf
 from grange.machines.providers import ProviderTools
 from grange.machines.providers.provider import InstanceState, Provider
 from grange.machines.providers.simulated.cloud import SimulatedCloud
-from grange.machines.providers.simulated.cloud_faults import ScriptedFaults
 from grange.machines.providers.simulated.simulated_provider import SimulatedProvider
 from grange.sim import builders
 from grange.sim.api_fixture import ApiFixture, opened

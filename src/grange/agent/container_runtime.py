@@ -27,7 +27,6 @@ from grange.base.errors import GrangeError
 COMPLETED = "Completed"
 ERROR = "Error"
 START_ERROR = "StartError"
-OUT_OF_MEMORY = "OOMKilled"
 STATUS_UNKNOWN = "ContainerStatusUnknown"
 CGROUP, NO_LIMITS = Feature.LIMITS.value[1], "none"
 """What holds containers to their limits, as Nodes show it and as fields need it."""

@@ -1,4 +1,4 @@
-"""Sinks inside the process: the log, a metric, memory, and several at once."""
+"""Sinks inside the process: the log, a metric, and several at once."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -61,34 +61,6 @@ class MetricSink:
     def released(self, alert: Alert) -> None:
         """Remove the series: the owner shows it."""
         self.resolved(alert)
-
-
-class MemorySink:
-    """Keeps alerts in memory, e.g. to assert on them.
-
-    Attributes:
-        active: the active alerts, oldest first.
-        history: ``("raised" | "resolved" | "released", alert)``, in order.
-    """
-
-    def __init__(self) -> None:
-        self.active: list[Alert] = []
-        self.history: list[tuple[str, Alert]] = []
-
-    def raised(self, alert: Alert) -> None:
-        """Keep it as active."""
-        self.active.append(alert)
-        self.history.append(("raised", alert))
-
-    def resolved(self, alert: Alert) -> None:
-        """Keep it as history."""
-        self.active.remove(alert)
-        self.history.append(("resolved", alert))
-
-    def released(self, alert: Alert) -> None:
-        """Keep it as history."""
-        self.active.remove(alert)
-        self.history.append(("released", alert))
 
 
 class MultiSink:

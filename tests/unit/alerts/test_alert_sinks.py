@@ -4,9 +4,10 @@ import logging
 
 import msgspec
 import pytest
+from tests.support.memory_sink import MemorySink
 
 from grange.alerts.alerts import HIGH, LOW, Alert, Alerts
-from grange.alerts.sinks import LogSink, MemorySink, MetricSink, MultiSink
+from grange.alerts.sinks import LogSink, MetricSink, MultiSink
 from grange.alerts.webhook import WebhookSink
 from grange.api import timestamps
 from grange.base import metrics

@@ -3,9 +3,9 @@
 from types import MappingProxyType
 
 import pytest
+from tests.support.memory_sink import MemorySink
 
 from grange.alerts.alerts import Alert, SinkTools
-from grange.alerts.sinks import MemorySink
 from grange.alerts.targets import TARGETS, InvalidTarget, check_url, open_sink
 from grange.alerts.webhook import WebhookSink
 from grange.base.clock import Clock

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from grange.base.clock import Clock, LoopClock, SkewedClock
+from grange.base.clock import Clock, LoopClock
 from grange.sim.runner import run
+from grange.sim.skewed_clock import SkewedClock
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 

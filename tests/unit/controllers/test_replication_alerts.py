@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 from tests.support.controller_world import World, report_controllers, world
+from tests.support.memory_sink import MemorySink
 from tests.unit.controllers.test_replication_transfer import label, moved, started
 from tests.unit.controllers.test_rolling_update import begun, change, phase, roll
 from tests.unit.controllers.test_rollout_service import Sick
 
 from grange.alerts.alerts import Alerts
-from grange.alerts.sinks import MemorySink
 from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.meta import Condition, ObjectKey
 from grange.base.clock import Clock

@@ -7,6 +7,7 @@ replication state that the rest of the pass goes on and that nothing lent is for
 from collections.abc import Callable
 
 from tests.support.controller_world import World, report_controllers, world
+from tests.support.memory_sink import MemorySink
 from tests.unit.controllers import builders
 from tests.unit.controllers.test_replication_transfer import (
     DYNAMIC,
@@ -20,7 +21,6 @@ from tests.unit.controllers.test_replication_transfer import (
     transfers,
 )
 
-from grange.alerts.sinks import MemorySink
 from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.base.clock import Clock, LoopClock

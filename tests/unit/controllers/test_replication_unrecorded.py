@@ -5,12 +5,12 @@ Upstream writes change and record in one transaction, so a refused record stops 
 
 import pytest
 from tests.support.controller_world import World, report_controllers, world
+from tests.support.memory_sink import MemorySink
 from tests.unit.controllers.gates import any_write, dies_after
 from tests.unit.controllers.test_replication_audit import names, records, start
 from tests.unit.controllers.test_replication_finalizer import gone
 from tests.unit.controllers.test_rollout_service import Tools, tools, version
 
-from grange.alerts.sinks import MemorySink
 from grange.api.http import Request
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.status import ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge

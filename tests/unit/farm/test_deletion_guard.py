@@ -1,9 +1,9 @@
 """When deletions are held, whom that alarms, and what lets them go on."""
 
 import pytest
+from tests.support.memory_sink import MemorySink
 
 from grange.alerts.alerts import Alert, Alerts
-from grange.alerts.sinks import MemorySink
 from grange.reconcile.farm.deletion_guard import DeletionGuard, DeletionGuardConfig, Trigger
 from grange.reconcile.farm.errors import DeletionsHeld
 

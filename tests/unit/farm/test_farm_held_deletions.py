@@ -1,8 +1,8 @@
 """A service that is scaled down by more than the budget: held, reported, and let go on by a word."""
 
 from tests.support.farm_fixtures import NAMESPACE, service
+from tests.support.memory_sink import MemorySink
 
-from grange.alerts.sinks import MemorySink
 from grange.api import conditions
 from grange.api.farm_protocol import RESUME_ANNOTATION, RESUME_CONFIGMAP
 from grange.api.kinds import AUDITRECORD, CONFIGMAP, POD, REPLICATIONCONTROLLER

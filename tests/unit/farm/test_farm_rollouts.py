@@ -1,8 +1,8 @@
 """Who reports a rollout that failed: the process that carries rollouts out, and its successor."""
 
 from tests.support.farm_fixtures import NAMESPACE, create
+from tests.support.memory_sink import MemorySink
 
-from grange.alerts.sinks import MemorySink
 from grange.api.kinds import ROLLINGUPDATE
 from grange.app.manager import Manager
 from grange.base.clock import Clock

@@ -11,7 +11,7 @@ from grange.api.http import ADMIN
 from grange.api.kinds import CONFIGMAP, LEASE
 from grange.api.kinds.lease import Lease
 from grange.api.meta import Document
-from grange.base.clock import Clock, SkewedClock
+from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
@@ -24,6 +24,7 @@ from grange.reconcile.farm.leases import Observations, Token, farms_of, token_of
 from grange.reconcile.farm.member_session import Session, SessionKeeper, each_session
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import Records
+from grange.sim.skewed_clock import SkewedClock
 from grange.sim.world import World
 
 TTL_S = FarmConfig(member="a").ttl_s

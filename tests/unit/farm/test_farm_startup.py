@@ -2,8 +2,8 @@
 
 import pytest
 from tests.support.farm_fixtures import NAMESPACE, create
+from tests.support.memory_sink import MemorySink
 
-from grange.alerts.sinks import MemorySink
 from grange.api.farm_protocol import RESUME_ANNOTATION, RESUME_CONFIGMAP
 from grange.api.kinds import CONFIGMAP, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document, ObjectMeta

@@ -1,9 +1,9 @@
 """Jobs as objects of the farm."""
 
 import pytest
+from tests.support.memory_sink import MemorySink
 
 from grange.alerts.alerts import Alerts
-from grange.alerts.sinks import MemorySink
 from grange.api.kinds import GANGJOB, JOB, PYTORCHJOB, TFJOB
 from grange.controllers.sharded import SHARDED
 from grange.reconcile.farm.deletion_guard import DeletionGuard

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
+from tests.support.scripted_faults import ScriptedFaults
 
 from grange.api.kinds import MACHINE
 from grange.api.kinds.machine import Machine, MachineOffering
@@ -18,7 +19,7 @@ from grange.machines.controller.provider_calls import ProviderCalls, instance_fi
 from grange.machines.controller.status_updater import StatusUpdater
 from grange.machines.providers.provider import CapacityError, Instance, LaunchRequest, Provider
 from grange.machines.providers.simulated.cloud import SimulatedCloud
-from grange.machines.providers.simulated.cloud_faults import CloudFault, ScriptedFaults
+from grange.machines.providers.simulated.cloud_faults import CloudFault
 from grange.machines.providers.simulated.simulated_provider import SimulatedProvider
 from grange.machines.scaling.capacity_memory import CapacityMemory
 from grange.sim.api_fixture import ApiFixture, opened

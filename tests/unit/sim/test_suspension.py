@@ -8,11 +8,12 @@ import pytest
 
 from grange.api.http import ADMIN, Request, Response
 from grange.api.status import ServiceUnavailable
-from grange.base.clock import Clock, SkewedClock
+from grange.base.clock import Clock
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.transports.inprocess import InProcess
 from grange.sim.faults import Network
+from grange.sim.skewed_clock import SkewedClock
 from grange.sim.suspension import SuspendableClock
 
 

@@ -58,7 +58,6 @@ PASSED = "Passed"
 TEST_FAILED = "Failed"
 ERROR = "Error"
 CANCELED = "Cancelled"
-VERDICTS = (PASSED, TEST_FAILED, ERROR, CANCELED)
 """What ``status.verdict`` may be; phases Succeeded, Failed, Errored and Cancelled follow from it."""
 
 

@@ -3,8 +3,6 @@
 from typing import Any
 
 from grange.api import names
-from grange.api.fields import lookup
-from grange.api.meta import Document
 from grange.api.validation.causes import Faults
 from grange.api.validation.resources import check_amounts
 
@@ -48,12 +46,6 @@ def check_manager(manager: str | None, path: str, faults: Faults) -> None:
     elif "/" not in manager or names.check_qualified_name(manager) is not None:
         message = f"must be a domain-prefixed name like {MANAGER}"
         faults.invalid(path, manager, message)
-
-
-def check_manager_unchanged(document: Document, old: Document, path: str, faults: Faults) -> None:
-    """The controller of a job stays the same; two would act on its pods."""
-    if lookup(document, path) != lookup(old, path):
-        faults.invalid(path, lookup(document, path), "field is immutable")
 
 
 def _check_scheduling(policy: dict[str, Any], path: str, pods: int, faults: Faults) -> None:

@@ -14,17 +14,14 @@ import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from grange.api.http import Request, Response
-from grange.api.meta import Resource
 from grange.api.status import Timeout
 from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.reconcile.farm.errors import Fenced
 from grange.reconcile.farm.ownership import Claim
-
-R = TypeVar("R", bound=Resource)
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 BAD_REQUEST = 400

@@ -1,6 +1,5 @@
 """What a call to the simulated cloud may suffer."""
 
-from collections import defaultdict, deque
 from collections.abc import Callable
 from enum import Enum
 
@@ -36,19 +35,3 @@ FaultSource = Callable[[str, str], CloudFault | None]
 def no_fault(call: str, subject: str) -> CloudFault | None:
     """Every call succeeds."""
     return None
-
-
-class ScriptedFaults:
-    """Faults in a given order, by the name of the call."""
-
-    def __init__(self) -> None:
-        self._next: defaultdict[str, deque[CloudFault]] = defaultdict(deque)
-
-    def add(self, call: str, *faults: CloudFault) -> None:
-        """The next calls of this name have these faults, one each."""
-        self._next[call].extend(faults)
-
-    def __call__(self, call: str, subject: str) -> CloudFault | None:
-        """The fault of a call."""
-        waiting = self._next.get(call)
-        return waiting.popleft() if waiting else None
