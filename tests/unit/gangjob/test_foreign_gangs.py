@@ -193,3 +193,43 @@ async def test_group_goes_once_the_spec_is_refused(
         assert await world.phase() == "Failed"
         assert await world.pods() == {}
         assert (await world.client.list(kind, "default")).items == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        ("Grange", "PodDisruptionBudget", PODGROUP),
+        ("Grange", "None", PODGROUP),
+        ("PodDisruptionBudget", "SchedulerPlugins", PODDISRUPTIONBUDGET),
+        ("Volcano", "Grange", VOLCANO_PODGROUP),
+    ],
+)
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_group_of_the_former_backend_goes(
+    clock: Clock,
+    rng: Stream,
+    log: Logger,
+    monkeypatch: Any,
+    *,
+    before: str,
+    after: str,
+    kind: AnyKind,
+    resumed: bool,
+) -> None:
+    monkeypatch.setattr(JobWorld, "kinds", (*BUILT_IN, VOLCANO_PODGROUP))
+    async with job_world(clock, rng, log) as world:
+        world.paused = True
+        world.nursery.start(world.deps.informers.run())
+        [service] = world.start(JobService(world.deps, GANGJOB_ADAPTER))
+        await add(world, before)
+        await world.settle()
+        assert (await world.client.list(kind, "default")).items
+        service.cancel()  # the changes come between two of its reconciles
+        await world.change(runPolicy={"suspend": True})
+        await world.change(runPolicy={"schedulingPolicy": {"backend": after}})
+        if resumed:
+            await world.change(runPolicy={"suspend": False})
+        world.start(JobService(world.deps, GANGJOB_ADAPTER))
+        await world.settle()
+        assert (await world.client.list(kind, "default")).items == []
+        assert await world.phase() != "Failed"

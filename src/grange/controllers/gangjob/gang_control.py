@@ -25,7 +25,7 @@ from grange.controllers.gangjob.gang_backends import (
     gang_state,
 )
 from grange.controllers.gangjob.job_context import JobContext
-from grange.controllers.gangjob.model import GangBackend, GangState, JobModel
+from grange.controllers.gangjob.model import GangState, JobModel
 from grange.reconcile.informer import Informer, InformerFactory
 from grange.reconcile.owners import is_controlled_by
 from grange.reconcile.recorder import NORMAL, WARNING
@@ -73,14 +73,6 @@ class GangControl(Generic[R]):
             self.follow(informer)
         return await self._read(gang.kind, ObjectKey(model.namespace, gang.name(model)))
 
-    async def backend_of(self, job: R, model: JobModel) -> GangBackend:
-        """The backend that has an object of the job, whatever its spec is now; none where none has."""
-        for backend, gang in BACKENDS.items():
-            found = await self._read(gang.kind, ObjectKey(model.namespace, gang.name(model)))
-            if found is not None and is_controlled_by(found, job):
-                return backend
-        return GangBackend.NONE
-
     async def _read(self, kind: AnyKind, key: ObjectKey) -> Resource | None:
         informer = self._watched.get(kind)
         if informer is not None and informer.synced.is_set():
@@ -104,6 +96,32 @@ class GangControl(Generic[R]):
     def forget(self, uid: str) -> None:
         """The job is gone, or its object is not refused any more."""
         self._refused.pop(uid, None)
+
+    async def delete_others(
+        self, job: R, model: JobModel, *, live: bool
+    ) -> list[tuple[str, str, str]]:
+        """Delete the objects that the job has of backends which it does not name; the events to record.
+
+        Args:
+            job: the job.
+            model: of the job.
+            live: whether kinds are read that are not watched.
+
+        Raises:
+            ApiError: a read or a write failed.
+        """
+        own = gang_of(model)
+        events = []
+        for gang in BACKENDS.values():
+            if own is not None and gang.kind == own.kind:
+                continue
+            if gang.kind not in self._watched and not live:
+                continue
+            found = await self._read(gang.kind, ObjectKey(model.namespace, gang.name(model)))
+            event = await self._delete(job, model, gang.kind, found)
+            if event is not None:
+                events.append(event)
+        return events
 
     async def ensure(
         self, job: R, context: JobContext, found: Resource | None, *, wanted: bool

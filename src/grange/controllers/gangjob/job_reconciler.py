@@ -44,6 +44,7 @@ from grange.controllers.gangjob.job_reasons import JobReason
 from grange.controllers.gangjob.job_services import files_document, service_document
 from grange.controllers.gangjob.model import (
     Creation,
+    GangBackend,
     JobInputs,
     JobModel,
     JobPlan,
@@ -198,9 +199,6 @@ class JobReconciler(Generic[R]):
         )
         if unsettled_s > 0:
             return Requeue(unsettled_s)
-        if refused is not None:
-            scheduling = SchedulingPolicy(backend=await self.gang.backend_of(job, model))
-            model = dataclasses.replace(model, scheduling=scheduling)
         started = self._clock.monotonic()
         observed = await self._observe(job, model)
         if refused is not None:
@@ -404,9 +402,12 @@ class JobReconciler(Generic[R]):
         if plan.gang is not None:
             members = without_finished(observed.model, plan.status, observed.inputs.pods)
             of_gang = dataclasses.replace(context, model=members)
+            status, gang = observed.inputs.status, observed.inputs.gang
+            missing = bool(status.pod_group) and not gang.exists  # it may be another backend's
+            events = await self.gang.delete_others(job, members, live=missing)
             event = await self.gang.ensure(job, of_gang, observed.gang, wanted=plan.gang)
-            if event is not None:
-                self._recorder.event(job, *event, kind=self._kind)
+            for item in events if event is None else [*events, event]:
+                self._recorder.event(job, *item, kind=self._kind)
             if plan.gang and self.gang.refusal(observed.model.uid) is not None:
                 return
         services = plan.create_services
@@ -482,6 +483,7 @@ class JobReconciler(Generic[R]):
             roles=(),
             generation=meta.generation,
             deleting=meta.deletion_timestamp is not None,
+            scheduling=SchedulingPolicy(backend=GangBackend.NONE),
         )
 
     async def _refuse(self, observed: _Observed[R], error: InvalidJob) -> Result:
