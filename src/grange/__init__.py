@@ -1,4 +1,4 @@
-"""Grange: one Python control plane for replicated services and gang jobs.
+"""Grange: one Python control plane for services, jobs, test sessions and machines.
 
 Connect to a control plane (``grange up``) or to any Kubernetes cluster, as kubectl does:
 
@@ -25,6 +25,9 @@ Errors are those of the API: ``NotFound``, ``Conflict``, ``AlreadyExists``, ``In
 ``ApiError``. A controller has ``Controller``, ``Deps`` and ``run_controllers``; a test has a whole
 control plane in ``with cluster(nodes=3) as c``.
 
+``grange.jobs`` runs functions as jobs and builds operators of jobs, ``grange.sessions`` runs test
+sessions from a program, ``grange.testing`` has fixtures for pytest.
+
 The names of ``__all__`` are the public interface; each is loaded when it is first used. Everything
 else may change between versions.
 """
@@ -39,6 +42,9 @@ PUBLIC = {
     "Listing": "grange.client.requests",
     "WatchEvent": "grange.client.watcher",
     # Kinds and their typed views.
+    "AUDITRECORD": "grange.api.kinds.auditrecord",
+    "AuditRecord": "grange.api.kinds.auditrecord",
+    "AuditSpec": "grange.api.kinds.auditrecord",
     "CONFIGMAP": "grange.api.kinds.configmap",
     "ConfigMap": "grange.api.kinds.configmap",
     "NODE": "grange.api.kinds.node",
@@ -53,6 +59,19 @@ PUBLIC = {
     "JOB": "grange.api.kinds.batchjob",
     "GANGJOB": "grange.api.kinds.gangjob",
     "GangJob": "grange.api.kinds.gangjob",
+    "GangJobSpec": "grange.api.kinds.gangjob",
+    "LEASEPOLICY": "grange.api.kinds.leasepolicy",
+    "LeasePolicy": "grange.api.kinds.leasepolicy",
+    "LeasePolicySpec": "grange.api.kinds.leasepolicy",
+    "MACHINE": "grange.api.kinds.machine",
+    "Machine": "grange.api.kinds.machine",
+    "MachineSpec": "grange.api.kinds.machine",
+    "MACHINELEASE": "grange.api.kinds.machinelease",
+    "MachineLease": "grange.api.kinds.machinelease",
+    "MachineLeaseSpec": "grange.api.kinds.machinelease",
+    "NODEPOOL": "grange.api.kinds.nodepool",
+    "NodePool": "grange.api.kinds.nodepool",
+    "NodePoolSpec": "grange.api.kinds.nodepool",
     "PYTORCHJOB": "grange.api.kinds.pytorchjob",
     "PyTorchJob": "grange.api.kinds.pytorchjob",
     "TFJOB": "grange.api.kinds.tfjob",
@@ -61,12 +80,20 @@ PUBLIC = {
     "PodGroup": "grange.api.kinds.podgroup",
     "QUEUE": "grange.api.kinds.queue",
     "Queue": "grange.api.kinds.queue",
+    "QueueSpec": "grange.api.kinds.queue",
     "REPLICATIONCONTROLLER": "grange.api.kinds.replicationcontroller",
     "ReplicationController": "grange.api.kinds.replicationcontroller",
+    "ReplicationControllerSpec": "grange.api.kinds.replicationcontroller",
+    "ROLLINGUPDATE": "grange.api.kinds.rollingupdate",
+    "RollingUpdate": "grange.api.kinds.rollingupdate",
+    "RollingUpdateSpec": "grange.api.kinds.rollingupdate",
     "SECRET": "grange.api.kinds.secret",
     "Secret": "grange.api.kinds.secret",
     "SERVICE": "grange.api.kinds.service",
     "Service": "grange.api.kinds.service",
+    "TESTSESSION": "grange.api.kinds.testsession",
+    "TestSession": "grange.api.kinds.testsession",
+    "TestSessionSpec": "grange.api.kinds.testsession",
     "KindInfo": "grange.api.scheme",
     "Condition": "grange.api.meta",
     "ObjectKey": "grange.api.meta",

@@ -1,4 +1,9 @@
 # Generated from the table in __init__.py by `make update`.
+from grange.api.kinds.auditrecord import (
+    AUDITRECORD as AUDITRECORD,
+    AuditRecord as AuditRecord,
+    AuditSpec as AuditSpec,
+)
 from grange.api.kinds.batchjob import (
     BatchJob as BatchJob,
     JOB as JOB,
@@ -14,10 +19,31 @@ from grange.api.kinds.cronjob import (
 from grange.api.kinds.gangjob import (
     GANGJOB as GANGJOB,
     GangJob as GangJob,
+    GangJobSpec as GangJobSpec,
+)
+from grange.api.kinds.leasepolicy import (
+    LEASEPOLICY as LEASEPOLICY,
+    LeasePolicy as LeasePolicy,
+    LeasePolicySpec as LeasePolicySpec,
+)
+from grange.api.kinds.machine import (
+    MACHINE as MACHINE,
+    Machine as Machine,
+    MachineSpec as MachineSpec,
+)
+from grange.api.kinds.machinelease import (
+    MACHINELEASE as MACHINELEASE,
+    MachineLease as MachineLease,
+    MachineLeaseSpec as MachineLeaseSpec,
 )
 from grange.api.kinds.node import (
     NODE as NODE,
     Node as Node,
+)
+from grange.api.kinds.nodepool import (
+    NODEPOOL as NODEPOOL,
+    NodePool as NodePool,
+    NodePoolSpec as NodePoolSpec,
 )
 from grange.api.kinds.pod import (
     Container as Container,
@@ -36,10 +62,17 @@ from grange.api.kinds.pytorchjob import (
 from grange.api.kinds.queue import (
     QUEUE as QUEUE,
     Queue as Queue,
+    QueueSpec as QueueSpec,
 )
 from grange.api.kinds.replicationcontroller import (
     REPLICATIONCONTROLLER as REPLICATIONCONTROLLER,
     ReplicationController as ReplicationController,
+    ReplicationControllerSpec as ReplicationControllerSpec,
+)
+from grange.api.kinds.rollingupdate import (
+    ROLLINGUPDATE as ROLLINGUPDATE,
+    RollingUpdate as RollingUpdate,
+    RollingUpdateSpec as RollingUpdateSpec,
 )
 from grange.api.kinds.secret import (
     SECRET as SECRET,
@@ -48,6 +81,11 @@ from grange.api.kinds.secret import (
 from grange.api.kinds.service import (
     SERVICE as SERVICE,
     Service as Service,
+)
+from grange.api.kinds.testsession import (
+    TESTSESSION as TESTSESSION,
+    TestSession as TestSession,
+    TestSessionSpec as TestSessionSpec,
 )
 from grange.api.kinds.tfjob import (
     TFJOB as TFJOB,

@@ -5,10 +5,23 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 import grange
+from grange.api.kinds import BUILT_IN
+from grange.api.scheme import AnyKind
+
+OURS = [info for info in BUILT_IN if info.group == "grange.dev"]
+
+
+@pytest.mark.parametrize("info", OURS, ids=lambda info: info.kind)
+def test_kind_of_ours_has_public_names(info: AnyKind) -> None:
+    assert getattr(grange, info.kind.upper()) is info
+    assert getattr(grange, info.view.__name__) is info.view
+    spec = get_type_hints(info.view)["spec"]
+    assert getattr(grange, spec.__name__) is spec
 
 
 @pytest.mark.parametrize("name", grange.__all__)
