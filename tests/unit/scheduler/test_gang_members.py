@@ -7,7 +7,7 @@ import msgspec
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.podgroup import GROUP_LABEL, PodGroup
 from grange.api.meta import ObjectKey
-from grange.scheduler.gangs.pod_groups import Gang, PodGroups
+from grange.scheduler.gangs.pod_groups import Gang, MemberState, PodGroups
 from grange.sim import builders
 
 KEY = ObjectKey("default", "g")
@@ -77,7 +77,7 @@ def test_check_92_assumed_forgotten_and_bound() -> None:
     book.assume_pod(pod("a"))
     book.assume_pod(pod("b"))
     assert far(book) == {"waiting": 1, "assumed": 2}
-    assert gang(book).num_placed == 2
+    assert gang(book).counts.num_placed == 2
     book.update_pod(pod("a"))  # the informer does not know of it yet
     assert far(book) == {"waiting": 1, "assumed": 2}
     book.forget_pod(pod("b"))
@@ -85,10 +85,10 @@ def test_check_92_assumed_forgotten_and_bound() -> None:
     book.update_pod(pod("a", nodeName="n"))
     book.forget_pod(pod("a"))  # what is bound is not taken back
     assert far(book) == {"waiting": 2, "bound": 1}
-    assert gang(book).num_placed == 1
+    assert gang(book).counts.num_placed == 1
     book.update_pod(ended(pod("a", nodeName="n")))
     assert far(book) == {"waiting": 2, "succeeded": 1}
-    assert (gang(book).num_placed, gang(book).num_counted) == (0, 1)
+    assert (gang(book).counts.num_placed, gang(book).counts.num_counted) == (0, 1)
 
 
 def test_check_92_unknown_pods_change_nothing() -> None:
@@ -120,9 +120,12 @@ def test_who_names_another_group_leaves_the_first() -> None:
     assert book.move_pod(moved) is gang(book)
     book.update_pod(moved)
     assert far(book) == {"waiting": 1}
-    assert (gang(book, "other").num_placed, book.containing(pod("a"))) == (1, gang(book, "other"))
+    assert (gang(book, "other").counts.num_placed, book.containing(pod("a"))) == (
+        1,
+        gang(book, "other"),
+    )
     book.forget_pod(pod("a"))
-    assert (gang(book, "other").num_placed, far(book)) == (0, {"waiting": 1})
+    assert (gang(book, "other").counts.num_placed, far(book)) == (0, {"waiting": 1})
     book.delete_pod(pod("a"))
     assert book.get(ObjectKey("default", "other")) is None
 
@@ -146,15 +149,34 @@ def test_who_is_on_its_way_out_is_there_no_more() -> None:
         book.update_pod(pod(name, nodeName="n"))
     one = gang(book)
     one.was_placed = True
-    assert (one.num_placed, one.num_counted, one.num_present, one.started) == (2, 2, 2, True)
+    assert (one.counts.num_placed, one.counts.num_counted, one.counts.num_present, one.started) == (
+        2,
+        2,
+        2,
+        True,
+    )
     book.update_pod(going(pod("a", nodeName="n")))
-    assert (one.num_placed, one.num_counted, one.num_present, one.started) == (1, 1, 1, True)
+    assert (one.counts.num_placed, one.counts.num_counted, one.counts.num_present, one.started) == (
+        1,
+        1,
+        1,
+        True,
+    )
     book.update_pod(going(pod("b", nodeName="n")))
-    assert (one.num_placed, one.num_counted, one.num_present, one.started) == (0, 0, 0, False)
+    assert (one.counts.num_placed, one.counts.num_counted, one.counts.num_present, one.started) == (
+        0,
+        0,
+        0,
+        False,
+    )
     book.update_pod(pod("c", nodeName="n"))
     assert not one.started  # one of two that another scheduler bound is not a gang that was placed
     book.delete_pod(pod("a"))
     book.update_pod(ended(going(pod("b", nodeName="n"))))
-    assert (one.tally.num_terminating, one.num_placed, one.num_counted) == (0, 1, 2)
+    assert (one.counts[MemberState.TERMINATING], one.counts.num_placed, one.counts.num_counted) == (
+        0,
+        1,
+        2,
+    )
     book.clear()
-    assert one.tally.num_terminating == 0
+    assert one.counts[MemberState.TERMINATING] == 0

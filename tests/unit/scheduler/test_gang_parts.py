@@ -9,8 +9,8 @@ from tests.support.gang_cluster import Bench, group, names
 
 from grange.api.kinds.podgroup import PENDING
 from grange.api.meta import ObjectKey
+from grange.scheduler.gangs.pod_groups import Quorum
 from grange.scheduler.gangs.podgroup_status import group_status
-from grange.scheduler.gangs.quorum import Quorum
 
 CPU = {"cpu": "1"}
 
@@ -187,6 +187,6 @@ def test_tallies_of_parts_are_those_of_a_recount(rounds: int) -> None:
             made.gone(*[*made.where][:2])
         found = made.gangs.groups.get(ObjectKey("default", "g"))
         assert found is not None
-        before = found.tally, found.part_tallies
+        before = found.counts, found.part_counts
         found.recount()
-        assert (found.tally, found.part_tallies) == before
+        assert (found.counts, found.part_counts) == before

@@ -30,19 +30,19 @@ from grange.scheduler.gangs.capacity import (
     GangDemand,
     count_reasons,
     describe_requests,
+    preemption_options,
     room_when_empty,
     shapes,
+    topology_options,
 )
 from grange.scheduler.gangs.event_handlers import Changed, GangEventHandlers
 from grange.scheduler.gangs.gang_admission import NO_ROOM, OVER_QUOTA, GangAdmission
-from grange.scheduler.gangs.pod_groups import Gang, PodGroups
+from grange.scheduler.gangs.pod_groups import Gang, PodGroups, Quorum
 from grange.scheduler.gangs.pod_overrides import past_reservations, within_domains
 from grange.scheduler.gangs.preemption import GangPreemption
 from grange.scheduler.gangs.queue_policies import QueuePolicy
-from grange.scheduler.gangs.quorum import Quorum
 from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank, amounts, total
 from grange.scheduler.gangs.reservation import Reservation, choose
-from grange.scheduler.gangs.topology_options import preemption_options, topology_options
 from grange.scheduler.gangs.transaction import GangAttempt, Transaction, wanted
 from grange.scheduler.gangs.wait_line import WaitLine
 from grange.scheduler.podinfo import PodInfo
@@ -219,7 +219,7 @@ class Coscheduling:
         """Whether the quorum may yet be rejected as a whole, so that no member may join it."""
         permits = self._cycle.waiting_pods
         held = sum(uid in permits for uid in gang.members) if permits else 0
-        return bool(held) and gang.num_counted - held < gang.min_member
+        return bool(held) and gang.counts.num_counted - held < gang.min_member
 
     def _rank(self, queued: QueuedPod) -> Rank:
         return self._policy.rank(queued.info.pod.spec.priority, queued.first_queued)
@@ -325,7 +325,7 @@ class Coscheduling:
                 item.info.pod.metadata.name,
             )
         )
-        if not gang.part_tallies:
+        if not gang.part_counts:
             return free
         quorum = gang.quorum([item.uid for item in free])
         needed = {}

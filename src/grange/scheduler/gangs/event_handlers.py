@@ -10,9 +10,8 @@ from grange.api.kinds.queue import QUEUE_LABEL, Queue
 from grange.api.pod_requests import effective_spec
 from grange.api.quantity import QuantityError
 from grange.scheduler.gangs.gang_admission import GangAdmission
-from grange.scheduler.gangs.pod_groups import Gang, PodGroups
+from grange.scheduler.gangs.pod_groups import ON_NODES, Gang, MemberState, PodGroups
 from grange.scheduler.gangs.pod_overrides import reserved, unreserved
-from grange.scheduler.gangs.quorum import MemberState
 from grange.scheduler.gangs.quotas import Grant, Quotas, amounts, total
 from grange.scheduler.gangs.wait_line import WaitLine
 from grange.scheduler.queue import SchedulingQueue
@@ -62,7 +61,7 @@ class GangEventHandlers:
         self._timeout = -1, None
         if group.spec.queue:
             for member in gang.members.values():
-                if member.state in (MemberState.ASSUMED, MemberState.BOUND):
+                if member.state in ON_NODES:
                     self._charge(member.pod, group.spec.queue)
         self._admission.update_group(gang, now)
         self._changed(gang)
@@ -187,7 +186,7 @@ class GangEventHandlers:
         first = self._first_timeout()
         if first is not None and first <= now:
             for gang in self._in_line():
-                deadline = _deadline(gang)
+                deadline = gang.deadline
                 if deadline is not None and deadline <= now:
                     self._line.restart(gang, now)
                     gang.timeouts += 1
@@ -211,7 +210,7 @@ class GangEventHandlers:
         """When the first timeout of a gang in line is over; found again only if the line changed."""
         changes, first = self._timeout
         if changes != self._line.changes:
-            found = (_deadline(gang) for gang in self._in_line())
+            found = (gang.deadline for gang in self._in_line())
             first = min((deadline for deadline in found if deadline is not None), default=None)
             self._timeout = self._line.changes, first
         return first
@@ -297,8 +296,3 @@ class GangEventHandlers:
 def _is_same(before: PodGroup, after: PodGroup) -> bool:
     """Whether it is the same object, with the same spec."""
     return before.spec == after.spec and before.metadata.uid == after.metadata.uid
-
-
-def _deadline(gang: Gang) -> float | None:
-    timeout = None if gang.group is None else gang.group.spec.schedule_timeout_seconds
-    return None if timeout is None or gang.waiting_since is None else gang.waiting_since + timeout

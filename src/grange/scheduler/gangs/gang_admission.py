@@ -360,7 +360,7 @@ class GangAdmission:
         again_s = _AGAIN.delay(item.expiries)
         item.until = now + again_s
         self._timed[item] = None
-        count = f"{gang.num_present} of {gang.min_member}"
+        count = f"{gang.counts.num_present} of {gang.min_member}"
         gang.reason = NOT_CREATED
         gang.message = f"{count} pods were created within {HOLD_S:g} s; waits {again_s:g} s"
 

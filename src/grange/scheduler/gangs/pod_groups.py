@@ -1,4 +1,4 @@
-"""Which pods belong to which group, and the state of each member.
+"""Which pods belong to which group, the state of each member, and what a group needs to start.
 
 Fed by the informers and by the scheduling loop; decides nothing.
 """
@@ -6,23 +6,57 @@ Fed by the informers and by the scheduling loop; decides nothing.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.podgroup import (
     GATED,
     GROUP_LABEL,
     PREFERRED,
-    RUNNING as GROUP_RUNNING,
-    SCHEDULED as GROUP_SCHEDULED,
+    RUNNING,
+    SCHEDULED,
     PodGroup,
+    PodGroupPart,
 )
 from grange.api.meta import ObjectKey
-from grange.scheduler.gangs.quorum import NO_PART, MemberState, MemberTally, Quorum
 
-_HELD = (GROUP_SCHEDULED, GROUP_RUNNING)
+_NO_PART = -1
+_NONE: Mapping[int, int] = {}
+_NOWHERE: Mapping[str, int] = {}
 
 
-ON_NODES = (MemberState.ASSUMED, MemberState.BOUND)
+class MemberState(Enum):
+    """The state of a member; terminating ones have a node, and their gang is as good as without them."""
+
+    WAITING = "waiting"
+    ASSUMED = "assumed"
+    BOUND = "bound"
+    TERMINATING = "terminating"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+ON_NODES = (MemberState.ASSUMED, MemberState.BOUND, MemberState.TERMINATING)
+_ENDED = (MemberState.TERMINATING, MemberState.SUCCEEDED, MemberState.FAILED)
+
+
+class MemberTally(Counter[MemberState]):
+    """How many members there are by state: of a gang, or of one part of it."""
+
+    @property
+    def num_present(self) -> int:
+        """How many there are, without those that failed or are being deleted."""
+        return self.total() - self[MemberState.FAILED] - self[MemberState.TERMINATING]
+
+    @property
+    def num_placed(self) -> int:
+        """How many have a node, have not ended and are not being deleted."""
+        return self[MemberState.ASSUMED] + self[MemberState.BOUND]
+
+    @property
+    def num_counted(self) -> int:
+        """How many count towards the quorum already: with a node, or successfully ended."""
+        return self.num_placed + self[MemberState.SUCCEEDED]
 
 
 @dataclass(slots=True)
@@ -35,12 +69,15 @@ class GangMember:
 
     pod: Pod
     state: MemberState
-    part: int = NO_PART
+    part: int = _NO_PART
 
     @property
-    def is_terminating(self) -> bool:
-        """Whether it has a node and is being deleted: its gang is as good as without it."""
-        return self.state in ON_NODES and bool(self.pod.metadata.deletion_timestamp)
+    def is_assumed(self) -> bool:
+        """Whether it has a node that the informer has not shown."""
+        state = self.state
+        return state is MemberState.ASSUMED or (
+            state is MemberState.TERMINATING and not self.pod.spec.node_name
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -51,23 +88,25 @@ class Gang:
         key: namespace and name of the group.
         group: the object; None while only pods name it.
         members: by UID, in the order in which they appeared.
+        counts: all members by state.
+        part_counts: of each part of the group.
         was_placed: a quorum was placed, and not all of them have gone since.
         waiting_since: monotonic seconds when it could first be tried, or when its timeout was restarted.
         overtaken: how many pods that come after it were placed while it waited.
         priority: of its most important member that waits.
+        rank: its place in line, by the queue policy; the smaller comes first.
         reason: what it waits for, as the reason of a condition; empty when it waits for nothing.
         message: the same as a message.
-        rank: its place in line, by the queue policy; the smaller comes first.
         timeouts: how often its timeout was over.
         is_infeasible: not even all nodes together, empty, would hold it.
-        tally: of all members.
-        part_tallies: of each part of the group.
         admitted: its pods may be created; without meaning where the group is not gated.
     """
 
     key: ObjectKey
     group: PodGroup | None = None
     members: dict[str, GangMember] = field(default_factory=dict)
+    counts: MemberTally = field(default_factory=MemberTally)
+    part_counts: list[MemberTally] = field(default_factory=list)
     was_placed: bool = False
     waiting_since: float | None = None
     overtaken: int = 0
@@ -77,9 +116,9 @@ class Gang:
     message: str = ""
     timeouts: int = 0
     is_infeasible: bool = False
-    tally: MemberTally = field(default_factory=MemberTally)
-    part_tallies: list[MemberTally] = field(default_factory=list)
     admitted: bool = False
+
+    # --- members -----------------------------------------------------------------------------
 
     def waiting(self) -> list[Pod]:
         """The members that have no node."""
@@ -87,14 +126,15 @@ class Gang:
 
     def move(self, uid: str, pod: Pod, state: MemberState) -> None:
         """Set the state of a member, perhaps a new one."""
+        if pod.metadata.deletion_timestamp and state in ON_NODES:
+            state = MemberState.TERMINATING
         member = self.members.get(uid)
         if member is None:
             member = self.members[uid] = GangMember(pod, state)
         else:
             self._count(member, -1)
             member.pod, member.state = pod, state
-        if self.part_tallies:
-            member.part = self._part(pod)
+        member.part = self._part(pod)
         self._count(member, 1)
 
     def drop(self, uid: str) -> None:
@@ -103,77 +143,52 @@ class Gang:
         if member is not None:
             self._count(member, -1)
 
-    def clear(self) -> None:
-        """Remove all members."""
-        self.members.clear()
-        self.recount()
-
     def recount(self) -> None:
         """Count all members once more: the parts of the group are others."""
-        parts = () if self.group is None else self.group.spec.min_parts
-        self.tally, self.part_tallies = MemberTally(), [MemberTally() for _ in parts]
+        self.counts, self.part_counts = MemberTally(), [MemberTally() for _ in self._parts]
         for member in self.members.values():
             member.part = self._part(member.pod)
             self._count(member, 1)
 
     def _count(self, member: GangMember, by: int) -> None:
-        terminating = member.is_terminating
-        self.tally.add(member.state, by, terminating=terminating)
-        if member.part != NO_PART:
-            self.part_tallies[member.part].add(member.state, by, terminating=terminating)
+        self.counts[member.state] += by
+        if member.part != _NO_PART:
+            self.part_counts[member.part][member.state] += by
+
+    @property
+    def _parts(self) -> tuple[PodGroupPart, ...]:
+        return () if self.group is None else self.group.spec.min_parts
 
     def _part(self, pod: Pod) -> int:
         labels = pod.metadata.labels
-        parts = () if self.group is None else self.group.spec.min_parts
-        for number, part in enumerate(parts):
+        for number, part in enumerate(self._parts):
             if all(labels.get(key) == value for key, value in part.match_labels.items()):
                 return number
-        return NO_PART
+        return _NO_PART
 
-    @property
-    def counts(self) -> Mapping[MemberState, int]:
-        """Members by state."""
-        return self.tally.counts
-
-    @property
-    def num_present(self) -> int:
-        """How many members there are, without those that failed or are being deleted."""
-        return self.tally.num_present
-
-    @property
-    def num_placed(self) -> int:
-        """How many have a node, have not ended and are not being deleted."""
-        return self.tally.num_placed
+    # --- the quorum --------------------------------------------------------------------------
 
     @property
     def min_member(self) -> int:
         """The quorum; 1 while the group is not known."""
         if self.group is None:
             return 1
-        parts = self.group.spec.min_parts
-        return max(self.group.spec.min_member, sum(part.min_member for part in parts))
-
-    @property
-    def num_counted(self) -> int:
-        """How many members count towards it already: with a node, or successfully ended."""
-        return self.tally.num_counted
+        return max(self.group.spec.min_member, sum(part.min_member for part in self._parts))
 
     @property
     def num_missing(self) -> int:
         """How many more have to be placed for the quorum and its parts."""
         of_parts = sum(self._missing_parts().values())
-        return max(0, self.min_member - self.num_counted, of_parts)
+        return max(0, self.min_member - self.counts.num_counted, of_parts)
 
-    def _missing_parts(self, without: Mapping[int, int] | None = None) -> dict[int, int]:
-        without = without or {}
-        parts = () if self.group is None else self.group.spec.min_parts
+    def _missing_parts(self, without: Mapping[int, int] = _NONE) -> dict[int, int]:
         found = {
-            number: part.min_member - self.part_tallies[number].num_counted + without.get(number, 0)
-            for number, part in enumerate(parts)
+            number: part.min_member - self.part_counts[number].num_counted + without.get(number, 0)
+            for number, part in enumerate(self._parts)
         }
         return {number: count for number, count in found.items() if count > 0}
 
-    def quorum(self, candidates: Sequence[str]) -> Quorum:
+    def quorum(self, candidates: Sequence[str]) -> "Quorum":
         """What is missing, to be found among these members."""
         missing = self._missing_parts()
         part_of = {uid: self.members[uid].part for uid in candidates} if missing else {}
@@ -182,19 +197,19 @@ class Gang:
     def is_whole_without(self, going: Iterable[str]) -> bool:
         """Whether the quorum is left when these members with a node are gone."""
         lost = Counter(self.members[uid].part for uid in going if uid in self.members)
-        left = self.num_counted - lost.total()
+        left = self.counts.num_counted - lost.total()
         return left >= self.min_member and not self._missing_parts(lost)
 
     @property
     def shortage(self) -> str:
         """Which pods of the quorum do not exist; empty for none."""
-        if self.num_present < self.min_member:
-            return f"waits for minMember: {self.num_present} of {self.min_member} pods exist"
-        parts = () if self.group is None else self.group.spec.min_parts
-        for part, tally in zip(parts, self.part_tallies, strict=True):
-            if tally.num_present < part.min_member:
+        present = self.counts.num_present
+        if present < self.min_member:
+            return f"waits for minMember: {present} of {self.min_member} pods exist"
+        for part, counts in zip(self._parts, self.part_counts, strict=True):
+            if counts.num_present < part.min_member:
                 labels = ",".join(f"{key}={value}" for key, value in part.match_labels.items())
-                count = f"{tally.num_present} of {part.min_member}"
+                count = f"{counts.num_present} of {part.min_member}"
                 return f"waits for minParts: {count} pods with {labels} exist"
         return ""
 
@@ -202,17 +217,20 @@ class Gang:
         """Whether the quorum exists, and did not before this member existed."""
         if self.shortage:
             return False
-        parts = () if self.group is None else self.group.spec.min_parts
         part = self._part(pod)
-        last = part != NO_PART and self.part_tallies[part].num_present == parts[part].min_member
-        return last or self.num_present == self.min_member
+        return self.counts.num_present == self.min_member or (
+            part != _NO_PART and self.part_counts[part].num_present == self._parts[part].min_member
+        )
+
+    # --- the group ---------------------------------------------------------------------------
 
     @property
     def started(self) -> bool:
         """Whether it was placed as a gang and members are there: then others come one by one."""
-        if not self.num_placed or self.group is None:
+        if not self.counts.num_placed or self.group is None:
             return False
-        return self.was_placed or not self.num_missing or self.group.status.phase in _HELD
+        phase = self.group.status.phase
+        return self.was_placed or not self.num_missing or phase in (SCHEDULED, RUNNING)
 
     @property
     def is_gated(self) -> bool:
@@ -229,6 +247,72 @@ class Gang:
     def queue(self) -> str:
         """The queue whose quota it uses; empty for none."""
         return "" if self.group is None else self.group.spec.queue
+
+    @property
+    def deadline(self) -> float | None:
+        """When its timeout is over; None without one, and while it does not wait."""
+        timeout = None if self.group is None else self.group.spec.schedule_timeout_seconds
+        return (
+            None if timeout is None or self.waiting_since is None else self.waiting_since + timeout
+        )
+
+
+class Quorum:
+    """The members that are still to be placed, while candidates are tried one after another.
+
+    Args:
+        total: how many in all; at least the sum of the parts.
+        candidates: their UIDs.
+        parts: how many of each part.
+        part_of: the part of each candidate.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        candidates: Sequence[str],
+        parts: Mapping[int, int] = _NONE,
+        part_of: Mapping[str, int] = _NOWHERE,
+    ) -> None:
+        self._needs = {part: count for part, count in parts.items() if count > 0}
+        self._part_of = part_of
+        self._total = total
+        self._left = len(candidates)
+        self._left_of = Counter(part_of.get(uid, _NO_PART) for uid in candidates) if parts else {}
+
+    @property
+    def is_met(self) -> bool:
+        """Whether enough are placed."""
+        return self._total <= 0
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the candidates that were not tried yet could be enough."""
+        return self._left >= self._total and all(
+            self._left_of.get(part, 0) >= count for part, count in self._needs.items()
+        )
+
+    def takes(self, uid: str) -> bool:
+        """Whether the candidate is of use; one that is not is left for later."""
+        if self.is_met:
+            return False
+        if not self._needs or self._needs.get(self._part(uid), 0):
+            return True
+        return self._total > sum(self._needs.values())
+
+    def tried(self, uid: str, *, placed: bool) -> None:
+        """A candidate was placed, or cannot be."""
+        part = self._part(uid)
+        self._left -= 1
+        if self._left_of:
+            self._left_of[part] -= 1
+        if placed:
+            self._total -= 1
+            if self._needs.get(part):
+                self._needs[part] -= 1
+
+    def _part(self, uid: str) -> int:
+        return self._part_of.get(uid, _NO_PART)
 
 
 class PodGroups:
@@ -247,13 +331,7 @@ class PodGroups:
     def of(self, pod: Pod) -> Gang | None:
         """The gang that the pod names, if any; made now if it is new."""
         name = pod.metadata.labels.get(GROUP_LABEL)
-        if not name:
-            return None
-        key = ObjectKey(pod.metadata.namespace, name)
-        gang = self._gangs.get(key)
-        if gang is None:
-            gang = self._gangs[key] = Gang(key)
-        return gang
+        return self._get_or_add(ObjectKey(pod.metadata.namespace, name)) if name else None
 
     def containing(self, pod: Pod) -> Gang | None:
         """The gang that the pod is a member of, if any."""
@@ -266,9 +344,7 @@ class PodGroups:
 
     def update_group(self, group: PodGroup) -> Gang:
         """Add or update the object of a group."""
-        gang = self._gangs.get(group.key)
-        if gang is None:
-            gang = self._gangs[group.key] = Gang(group.key)
+        gang = self._get_or_add(group.key)
         before, gang.group = gang.group, group
         if before is None or before.spec.min_parts != group.spec.min_parts:
             gang.recount()
@@ -311,20 +387,16 @@ class PodGroups:
         self._keys[uid] = gang.key
         state = _state_of(pod)
         known = gang.members.get(uid)
-        if (
-            state is MemberState.WAITING
-            and known is not None
-            and known.state is MemberState.ASSUMED
-        ):
+        if state is MemberState.WAITING and known is not None and known.is_assumed:
             state = MemberState.ASSUMED
         gang.move(uid, pod, state)
-        if state in (MemberState.SUCCEEDED, MemberState.FAILED) or gang.members[uid].is_terminating:
+        if gang.members[uid].state in _ENDED:
             _reset_if_empty(gang)
         return gang
 
     def delete_pod(self, pod: Pod) -> Gang | None:
         """Remove a pod; return its gang, if it was in one."""
-        gang = self.containing(pod) or self._known(pod)
+        gang = self.containing(pod)
         if gang is not None:
             self._drop(gang, pod.metadata.uid)
         return gang
@@ -340,9 +412,9 @@ class PodGroups:
         """Note that an assumed pod is forgotten; return its gang, if it is in one."""
         gang = self.containing(pod)
         if gang is None:
-            return self._known(pod)
+            return None
         member = gang.members[pod.metadata.uid]
-        if member.state is MemberState.ASSUMED:
+        if member.is_assumed:
             gang.move(pod.metadata.uid, member.pod, MemberState.WAITING)
         _reset_if_empty(gang)
         return gang
@@ -350,13 +422,15 @@ class PodGroups:
     def clear(self) -> None:
         """Forget the members, before they are all added again; groups and how they wait are kept."""
         for gang in self._gangs.values():
-            gang.clear()
+            gang.members.clear()
+            gang.recount()
         self._keys.clear()
 
-    def _known(self, pod: Pod) -> Gang | None:
-        """The gang that the pod names, if it is known."""
-        name = pod.metadata.labels.get(GROUP_LABEL, "")
-        return self._gangs.get(ObjectKey(pod.metadata.namespace, name))
+    def _get_or_add(self, key: ObjectKey) -> Gang:
+        gang = self._gangs.get(key)
+        if gang is None:
+            gang = self._gangs[key] = Gang(key)
+        return gang
 
     def _drop(self, gang: Gang, uid: str) -> None:
         gang.drop(uid)
@@ -370,7 +444,7 @@ class PodGroups:
 
 
 def _reset_if_empty(gang: Gang) -> None:
-    if not gang.num_placed:
+    if not gang.counts.num_placed:
         gang.was_placed = False
 
 

@@ -30,8 +30,7 @@ from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 from grange.scheduler.gangs import quotas
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.gangs.gang_admission import owner_of
-from grange.scheduler.gangs.pod_groups import Gang
-from grange.scheduler.gangs.quorum import MemberState
+from grange.scheduler.gangs.pod_groups import ON_NODES, Gang, MemberState
 
 ADMITTING = "Admitting"
 """The condition of a queue: nothing waits for it."""
@@ -70,7 +69,7 @@ def group_status(
     running = sum(
         1
         for member in gang.members.values()
-        if member.state is MemberState.BOUND and member.pod.status.phase == "Running"
+        if member.state in ON_NODES and member.pod.status.phase == "Running"
     )
     phase = phase_of(gang, running)
     placed = phase not in (podgroup.PENDING, podgroup.SCHEDULING)

@@ -22,9 +22,8 @@ import numpy as np
 from grange.scheduler.cycle import Cycle
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import SUCCESS, CycleState, PostFilterResult
-from grange.scheduler.gangs.pod_groups import ON_NODES, Gang, PodGroups
-from grange.scheduler.gangs.quorum import Quorum
-from grange.scheduler.gangs.quotas import Amounts, Quotas, total
+from grange.scheduler.gangs.pod_groups import ON_NODES, Gang, PodGroups, Quorum
+from grange.scheduler.gangs.quotas import Amounts, Quotas, less, total
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.evaluator import was_preempted
 from grange.scheduler.preemption.lower_priority import LowerPriority
@@ -254,7 +253,7 @@ class GangPreemption:
             if self._keep_their_own(together):
                 for item in going:
                     if item.uid not in gone:
-                        short = _less(short, quotas.charge_of(item.uid)[1])
+                        short = less(short, quotas.charge_of(item.uid)[1])
                 gone = together
         return () if short else tuple(gone.values())
 
@@ -269,7 +268,7 @@ class GangPreemption:
             for uid, held in quotas.charged(peer).items():
                 pod = self._info(uid)
                 if pod is not None and pod.pod.metadata.deletion_timestamp:
-                    short = _less(short, held)
+                    short = less(short, held)
                 elif pod is not None:
                     found.append(pod)
         return short, found
@@ -287,8 +286,3 @@ class GangPreemption:
                 if quotas.limits(queue, name) and amount > borrowed.get(name, 0):
                     return False
         return True
-
-
-def _less(short: dict[str, int], held: Amounts) -> dict[str, int]:
-    left = {name: amount - held.get(name, 0) for name, amount in short.items()}
-    return {name: amount for name, amount in left.items() if amount > 0}

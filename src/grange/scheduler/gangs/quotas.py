@@ -14,6 +14,7 @@ Amounts are whole numbers: thousandths of a CPU, bytes, units. Synchronous; pods
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from grange.api import quantity
 from grange.api.kinds.queue import Queue
@@ -37,6 +38,12 @@ def total(parts: Iterable[Amounts]) -> dict[str, int]:
         for name, amount in part.items():
             found[name] = found.get(name, 0) + amount
     return found
+
+
+def less(amounts: Amounts, taken: Amounts) -> dict[str, int]:
+    """What is left of amounts; resources without any left are left out."""
+    left = {name: amount - taken.get(name, 0) for name, amount in amounts.items()}
+    return {name: amount for name, amount in left.items() if amount > 0}
 
 
 def read(listed: Mapping[str, int | float | str]) -> dict[str, int]:
@@ -83,6 +90,15 @@ class Grant:
         """
         spec = queue.spec
         return cls(read(spec.capacity), spec.cohort, read(spec.borrowing_limit))
+
+    def limited(self, wanted: Amounts) -> list[str]:
+        """The resources that are wanted and limited."""
+        return [name for name in self.capacity if wanted.get(name, 0)]
+
+    def most(self, name: str) -> float:
+        """How much of a limited resource the queue may use in all."""
+        borrowed = self.limits.get(name, inf) if self.cohort else 0
+        return self.capacity[name] + borrowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,22 +152,17 @@ class Quotas:
             return
         self.release(uid)
         self._queues[uid] = queue
-        wanted = {name: amount for name, amount in wanted.items() if amount}
+        wanted = less(wanted, {})
         self._charged.setdefault(queue, {})[uid] = wanted
-        used = self._used.setdefault(queue, {})
-        for name, amount in wanted.items():
-            used[name] = used.get(name, 0) + amount
+        self._used[queue] = total([self.used(queue), wanted])
 
     def release(self, uid: str) -> None:
         """Stop counting a pod that has ended or lost its node; an unknown one is fine."""
         queue = self._queues.pop(uid, None)
         if queue is None:
             return
-        used, charged = self._used[queue], self._charged[queue]
-        for name, amount in charged.pop(uid).items():
-            used[name] -= amount
-            if not used[name]:
-                del used[name]
+        charged = self._charged[queue]
+        self._used[queue] = less(self._used[queue], charged.pop(uid))
         if not charged:
             del self._used[queue], self._charged[queue]
         self.freed[queue] = None
@@ -191,11 +202,7 @@ class Quotas:
     def borrowed(self, queue: str) -> Amounts:
         """What it uses above its capacity."""
         grant = self._grants.get(queue)
-        if grant is None:
-            return {}
-        used = self.used(queue)
-        over = {name: used.get(name, 0) - cap for name, cap in grant.capacity.items()}
-        return {name: amount for name, amount in over.items() if amount > 0}
+        return {} if grant is None else less(self.limited_use(queue), grant.capacity)
 
     def peers(self, queue: str) -> tuple[str, ...]:
         """The queues that share with it, itself among them."""
@@ -217,43 +224,35 @@ class Quotas:
         grant = self._grants.get(queue)
         if grant is None:
             return f"queue {queue} does not exist"
-        asked = [name for name in grant.capacity if wanted.get(name, 0)]
-        own = {name: wanted[name] + self.used(queue).get(name, 0) for name in asked}
         claim = self._claim_before(queue, rank)
-        if claim is not None and claim.queue == queue:
-            own = {name: amount + claim.wanted.get(name, 0) for name, amount in own.items()}
-        limits = grant.limits if grant.cohort else dict.fromkeys(asked, 0)
-        short = [
-            name for name in asked if own[name] > grant.capacity[name] + limits.get(name, own[name])
-        ]
+        claimed: Amounts = {} if claim is None else claim.wanted
+        is_own = claim is not None and claim.queue == queue
+        asked = grant.limited(wanted)
+        own = total([wanted, self.used(queue), claimed if is_own else {}])
+        short = [name for name in asked if own[name] > grant.most(name)]
         if short:
             lacking = listed(short, own, grant.capacity)
             return f"over quota of queue {queue}: {lacking}, {_terms(grant, short)}"
-        if grant.cohort:
-            whole = {name: wanted[name] + self._cohort_use(grant.cohort, name) for name in asked}
-            if claim is not None:
-                whole = {name: amount + claim.wanted.get(name, 0) for name, amount in whole.items()}
-            most = {name: self._cohort_capacity(grant.cohort, name) for name in asked}
-            short = [name for name in asked if whole[name] > most[name]]
-            if short:
-                lacking = f"{listed(short, whole, most)}{self._borrowers(queue)}"
-                return f"over quota of cohort {grant.cohort}: {lacking}"
-        return ""
+        if not grant.cohort:
+            return ""
+        whole = total([wanted, self._cohort_use(grant.cohort), claimed])
+        capacity = self._cohort_capacity(grant.cohort)
+        short = [name for name in asked if whole[name] > capacity[name]]
+        if not short:
+            return ""
+        found = [name for name in self.peers(queue) if name != queue and self.borrowed(name)]
+        borrowers = f", queues that borrow: {', '.join(found)}" if found else ""
+        return f"over quota of cohort {grant.cohort}: {listed(short, whole, capacity)}{borrowers}"
 
     def impossible(self, queue: str, wanted: Amounts) -> bool:
         """Whether the queue could not admit so much even if nothing were in use."""
         grant = self._grants.get(queue)
         if grant is None:
             return True
-        for name, amount in wanted.items():
-            cap = grant.capacity.get(name)
-            if cap is None:
-                continue
-            most = self._cohort_capacity(grant.cohort, name) if grant.cohort else cap
-            limit = grant.limits.get(name)
-            if amount > (most if limit is None else min(most, cap + limit)):
-                return True
-        return False
+        together = self._cohort_capacity(grant.cohort) if grant.cohort else grant.capacity
+        return any(
+            wanted[name] > min(together[name], grant.most(name)) for name in grant.limited(wanted)
+        )
 
     def remedy(self, queue: str, wanted: Amounts) -> str:
         """What to do where the queue could not admit so much even if nothing were in use; else empty."""
@@ -264,13 +263,9 @@ class Quotas:
     def entitled(self, queue: str, wanted: Amounts) -> bool:
         """Whether so much more would still be within the queue's own capacity."""
         grant = self._grants.get(queue)
-        if grant is None:
-            return False
-        used = self.used(queue)
-        return all(
-            used.get(name, 0) + wanted.get(name, 0) <= cap
-            for name, cap in grant.capacity.items()
-            if wanted.get(name, 0)
+        together = total([self.used(queue), wanted])
+        return grant is not None and all(
+            together[name] <= grant.capacity[name] for name in grant.limited(wanted)
         )
 
     def shortage(self, queue: str, wanted: Amounts) -> dict[str, int]:
@@ -278,14 +273,9 @@ class Quotas:
         grant = self._grants.get(queue)
         if grant is None or not grant.cohort:
             return {}
-        over = {
-            name: self._cohort_use(grant.cohort, name)
-            + wanted.get(name, 0)
-            - self._cohort_capacity(grant.cohort, name)
-            for name in grant.capacity
-            if wanted.get(name, 0)
-        }
-        return {name: amount for name, amount in over.items() if amount > 0}
+        together = total([wanted, self._cohort_use(grant.cohort)])
+        short = less(together, self._cohort_capacity(grant.cohort))
+        return {name: amount for name, amount in short.items() if name in grant.limited(wanted)}
 
     def limits(self, queue: str, name: str) -> bool:
         """Whether the queue limits the resource."""
@@ -348,22 +338,17 @@ class Quotas:
         first = min(claims, key=lambda claim: claim.rank, default=None)
         return None if first is None or rank <= first.rank else first
 
-    def _cohort_capacity(self, cohort: str, name: str) -> int:
-        return sum(
-            grant.capacity.get(name, 0) for grant in self._grants.values() if grant.cohort == cohort
-        )
+    def _cohort_capacity(self, cohort: str) -> dict[str, int]:
+        grants = self._grants.values()
+        return total(grant.capacity for grant in grants if grant.cohort == cohort)
 
-    def _cohort_use(self, cohort: str, name: str) -> int:
+    def _cohort_use(self, cohort: str) -> dict[str, int]:
         """By the queues that name the resource: only they have a share in it."""
-        return sum(
-            self.used(queue).get(name, 0)
+        return total(
+            self.limited_use(queue)
             for queue, grant in self._grants.items()
-            if grant.cohort == cohort and name in grant.capacity
+            if grant.cohort == cohort
         )
-
-    def _borrowers(self, queue: str) -> str:
-        found = [name for name in self.peers(queue) if name != queue and self.borrowed(name)]
-        return f", queues that borrow: {', '.join(found)}" if found else ""
 
 
 def _terms(grant: Grant, short: Iterable[str]) -> str:

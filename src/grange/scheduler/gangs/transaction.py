@@ -14,8 +14,7 @@ from functools import cached_property
 from grange.scheduler.cycle import Assumed, Cycle
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import CycleState
-from grange.scheduler.gangs.pod_groups import Gang
-from grange.scheduler.gangs.quorum import Quorum
+from grange.scheduler.gangs.pod_groups import Gang, Quorum
 from grange.scheduler.gangs.quotas import amounts, total
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queued_pods import QueuedPod
