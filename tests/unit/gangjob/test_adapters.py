@@ -151,6 +151,9 @@ def test_check_71_roles_come_after_those_they_wait_for() -> None:
         (TFJOB, "kueue.x-k8s.io/multikueue", False),
         (JOB, "kubernetes.io/job-controller", True),
         (JOB, "kueue.x-k8s.io/multikueue", False),
+        (GANGJOB, "", False),
+        (TFJOB, "", False),
+        (JOB, "", False),
     ],
 )
 def test_check_65_jobs_of_other_managers_are_not_ours(

@@ -132,6 +132,12 @@ def test_check_59_suspension_ignores_the_clean_policy() -> None:
     world.model = replace(model, suspend=True)
     world.settle()
     assert (world.pods, world.services) == ({}, set())
+    waiting = JobSimulator(model)
+    waiting.step()
+    assert {pod.phase for pod in waiting.pods.values()} == {"Pending"}
+    waiting.model = replace(model, suspend=True)
+    waiting.settle()
+    assert waiting.pods == {}
     ended = finished(model)
     ended.model = replace(model, suspend=True)
     ended.settle()

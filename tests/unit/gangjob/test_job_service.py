@@ -12,7 +12,7 @@ from grange.api.http import Request
 from grange.api.kinds import BUILT_IN, GANGJOB, NODE, POD, PODDISRUPTIONBUDGET, PODGROUP
 from grange.api.meta import Document
 from grange.api.scheme import KindInfo
-from grange.api.status import AlreadyExists, ApiError, NotFound, ServiceUnavailable
+from grange.api.status import AlreadyExists, ApiError, Conflict, NotFound, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -43,6 +43,26 @@ async def test_job_runs_and_succeeds(world: JobWorld) -> None:
     assert status.completion_time
     assert status.replica_statuses["worker"].succeeded == 3
     assert status.restarts == 0
+
+
+async def test_check_70_events_wait_for_the_status_write(world: JobWorld) -> None:
+    await world.add_job(replicas=1)
+    await world.reaches("Running")
+    await world.settle()
+
+    def gate(request: Request) -> ApiError | None:
+        if request.method == "PATCH" and request.path.endswith("/gangjobs/train/status"):
+            return Conflict("the object has been modified", kind="gangjobs", name="train")
+        return None
+
+    world.gate = gate
+    await world.finish("train-worker-0")
+    await world.settle(5)
+    assert await world.events("GangJobSucceeded") == []
+    world.gate = lambda request: None
+    await world.reaches("Succeeded")
+    await world.settle()
+    assert [event.count for event in await world.events("GangJobSucceeded")] == [1]
 
 
 async def test_failed_pod_is_replaced_and_charged_once(world: JobWorld) -> None:

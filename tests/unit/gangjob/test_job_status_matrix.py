@@ -174,10 +174,13 @@ def test_check_56_pods_are_counted_by_how_they_ended() -> None:
     world.end("train-worker-0", "train-worker-1", "train-worker-2")
     world.fail("train-worker-3", "train-worker-4")
     world.delete("train-worker-6")
+    world.step()
+    role = world.role()
+    assert (role.succeeded, role.failed, role.active) == (3, 2, 1)
     world.forward(60)
     world.step()
     role = world.role()
-    assert (role.succeeded, role.failed, role.active) == (3, 3, 1)
+    assert (role.succeeded, role.failed, role.active) == (3, 3, 1), "its node reported no end"
 
 
 def complete(model: JobModel, completed: str) -> bool:
