@@ -59,13 +59,9 @@ def _node(name: str, offered: Resources, usage: Usage, *, nonzero: bool) -> tupl
 
 
 def _rows(name: str, table: NodeTable, rows: Rows, *, nonzero: bool) -> tuple[Integers, Integers]:
-    if nonzero and name == CPU:
-        return table.cpu_total[rows], table.cpu_nonzero[rows]
-    if nonzero and name == MEMORY:
-        return table.memory_total[rows], table.memory_nonzero[rows]
     if name == PODS:  # no plugin scores by it
         return 2 * (np.zeros(len(table.valid[rows]), np.int64),)
-    return table.amounts(name, rows)
+    return table.amounts(name, rows, nonzero=nonzero)
 
 
 def _counts(name: str, wanted: int) -> bool:

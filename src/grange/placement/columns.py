@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grange.api.kinds.node import Node, Taint
-from grange.api.pod_requests import Resources
-from grange.placement.node_usage import IDLE, Usage
-from grange.placement.ports import NO_PORTS, UsedPorts
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from grange.placement.node_usage import IDLE, Usage, amount_of
 
 Integers: TypeAlias = NDArray[np.int64]
 Ids: TypeAlias = NDArray[np.int32]
@@ -27,9 +26,8 @@ Mask: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = slice | Integers
 
 _NO_LABELS: Mapping[str, str] = {}
-_NOTHING = Resources()
 ABSENT = -1
-_AMOUNT_LIMIT = 2**62
+_AMOUNT_LIMIT = 2**62  # only a flood of absurd pods that are bound by hand gets there
 
 
 @dataclass(slots=True)
@@ -55,14 +53,6 @@ class LabelColumn:
         return known
 
 
-@dataclass(slots=True)
-class ScalarColumn:
-    """One extended resource over all rows."""
-
-    total: Integers
-    used: Integers
-
-
 class Image(Protocol):
     """An image that some nodes have.
 
@@ -75,30 +65,17 @@ class Image(Protocol):
     nodes: dict[str, None]
 
 
-def _written(name: str) -> Any:
-    """A column of what pods use, which is written before it is read."""
-
-    def read(table: "NodeTable") -> Any:
-        table._write()
-        return getattr(table, name)
-
-    return property(read)
-
-
 class NodeTable:
     """The table. Not shared between owners; readers must not write to the arrays.
 
     Attributes:
         size: rows that were ever in use; every array is at least this long.
         valid, unschedulable: one bool a row.
-        cpu_total … pods_total: what the node offers (int64).
-        cpu_used … pods_used: what its pods need; pods, thousandths of a CPU, bytes.
-        cpu_nonzero, memory_nonzero: what scoring assumes of its pods.
         taint_set: index into ``taint_sets``.
         rows: row by node name.
         names: node name by row; empty in an invalid row.
         images: the images that nodes have, by name; kept current by the owner of the table.
-        declared: the features that nodes declare, by row; rows without any are left out.
+        entries: what the owner of the table has of each row's node.
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -106,29 +83,25 @@ class NodeTable:
         self.rows: dict[str, int] = {}
         self.names: list[str] = []
         self.images: Mapping[str, Image] = {}
-        self.scalars: dict[str, ScalarColumn] = {}
+        self.entries: list[Any] = []
         self.taint_sets: list[tuple[Taint, ...]] = []
-        self.declared: dict[int, frozenset[str]] = {}
         self._taint_numbers: dict[tuple[tuple[str, str, str], ...], int] = {}
         self._labels: dict[str, LabelColumn] = {}
         self._row_labels: list[Mapping[str, str]] = []
-        self._row_totals: list[Resources] = []
         self._row_usage: list[Usage] = []
         self._free: list[int] = []
         self._unwritten: dict[int, None] = {}
         self.valid: Mask = np.zeros(capacity, np.bool_)
         self.unschedulable: Mask = np.zeros(capacity, np.bool_)
         self.taint_set: Ids = np.zeros(capacity, np.int32)
-        self.cpu_total: Integers = np.zeros(capacity, np.int64)
-        self.memory_total: Integers = np.zeros(capacity, np.int64)
-        self.ephemeral_total: Integers = np.zeros(capacity, np.int64)
-        self.pods_total: Integers = np.zeros(capacity, np.int64)
-        self._cpu_used: Integers = np.zeros(capacity, np.int64)
-        self._memory_used: Integers = np.zeros(capacity, np.int64)
-        self._ephemeral_used: Integers = np.zeros(capacity, np.int64)
-        self._pods_used: Integers = np.zeros(capacity, np.int64)
-        self._cpu_nonzero: Integers = np.zeros(capacity, np.int64)
-        self._memory_nonzero: Integers = np.zeros(capacity, np.int64)
+        # By resource: what the nodes offer, what their pods need, and what scoring assumes of these.
+        self._total: dict[str, Integers] = {}
+        self._used: dict[str, Integers] = {}
+        self._nonzero: dict[str, Integers] = {}
+        for name in (CPU, MEMORY):
+            self._nonzero[name] = np.zeros(capacity, np.int64)
+        for name in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS):
+            self._add_resource(name)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -143,27 +116,23 @@ class NodeTable:
         """Every row that was ever in use, valid or not."""
         return slice(0, self.size)
 
-    cpu_used: Integers = _written("_cpu_used")
-    memory_used: Integers = _written("_memory_used")
-    ephemeral_used: Integers = _written("_ephemeral_used")
-    pods_used: Integers = _written("_pods_used")
-    cpu_nonzero: Integers = _written("_cpu_nonzero")
-    memory_nonzero: Integers = _written("_memory_nonzero")
+    def _add_resource(self, name: str) -> None:
+        if name not in self._total:
+            self._total[name] = np.zeros(self.capacity, np.int64)
+            self._used[name] = np.zeros(self.capacity, np.int64)
 
     def _grow(self) -> None:
         extra = max(64, self.capacity)
 
-        def longer(column: NDArray[np.generic]) -> NDArray[np.generic]:
-            return np.concatenate([column, np.zeros(extra, column.dtype)])
+        def longer(column: NDArray[Any], filled: int = 0) -> NDArray[Any]:
+            return np.concatenate([column, np.full(extra, filled, column.dtype)])
 
-        for name, column in list(vars(self).items()):
-            if isinstance(column, np.ndarray):
-                setattr(self, name, longer(column))
-        for scalar in self.scalars.values():
-            scalar.total = np.concatenate([scalar.total, np.zeros(extra, np.int64)])
-            scalar.used = np.concatenate([scalar.used, np.zeros(extra, np.int64)])
+        self.valid, self.unschedulable = longer(self.valid), longer(self.unschedulable)
+        self.taint_set = longer(self.taint_set)
+        for columns in (self._total, self._used, self._nonzero):
+            columns.update({name: longer(column) for name, column in columns.items()})
         for label in self._labels.values():
-            label.ids = np.concatenate([label.ids, np.full(extra, ABSENT, np.int32)])
+            label.ids = longer(label.ids, ABSENT)
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -180,19 +149,10 @@ class NodeTable:
         self.valid[row] = True
         self.unschedulable[row] = node.spec.unschedulable
         self.taint_set[row] = self._taint_number(node.spec.taints)
-        self.cpu_total[row] = allocatable.cpu_milli
-        self.memory_total[row] = allocatable.memory_bytes
-        self.ephemeral_total[row] = allocatable.ephemeral_bytes
-        self.pods_total[row] = allocatable.pods
-        before, scalars = self._row_totals[row].scalars, allocatable.scalars
-        if before or scalars:
-            for scalar in {**before, **scalars}:
-                self._scalar(scalar).total[row] = scalars.get(scalar, 0)
-        self._row_totals[row] = allocatable
-        if node.status.declared_features:
-            self.declared[row] = frozenset(node.status.declared_features)
-        else:
-            self.declared.pop(row, None)
+        for name in allocatable.scalars:
+            self._add_resource(name)
+        for name, total in self._total.items():
+            total[row] = allocatable.pods if name == PODS else amount_of(allocatable, name)
         labels = node.metadata.labels
         self._row_labels[row] = labels
         for key, column in self._labels.items():
@@ -213,30 +173,19 @@ class NodeTable:
             return False
         self._row_usage[row] = usage
         self._unwritten[row] = None
-        if old.scalars is not usage.scalars:
-            for scalar in {**old.scalars, **usage.scalars}:
-                used = min(usage.scalars.get(scalar, 0), _AMOUNT_LIMIT)
-                self._scalar(scalar).used[row] = used
+        for name in usage.scalars:
+            self._add_resource(name)
         return True
 
     def _write(self) -> None:
-        rows = [*self._unwritten]
-        if not rows:
-            return
-        used = [self._row_usage[row] for row in rows]
-        try:
-            self._write_rows(rows, used)
-        except OverflowError:  # only a flood of absurd pods bound by hand gets here
-            self._write_rows(rows, [_clamped(usage) for usage in used])
+        for row in self._unwritten:
+            usage = self._row_usage[row]
+            for name, column in self._used.items():
+                amount = usage.pods if name == PODS else amount_of(usage, name)
+                column[row] = min(amount, _AMOUNT_LIMIT)
+            self._nonzero[CPU][row] = min(usage.nonzero_cpu_milli, _AMOUNT_LIMIT)
+            self._nonzero[MEMORY][row] = min(usage.nonzero_memory_bytes, _AMOUNT_LIMIT)
         self._unwritten.clear()
-
-    def _write_rows(self, rows: list[int], used: list[Usage]) -> None:
-        self._cpu_used[rows] = [usage.cpu_milli for usage in used]
-        self._memory_used[rows] = [usage.memory_bytes for usage in used]
-        self._ephemeral_used[rows] = [usage.ephemeral_bytes for usage in used]
-        self._pods_used[rows] = [usage.pods for usage in used]
-        self._cpu_nonzero[rows] = [usage.nonzero_cpu_milli for usage in used]
-        self._memory_nonzero[rows] = [usage.nonzero_memory_bytes for usage in used]
 
     def remove(self, name: str) -> None:
         """Free the node's row.
@@ -246,11 +195,8 @@ class NodeTable:
         """
         row = self.rows.pop(name)
         self.put_usage(row, IDLE)
-        for scalar in self._row_totals[row].scalars:
-            self._scalar(scalar).total[row] = 0
-        self._row_totals[row] = _NOTHING
         self._row_labels[row] = _NO_LABELS
-        self.declared.pop(row, None)
+        self.entries[row] = None
         self.names[row] = ""
         self.valid[row] = False
         self._free.append(row)
@@ -266,7 +212,7 @@ class NodeTable:
             self.size += 1
             self.names.append(name)
             self._row_labels.append(_NO_LABELS)
-            self._row_totals.append(_NOTHING)
+            self.entries.append(None)
             self._row_usage.append(IDLE)
         self.rows[name] = row
         return row
@@ -278,14 +224,6 @@ class NodeTable:
             number = self._taint_numbers[key] = len(self.taint_sets)
             self.taint_sets.append(taints)
         return number
-
-    def _scalar(self, name: str) -> ScalarColumn:
-        column = self.scalars.get(name)
-        if column is None:
-            shape = self.capacity
-            column = ScalarColumn(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
-            self.scalars[name] = column
-        return column
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -301,35 +239,22 @@ class NodeTable:
         ids: Ids = self.labels(key).ids[self.all]
         return ids
 
-    def amounts(self, name: str, rows: Rows) -> tuple[Integers, Integers]:
-        """What the rows' nodes offer of a resource, and how much of it is in use."""
-        match name:
-            case "cpu":
-                return self.cpu_total[rows], self.cpu_used[rows]
-            case "memory":
-                return self.memory_total[rows], self.memory_used[rows]
-            case "ephemeral-storage":
-                return self.ephemeral_total[rows], self.ephemeral_used[rows]
-            case "pods":
-                return self.pods_total[rows], self.pods_used[rows]
-            case _:
-                column = self.scalars.get(name)
-                if column is None:
-                    nothing: Integers = np.zeros(len(self.valid[rows]), np.int64)
-                    return nothing, nothing
-                return column.total[rows], column.used[rows]
+    def amounts(self, name: str, rows: Rows, *, nonzero: bool = False) -> tuple[Integers, Integers]:
+        """What the rows' nodes offer of a resource, and how much of it is in use.
 
-    def node_labels(self, row: int) -> Mapping[str, str]:
-        """All labels of the row's node."""
-        return self._row_labels[row]
-
-    def load(self, row: int) -> tuple[Resources, Usage]:
-        """What the row's node offers and what its pods use; nodes of one load share both."""
-        return self._row_totals[row], self._row_usage[row]
-
-    def ports(self, row: int) -> UsedPorts:
-        """The host ports held on the row's node."""
-        return self._row_usage[row].ports if row < self.size else NO_PORTS
+        Args:
+            name: of the resource; CPU in thousandths, the others in whole numbers.
+            rows: which.
+            nonzero: in use as scoring sees it.
+        """
+        if self._unwritten:
+            self._write()
+        total = self._total.get(name)
+        if total is None:
+            nothing: Integers = np.zeros(len(self.valid[rows]), np.int64)
+            return nothing, nothing
+        used = self._nonzero if nonzero and name in self._nonzero else self._used
+        return total[rows], used[name][rows]
 
     def _build_labels(self, key: str) -> LabelColumn:
         column = LabelColumn(np.full(self.capacity, ABSENT, np.int32))
@@ -343,14 +268,3 @@ class NodeTable:
         column.values.extend(numbers)
         column.ids[: len(ids)] = ids
         return column
-
-
-def _clamped(usage: Usage) -> Usage:
-    return Usage(
-        min(usage.cpu_milli, _AMOUNT_LIMIT),
-        min(usage.memory_bytes, _AMOUNT_LIMIT),
-        min(usage.ephemeral_bytes, _AMOUNT_LIMIT),
-        usage.pods,
-        min(usage.nonzero_cpu_milli, _AMOUNT_LIMIT),
-        min(usage.nonzero_memory_bytes, _AMOUNT_LIMIT),
-    )

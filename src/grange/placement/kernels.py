@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from grange.api.kinds.pod import Toleration
-from grange.api.pod_requests import PodRequest
+from grange.api.pod_requests import PODS, PodRequest
 from grange.placement import images, node_rules, taint_toleration
 from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
 from grange.placement.node_rules import NodeRequirement, NodeRules, NodeTerm
@@ -32,7 +32,8 @@ def most(values: Integers, among: Mask) -> int:
 
 def fits(table: NodeTable, rows: Rows, request: PodRequest) -> Mask:
     """Where the pod fits."""
-    mask: Mask = table.pods_used[rows] < table.pods_total[rows]
+    total, used = table.amounts(PODS, rows)
+    mask: Mask = used < total
     for name, amount in asked_amounts(request.resources):
         total, used = table.amounts(name, rows)
         mask &= total - used >= amount
@@ -41,9 +42,8 @@ def fits(table: NodeTable, rows: Rows, request: PodRequest) -> Mask:
 
 def fit_reasons(table: NodeTable, rows: Rows, request: PodRequest) -> list[tuple[str, Mask]]:
     """For every reason that occurs, where it does."""
-    found: list[tuple[str, Mask]] = [
-        (TOO_MANY_PODS, table.pods_used[rows] >= table.pods_total[rows])
-    ]
+    total, used = table.amounts(PODS, rows)
+    found: list[tuple[str, Mask]] = [(TOO_MANY_PODS, used >= total)]
     for name, amount in asked_amounts(request.resources):
         total, used = table.amounts(name, rows)
         found.append((insufficient(name), total - used < amount))

@@ -63,7 +63,7 @@ class NodeInfoSnapshot:
         self.node_info_list: list[NodeInfo] = []
         self.generation = 0
         self.table = NodeTable()
-        self.by_row: list[NodeInfo] = []
+        self.by_row: list[NodeInfo] = self.table.entries
         self.changes: ChangeLog[int] = ChangeLog(LOG_MIN)
         self.touched: ChangeLog[int] = ChangeLog(LOG_MIN)
         self.layout = 0
@@ -114,7 +114,7 @@ class NodeInfoSnapshot:
             self._reordered = True
             self._write(mine, None)
             row = self.table.rows[mine.name]
-            self._place(row, mine)
+            self.by_row[row] = mine
             if mine.pods:
                 self.index.change(row, (), mine.pods)
             return
@@ -170,16 +170,12 @@ class NodeInfoSnapshot:
         self.ties[rows] = TIE_MAX - np.arange(len(rows), dtype=np.int64)
         self.layout += 1
 
-    def _place(self, row: int, mine: NodeInfo) -> None:
-        while row >= len(self.by_row):
-            self.by_row.append(_NO_NODE)
-        self.by_row[row] = mine
-
     def _discard(self, name: str) -> None:
-        self.by_row[self.table.rows[name]] = _NO_NODE
-        self.index.change(self.table.rows[name], self.node_info_map[name].pods, ())
+        row = self.table.rows[name]
+        self.index.change(row, self.node_info_map[name].pods, ())
         self.index.node_changed()
         self.table.remove(name)
+        self.by_row[row] = _NO_NODE
 
     def _reset(self) -> None:
         for name in self.node_info_map:

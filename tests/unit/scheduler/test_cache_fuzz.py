@@ -163,9 +163,18 @@ class CacheMachine(RuleBasedStateMachine):
             assert live is not None
             assert same(live, copy)
             row = self.snapshot.table.rows[name]
-            assert self.snapshot.table.cpu_used[row] == copy.usage.cpu_milli
-            assert self.snapshot.table.cpu_total[row] == copy.allocatable.cpu_milli
-            assert self.snapshot.table.pods_used[row] == copy.usage.pods
+            assert (
+                self.snapshot.table.amounts("cpu", self.snapshot.table.all)[1][row]
+                == copy.usage.cpu_milli
+            )
+            assert (
+                self.snapshot.table.amounts("cpu", self.snapshot.table.all)[0][row]
+                == copy.allocatable.cpu_milli
+            )
+            assert (
+                self.snapshot.table.amounts("pods", self.snapshot.table.all)[1][row]
+                == copy.usage.pods
+            )
         listed = [info.name for info in self.snapshot.node_info_list]
         assert listed == self.cache.node_tree.list()
 

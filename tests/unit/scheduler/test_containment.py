@@ -48,7 +48,7 @@ def test_trials_that_were_broken_off_are_taken_back() -> None:
     assert outcome.diagnosis.error
     assert snapshot.assumed == []
     assert [info.uid for info in snapshot.node_info_map["a"].pods] == ["uid-runs"]
-    assert snapshot.table.cpu_used[:1].tolist() == [1000]
+    assert snapshot.table.amounts("cpu", slice(1))[1].tolist() == [1000]
     assert pool_of(bench.queue, "uid-big") is SubQueue.ERROR_BACKOFF
     assert bench.queue.statistics().in_flight == 0
     bench.pods("next", requests={"cpu": "1"})

@@ -117,12 +117,18 @@ def test_120_rollback_restores_every_row_share_and_reservation() -> None:
     flaky.booked.clear()
     bench.cycle.refresh()
     table = bench.cycle.snapshot.table
-    before = (table.cpu_used[:2].tolist(), table.pods_used[:2].tolist())
+    before = (
+        table.amounts("cpu", slice(2))[1].tolist(),
+        table.amounts("pods", slice(2))[1].tolist(),
+    )
     bench.group("g", 4, queue="q")
     bench.pods(*names("p", 4), gang="g", requests=CPU)
     assert set(bench.run()) == {"x"}
     bench.cycle.refresh()
-    assert (table.cpu_used[:2].tolist(), table.pods_used[:2].tolist()) == before
+    assert (
+        table.amounts("cpu", slice(2))[1].tolist(),
+        table.amounts("pods", slice(2))[1].tolist(),
+    ) == before
     assert bench.gangs.quotas.used("q")["cpu"] == 1000
     assert flaky.booked == []
     assert bench.gangs.rollbacks == bench.gangs.attempts > 0

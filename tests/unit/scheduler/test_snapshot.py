@@ -87,9 +87,11 @@ def check_snapshot(cache: Cache, snapshot: NodeInfoSnapshot) -> None:
         assert same(live, copy)
         assert live is not copy
         row = snapshot.table.rows[name]
-        assert snapshot.table.cpu_used[row] == copy.usage.cpu_milli
-        assert snapshot.table.pods_used[row] == len(copy.pods)
-        assert snapshot.table.cpu_total[row] == copy.allocatable.cpu_milli
+        assert snapshot.table.amounts("cpu", snapshot.table.all)[1][row] == copy.usage.cpu_milli
+        assert snapshot.table.amounts("pods", snapshot.table.all)[1][row] == len(copy.pods)
+        assert (
+            snapshot.table.amounts("cpu", snapshot.table.all)[0][row] == copy.allocatable.cpu_milli
+        )
     listed = cache.node_tree.list()
     assert [info.name for info in snapshot.node_info_list] == listed
     assert all(info is snapshot.node_info_map[info.name] for info in snapshot.node_info_list)
@@ -207,7 +209,12 @@ def test_check_63_trial_assumptions_stay_in_snapshot_and_vanish() -> None:
     world.snapshot.assume_pod(trial)
     assert world.snapshot.generation == generation
     assert world.snapshot.node_info_map["4"].usage.cpu_milli == 100
-    assert world.snapshot.table.cpu_used[world.snapshot.table.rows["4"]] == 100
+    assert (
+        world.snapshot.table.amounts("cpu", world.snapshot.table.all)[1][
+            world.snapshot.table.rows["4"]
+        ]
+        == 100
+    )
     world.cache.assume_pod(pod_on("0", "real"))
     world.take()
     assert world.cache.order() == ["0", "8", "4", "2"]

@@ -126,8 +126,8 @@ def state(snapshot: NodeInfoSnapshot) -> list[object]:
         [info.name for info in with_affinity(snapshot)],
         [info.name for info in with_required_anti_affinity(snapshot)],
         used_claims(snapshot),
-        table.cpu_used[table.all].tolist(),
-        table.pods_used[table.all].tolist(),
+        table.amounts("cpu", table.all)[1].tolist(),
+        table.amounts("pods", table.all)[1].tolist(),
     ]
 
 

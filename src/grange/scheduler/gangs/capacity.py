@@ -69,7 +69,8 @@ def copies(
         freed: by resource, how much more each row has left.
     """
     rows = table.all
-    fitting: Integers = table.pods_total[rows] - (0 if empty else table.pods_used[rows])
+    total, used = table.amounts(PODS, rows)
+    fitting = total if empty else total - used
     if PODS in freed:
         fitting = fitting + freed[PODS]
     for name, amount in asked_amounts(need):

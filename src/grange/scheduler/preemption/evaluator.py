@@ -17,8 +17,10 @@ import numpy as np
 from grange.api import conditions
 from grange.api.kinds.pod import DISRUPTION_TARGET, Pod
 from grange.api.kinds.priorityclass import NEVER
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from grange.base.bounded import BoundedDict
 from grange.placement.columns import Integers, Mask
+from grange.placement.node_usage import amount_of
 from grange.scheduler.dry_run import DryRun, LoadDryRun
 from grange.scheduler.framework import (
     SUCCESS,
@@ -367,9 +369,8 @@ class Evaluator:
         table, rows, need = snapshot.table, snapshot.table.all, pod.request.resources
         mask = self._handle.profile.allowed_rows(pod, table)
         if self._counts_amounts:
-            mask &= table.cpu_total[rows] >= need.cpu_milli
-            mask &= table.memory_total[rows] >= need.memory_bytes
-            mask &= table.ephemeral_total[rows] >= need.ephemeral_bytes
+            for name in (CPU, MEMORY, EPHEMERAL_STORAGE):
+                mask &= table.amounts(name, rows)[0] >= amount_of(need, name)
         order: Integers = np.asarray(snapshot.order)
         found: Integers = order[mask[order]]
         return found

@@ -57,9 +57,8 @@ class LowerPriority:
     def shortages(self, request: PodRequest, priority: int, rows: Rows) -> list[tuple[str, Mask]]:
         """What these rows lack, as a reason, and which, with all pods of lower priority gone."""
         table, level = self._snapshot.table, self._level(priority)
-        found: list[tuple[str, Mask]] = [
-            (TOO_MANY_PODS, table.pods_used[rows] - level.pods[rows] >= table.pods_total[rows])
-        ]
+        total, used = table.amounts(PODS, rows)
+        found: list[tuple[str, Mask]] = [(TOO_MANY_PODS, used - level.pods[rows] >= total)]
         for name, amount in asked_amounts(request.resources):
             if name in level.amounts:
                 total, used = table.amounts(name, rows)
