@@ -7,23 +7,21 @@ source: ``scripts/make_schema.py`` fetches and writes those.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from scripts import reference
+from scripts.state_diagrams import DIAGRAMS
 
-from grange.agent import transitions
-from grange.api import machine_phases, tables
+from grange.api import tables
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document
 from grange.api.pod_fields import FIELDS, Support
 from grange.api.schema.definitions import PREFIX, Definitions, builtin
 from grange.api.scheme import AnyKind
-from grange.controllers.gangjob import job_phase
-from grange.controllers.replication import condition_types, node_transfer
-from grange.controllers.shared import rollout_phase
-from grange.controllers.testsession import session_phase
+from grange.controllers.replication import condition_types
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = """# Kinds
@@ -125,10 +123,10 @@ def _meaning(part: Document) -> str:
     return f"{text} Default: `{default}`." if default not in (None, {}) else text
 
 
-def drawn(name: str, diagrams: Mapping[str, str]) -> str:
+def drawn(name: str) -> str:
     """A page with the diagrams of its state machines as the tables have them now."""
     page = (ROOT / name).read_text(encoding="utf-8")
-    for title, diagram in diagrams.items():
+    for title, diagram in DIAGRAMS[name].items():
         head = f"<!-- {title} -->\n```mermaid\n"
         before, found, rest = page.partition(head)
         if not found:
@@ -190,22 +188,9 @@ PAGES: dict[str, Callable[[], str]] = {
         "docs/reference/compatibility.md", "pod fields", pod_fields()
     ),
     "docs/reference/kinds.md": kinds_page,
-    "docs/reference/machines.md": lambda: drawn(
-        "docs/reference/machines.md", {"State of a machine": machine_phases.machine_diagram()}
-    ),
-    "docs/reference/agent.md": lambda: drawn("docs/reference/agent.md", transitions.diagrams()),
-    "docs/explanation/jobs.md": lambda: drawn("docs/explanation/jobs.md", job_phase.diagrams()),
-    "docs/explanation/sessions.md": lambda: drawn(
-        "docs/explanation/sessions.md", session_phase.diagrams()
-    ),
+    **{name: partial(drawn, name) for name in DIAGRAMS},
     "docs/reference/replication.md": lambda: filled(
         "docs/reference/replication.md", "conditions", conditions()
-    ),
-    "docs/reference/rollouts.md": lambda: drawn(
-        "docs/reference/rollouts.md", rollout_phase.diagrams()
-    ),
-    "docs/reference/node-transfers.md": lambda: drawn(
-        "docs/reference/node-transfers.md", node_transfer.diagrams()
     ),
 }
 

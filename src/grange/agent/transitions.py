@@ -6,13 +6,11 @@ runs; it is asked to stop (SIGTERM) and, if it does not, killed (SIGKILL). When 
 restart policy chooses between *back-off*, from where it is created again, and *done*. The pod's
 phase only ever goes forward; a finished pod stays finished.
 
-``docs/reference/agent.md`` carries the diagrams that ``diagrams`` draws from these tables.
+``docs/reference/agent.md`` shows these tables as diagrams.
 """
 
 from collections.abc import Mapping
 from enum import Enum
-
-from grange.base.statemachine import diagram
 
 
 class ContainerPhase(Enum):
@@ -92,11 +90,3 @@ POD: Mapping[tuple[PodPhase, PodPhaseEvent], PodPhase] = {
 ALIVE = frozenset({ContainerPhase.RUNNING, ContainerPhase.STOPPING, ContainerPhase.KILLING})
 STARTABLE = frozenset({ContainerPhase.WAITING, ContainerPhase.BLOCKED, ContainerPhase.BACKOFF})
 FINISHED = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
-
-
-def diagrams() -> dict[str, str]:
-    """Both diagrams by name, for the documentation."""
-    return {
-        "container": diagram(CONTAINER, ContainerPhase.WAITING, frozenset({ContainerPhase.DONE})),
-        "pod": diagram(POD, PodPhase.PENDING, FINISHED),
-    }

@@ -7,8 +7,6 @@ one does so only by ``CLEANED``: a restart, or a program on it that answers, nev
 
 from enum import Enum
 
-from grange.base.statemachine import diagram
-
 
 class MachinePhase(Enum):
     """Where a machine is in its life.
@@ -110,8 +108,3 @@ def may_follow(before: str, after: str) -> bool:
     release knows the phase.
     """
     return before not in PHASES or before == after or (before, after) in _ALLOWED
-
-
-def machine_diagram() -> str:
-    """The table as a Mermaid state diagram."""
-    return diagram(TRANSITIONS, _P.CREATING, frozenset({_P.TERMINATED}))

@@ -1,8 +1,5 @@
 """The tables: nothing is a dead end, nothing comes back from the end."""
 
-from enum import Enum
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -56,35 +53,3 @@ def test_a_phase_never_goes_back(events: list[PodPhaseEvent]) -> None:
         after = statemachine.advance(transitions.POD, phase, event)
         assert after in transitions.FINISHED or order.index(after) >= order.index(phase)
         phase = after
-
-
-class Light(Enum):
-    RED = "Red"
-    GREEN = "Green"
-
-
-class Switch(Enum):
-    ON = "on"
-    KEEP = "keep"
-    OFF = "off"
-
-
-def test_a_diagram_draws_each_pair_once() -> None:
-    table = {
-        (Light.RED, Switch.ON): Light.GREEN,
-        (Light.RED, Switch.KEEP): Light.GREEN,
-        (Light.GREEN, Switch.OFF): Light.RED,
-    }
-    assert statemachine.diagram(table, Light.RED, frozenset({Light.GREEN})) == (
-        "stateDiagram-v2\n"
-        "    [*] --> Red\n"
-        "    Red --> Green: on / keep\n"
-        "    Green --> Red: off\n"
-        "    Green --> [*]\n"
-    )
-
-
-def test_the_documentation_shows_the_tables_as_they_are() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "reference" / "agent.md").read_text()
-    for name, diagram in transitions.diagrams().items():
-        assert f"<!-- {name} -->\n```mermaid\n{diagram}```\n" in page, "run make update"

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -74,3 +75,30 @@ def test_schemas_are_made_compact_without_losing_what_matters() -> None:
 def test_the_wheel_is_pinned_by_hash() -> None:
     make = script("make_schema")
     assert len(bytes.fromhex(make.SHA256)) == hashlib.sha256().digest_size
+
+
+class Light(Enum):
+    RED = "Red"
+    GREEN = "Green"
+
+
+class Switch(Enum):
+    ON = "on"
+    KEEP = "keep"
+    OFF = "off"
+
+
+def test_a_diagram_draws_each_pair_once() -> None:
+    table = {
+        (Light.RED, Switch.ON): Light.GREEN,
+        (Light.RED, Switch.KEEP): Light.GREEN,
+        (Light.GREEN, Switch.OFF): Light.RED,
+    }
+    diagram = script("state_diagrams").diagram
+    assert diagram(table, Light.RED, frozenset({Light.GREEN})) == (
+        "stateDiagram-v2\n"
+        "    [*] --> Red\n"
+        "    Red --> Green: on / keep\n"
+        "    Green --> Red: off\n"
+        "    Green --> [*]\n"
+    )

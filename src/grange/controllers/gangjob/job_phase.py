@@ -21,7 +21,6 @@ from grange.api.job_status import (
     SUCCEEDED,
     SUSPENDED,
 )
-from grange.base.statemachine import diagram
 
 
 class JobPhase(Enum):
@@ -78,8 +77,3 @@ JOB: Mapping[tuple[JobPhase, JobStep], JobPhase] = {
 """What follows in a phase when something happens; what is not here cannot happen."""
 
 FINAL = frozenset({JobPhase.SUCCEEDED, JobPhase.FAILED})
-
-
-def diagrams() -> dict[str, str]:
-    """The diagram by its name, for the documentation."""
-    return {"job": diagram(JOB, JobPhase.CREATED, FINAL)}

@@ -27,7 +27,6 @@ from grange.api.kinds.transfer_status import NodeTransfer, TransferBackoff
 from grange.api.replication import pods_to_remove
 from grange.api.timestamps import TimestampError
 from grange.base.backoff import Exponential
-from grange.base.statemachine import diagram
 from grange.controllers.replication import rollout
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.plan import Addition, Removal
@@ -76,15 +75,6 @@ TRANSITIONS: Mapping[tuple[TransferPhase, TransferEvent], TransferPhase] = {
     (TransferPhase.ROLLING_BACK, TransferEvent.RELEASED): TransferPhase.DONE,
 }
 """The state machine; other events are ignored."""
-
-
-def diagrams() -> dict[str, str]:
-    """The diagram by its name, for the documentation."""
-    return {
-        "node transfer": diagram(
-            TRANSITIONS, TransferPhase.ALLOCATING, frozenset({TransferPhase.DONE})
-        )
-    }
 
 
 _BEFORE_SWITCH = frozenset(

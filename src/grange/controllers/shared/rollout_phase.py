@@ -13,8 +13,6 @@ exist and no other rollout moves their replicas, and end *refused* if they may n
 from collections.abc import Mapping
 from enum import Enum
 
-from grange.base.statemachine import diagram
-
 
 class RolloutPhase(Enum):
     """Where a rollout is."""
@@ -85,9 +83,3 @@ ROLLOUT: Mapping[tuple[RolloutPhase, RolloutEvent], RolloutPhase] = {
     (RolloutPhase.COMPLETE, RolloutEvent.OUTDATED): RolloutPhase.PROGRESSING,
 }
 """The next phase by phase and event; other events cannot happen."""
-
-
-def diagrams() -> dict[str, str]:
-    """The diagram by its name, for the documentation."""
-    ends = frozenset({RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK, RolloutPhase.REFUSED})
-    return {"rollout": diagram(ROLLOUT, RolloutPhase.PENDING, ends)}

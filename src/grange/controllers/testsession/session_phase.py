@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from enum import Enum
 
 from grange.api.kinds import testsession
-from grange.base.statemachine import diagram
 
 
 class SessionPhase(Enum):
@@ -78,8 +77,3 @@ END_OF_VERDICT: Mapping[str, SessionStep] = {
     testsession.CANCELED: S.CANCEL,
 }
 """How a session ends that was cleaned up, by its verdict."""
-
-
-def diagrams() -> dict[str, str]:
-    """The diagram by its name, for the documentation."""
-    return {"test session": diagram(SESSION, SessionPhase.QUEUED, FINAL)}
