@@ -2,7 +2,6 @@
 
 import ast
 import re
-import tomllib
 from pathlib import Path
 
 from tests.support.source_tree import ROOT, SRC, listed, nodes, parsed, sources, text
@@ -171,23 +170,3 @@ def test_engine_is_imported_by_its_package_only() -> None:
         if not path.is_relative_to(engine) and re.search(r"grange\.scheduler\.engine\.", text(path))
     ]
     assert not wrong, listed(wrong)
-
-
-def test_contracts_of_controllers_list_every_package() -> None:
-    """A package that is missing in a list of the import contracts could know any other."""
-    controllers = SRC / "controllers"
-    packages = {
-        f"grange.controllers.{path.parent.name}"
-        for path in controllers.glob("*/__init__.py")
-        if path.parent.name != "shared"
-    }
-    tools = tomllib.loads(text(ROOT / "pyproject.toml"))["tool"]
-    lists = [
-        (contract["name"], set(contract[field]))
-        for contract in tools["importlinter"]["contracts"]
-        for field in ("modules", "forbidden_modules")
-        if "grange.controllers.audit" in contract.get(field, ())
-    ]
-    assert len(lists) == 2
-    missing = [f"{name}: {sorted(packages ^ those)}" for name, those in lists if packages != those]
-    assert not missing, listed(missing)

@@ -24,6 +24,7 @@ from grange.api.kinds import PODDISRUPTIONBUDGET
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import preconditions
 from grange.api.rollouts import RolloutLimits
 from grange.api.selectors import Labels, SelectorError
 from grange.api.status import ApiError, Cause, Conflict, NotFound, TooManyRequests
@@ -175,13 +176,13 @@ async def _charge_one(client: Client, pod: Pod, name: str, now: datetime) -> Non
             )
         except NotFound:
             return  # it covers nothing any more
-        status, fence = budget.status, budget.metadata
+        status, found = budget.status, budget.metadata
         if meta.name in status.disrupted_pods:
             return  # an earlier charge without an answer
-        if status.observed_generation < fence.generation or status.disruptions_allowed <= 0:
+        if status.observed_generation < found.generation or status.disruptions_allowed <= 0:
             raise _refused(f"the disruption budget {name} allows no disruption now")
         patch = {
-            "metadata": {"uid": fence.uid, "resourceVersion": fence.resource_version},
+            "metadata": preconditions(found),
             "status": {
                 "disruptionsAllowed": status.disruptions_allowed - 1,
                 "disruptedPods": {meta.name: timestamps.rfc3339(now)},

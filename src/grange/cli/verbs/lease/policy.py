@@ -7,7 +7,7 @@ import click
 from grange.api.kinds import LEASEPOLICY, NODE
 from grange.api.kinds.leasepolicy import POLICY_NAME, LeasePolicySpec
 from grange.api.kinds.machinelease import POOL_LABEL, pool_of
-from grange.api.meta import Document
+from grange.api.meta import Document, preconditions
 from grange.api.status import AlreadyExists, Conflict, Forbidden, NotFound
 from grange.cli import options, session, terminal
 from grange.cli.command import Command
@@ -130,8 +130,7 @@ async def _write(opened: session.ApiSession, make: Callable[[LeasePolicySpec], D
         }
         await opened.client.create(LEASEPOLICY, fresh)
         return
-    fence = {"resourceVersion": found.metadata.resource_version}
-    patch = {"metadata": fence, "spec": make(found.spec)}
+    patch = {"metadata": preconditions(found.metadata), "spec": make(found.spec)}
     await opened.client.patch(LEASEPOLICY, POLICY_NAME, patch=patch)
 
 

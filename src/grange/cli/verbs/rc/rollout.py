@@ -9,7 +9,7 @@ from grange.api import rollouts, timestamps
 from grange.api.codec import to_document
 from grange.api.kinds import POD, REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import Document
+from grange.api.meta import Document, preconditions
 from grange.api.rollouts import Revision
 from grange.api.scheme import AnyKind
 from grange.base.first_few import first_few
@@ -125,10 +125,8 @@ async def restart(opened: session.ApiSession, seen: ReplicationController, stamp
     """
 
     async def write(now: ReplicationController) -> None:
-        fence = {"uid": now.metadata.uid, "resourceVersion": now.metadata.resource_version}
-        await _patch(
-            opened, now.metadata.name, {"metadata": fence, **rollouts.restart_patch(stamp)}
-        )
+        change = {"metadata": preconditions(now.metadata), **rollouts.restart_patch(stamp)}
+        await _patch(opened, now.metadata.name, change)
 
     await objects.as_seen(opened, seen, write)
 
