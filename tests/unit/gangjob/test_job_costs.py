@@ -19,7 +19,9 @@ from grange.base.rng import Stream
 from grange.controllers.gangjob import job_reconciler
 from grange.controllers.gangjob.adapter import JobLabels
 from grange.controllers.gangjob.adapters.gangjob import GANGJOB_ADAPTER
+from grange.controllers.gangjob.config import GangJobConfig
 from grange.controllers.gangjob.controller import JobService
+from grange.controllers.gangjob.job_pace import JobPace
 from grange.controllers.gangjob.job_pods import job_pod
 from grange.controllers.gangjob.job_reconciler import JobReconciler
 from grange.controllers.gangjob.model import JobPod
@@ -108,7 +110,7 @@ async def test_job_that_takes_long_to_plan_waits_for_events(
     await world.settle()
     key = ObjectKey("default", "train")
     costs.status_writes.clear()
-    service.planned_s[key] = 0.02
+    service.pace.planned(key, 0.02)
     for number in range(7):
         await world.finish(f"train-worker-{number}")
         await world.settle(0.04)
@@ -116,6 +118,23 @@ async def test_job_that_takes_long_to_plan_waits_for_events(
     await world.settle(1)
     assert costs.status_writes.count(1) == 1
     assert (await world.status()).replica_statuses["worker"].succeeded == 7
+
+
+async def test_job_of_many_bursts_does_not_pause_between_them(
+    world: JobWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long planning takes: what is left goes on when the cache shows what was created."""
+    planned = JobPace.planned
+
+    def slowly(pace: JobPace, key: ObjectKey, took_s: float, *, left_of: str = "") -> None:
+        planned(pace, key, took_s + 0.06, left_of=left_of)
+
+    monkeypatch.setattr(JobPace, "planned", slowly)
+    world.nursery.start(world.deps.informers.run())
+    world.start(JobService(world.deps, GANGJOB_ADAPTER, GangJobConfig(burst=5)))
+    await world.add_job(replicas=40, runPolicy={"schedulingPolicy": {"backend": "None"}})
+    await world.settle(1)
+    assert len(await world.pods()) == 40
 
 
 async def test_job_at_rest_costs_nothing(world: JobWorld, costs: Costs) -> None:

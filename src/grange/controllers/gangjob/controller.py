@@ -32,8 +32,6 @@ R = TypeVar("R", bound=Resource)
 C = TypeVar("C", bound=Resource)
 
 _RETRY = Exponential(initial_s=0.02, cap_s=60.0)
-_SHARE = 15  # looking at all pods of one large job takes at most a sixteenth of the time
-_LONGEST_S = 1.0
 
 
 class JobService(Generic[R]):
@@ -45,7 +43,7 @@ class JobService(Generic[R]):
         config: settings.
 
     Attributes:
-        planned_s: how long the last plan of a job took, with the look at all its pods.
+        pace: how soon each job is planned again.
     """
 
     def __init__(
@@ -75,7 +73,7 @@ class JobService(Generic[R]):
             recorder=self._recorder,
             config=config,
         )
-        self.planned_s = self._reconciler.planned_s
+        self.pace = self._reconciler.pace
         self.loop = Controller(
             name,
             self.reconcile,
@@ -150,8 +148,7 @@ class JobService(Generic[R]):
 
     def _enqueue(self, key: ObjectKey) -> None:
         """Wake a job; one whose plan takes long waits for further events first."""
-        delay_s = min(_LONGEST_S, self.planned_s.get(key, 0.0) * _SHARE)
-        self.loop.enqueue_after(key, delay_s)
+        self.loop.enqueue_after(key, self.pace.delay_s(key))
 
     def _node_changed(self, old: Node, new: Node) -> None:
         if (old.spec.pod_cidr, address_of(old)) != (new.spec.pod_cidr, address_of(new)):

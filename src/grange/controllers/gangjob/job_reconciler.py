@@ -33,6 +33,7 @@ from grange.controllers.gangjob.job_context import JobContext
 from grange.controllers.gangjob.job_listers import JobListers
 from grange.controllers.gangjob.job_metrics import JobInstruments, instruments
 from grange.controllers.gangjob.job_names import role_selector
+from grange.controllers.gangjob.job_pace import JobPace
 from grange.controllers.gangjob.job_pod_control import (
     PODS,
     SERVICES,
@@ -109,7 +110,7 @@ class JobReconciler(Generic[R]):
         config: settings.
 
     Attributes:
-        planned_s: how long the last plan of a job took, with the look at all its pods.
+        pace: how soon each job is planned again.
     """
 
     def __init__(
@@ -124,7 +125,6 @@ class JobReconciler(Generic[R]):
     ) -> None:
         self._client = deps.client
         self._clock = deps.clock
-        self._log = deps.log
         self._adapter = adapter
         self._kind = adapter.kind
         self._listers = listers
@@ -142,13 +142,13 @@ class JobReconciler(Generic[R]):
         self._control = JobPodControl(deps.client, adapter.kind, expectations, recorder)
         self.instruments = JobInstruments(instruments(deps.metrics), adapter.kind.kind)
         self._separated: set[str] = set()  # UIDs of jobs that have an event about it
-        self.planned_s: dict[ObjectKey, float] = {}
+        self.pace = JobPace(deps.clock, expectations)
         self._converted: dict[str, _Converted] = {}  # pods by UID
 
     def forget(self, job: R) -> None:
         """The job is gone."""
         uid = job.metadata.uid
-        self.planned_s.pop(job.key, None)
+        self.pace.forget(job.key)
         self._expectations.forget(uid)
         self._written.forget(uid)
         self._backoff.forget(uid)
@@ -206,7 +206,9 @@ class JobReconciler(Generic[R]):
         if not await self._sees_counted_pods(observed):
             return Requeue(_AGAIN_S)
         plan = logic.plan(observed.inputs)
-        self.planned_s[key] = self._clock.monotonic() - started
+        left = max(len(plan.delete), len(plan.create)) > self._config.burst
+        left_of = job.metadata.uid if left else ""
+        self.pace.planned(key, self._clock.monotonic() - started, left_of=left_of)
         if not await self._exist(job, plan.first_counted):
             return Requeue(_AGAIN_S)
         return await self._apply(observed, plan)
@@ -370,7 +372,7 @@ class JobReconciler(Generic[R]):
 
     async def _carry_out(self, observed: _Observed[R], plan: JobPlan) -> GrangeError | None:
         """Every write but the status; the first error, after all parts were tried."""
-        job, model, burst = observed.job, observed.model, self._config.burst
+        job, burst = observed.job, self._config.burst
         control = self._control
         going = {item.pod.uid for item in plan.delete}
         counted = {item.uid for item in plan.release}
@@ -381,8 +383,6 @@ class JobReconciler(Generic[R]):
             await self._create(observed, plan)
         except (ApiError, InvalidJob) as failure:
             error = error or failure
-        if plan.delete[burst:] or plan.create[burst:]:
-            self._log.debug("left for the next reconcile", job=str(job.key), model=model.kind)
         services = [observed.services[name] for name in plan.delete_services]
         return await control.delete_services(job, services) or error
 
