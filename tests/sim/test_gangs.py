@@ -178,8 +178,8 @@ async def unfinished(world: World, scheduler: Scheduler) -> list[str]:
     placed = [pod for pod in await pods(world) if pod.spec.node_name]
     team = [name for name in groups if groups[name].spec.queue == "team"]
     # Who was overtaken that often claims its share, and the others wait until it has had it.
-    waiting = scheduler.gangs.wait_line.for_quota.values()
-    claimed = any(gang.overtaken >= OVERTAKES for gang, _, _ in waiting)
+    waiting = [waiter.gang for waiter in scheduler.gangs.wait_line.for_quota]
+    claimed = any(gang.overtaken >= OVERTAKES for gang in waiting if gang)
     in_use = sum(1 for pod in placed if pod.metadata.labels.get(GROUP_LABEL) in team)
     if not scheduler.gangs.reservation.owner:
         for name, (bound, size) in found.items():

@@ -44,7 +44,6 @@ class GangEventHandlers:
         self._queue = queue
         self._changed = changed
         self._admission = admission
-        self._timeout: tuple[int, float | None] = -1, None  # the first, and for which line
         self.update_class = admission.update_class
         self.delete_class = admission.delete_class
 
@@ -58,7 +57,6 @@ class GangEventHandlers:
         if before is not None and _is_same(before, group):
             return
         gang.is_infeasible = False
-        self._timeout = -1, None
         if group.spec.queue:
             for member in gang.members.values():
                 if member.state in ON_NODES:
@@ -103,7 +101,7 @@ class GangEventHandlers:
             queue = self._queue_of(pod, gang)
             if queue:
                 self._charge(pod, queue)
-        if self._line.pods:
+        if self._line.for_quota:
             self._leaves_line(pod, gang, now)
         if gang is not None:
             self._changed(gang)
@@ -183,14 +181,11 @@ class GangEventHandlers:
 
     def tick(self, now: float) -> None:
         """Put gangs whose timeout is over last, and activate pods for which there may be quota."""
-        first = self._first_timeout()
-        if first is not None and first <= now:
-            for gang in self._in_line():
-                deadline = gang.deadline
-                if deadline is not None and deadline <= now:
-                    self._line.restart(gang, now)
-                    gang.timeouts += 1
-                    self._changed(gang)
+        for gang in self._line.gangs():
+            if gang.deadline is not None and gang.deadline <= now:
+                self._line.restart(gang, now)
+                gang.timeouts += 1
+                self._changed(gang)
         freed = self._quotas.take_freed()
         if freed:
             for queue in freed:
@@ -203,24 +198,16 @@ class GangEventHandlers:
         """When ``tick`` may next have something to do."""
         if self._quotas.freed:
             return now
-        found = (self._first_timeout(), self._admission.next_deadline(now))
+        found = [gang.deadline for gang in self._line.gangs()]
+        found.append(self._admission.next_deadline(now))
         return min((deadline for deadline in found if deadline is not None), default=None)
-
-    def _first_timeout(self) -> float | None:
-        """When the first timeout of a gang in line is over; found again only if the line changed."""
-        changes, first = self._timeout
-        if changes != self._line.changes:
-            found = (gang.deadline for gang in self._in_line())
-            first = min((deadline for deadline in found if deadline is not None), default=None)
-            self._timeout = self._line.changes, first
-        return first
 
     # --- inside ------------------------------------------------------------------------------
 
     def _leaves_line(self, pod: Pod, gang: Gang | None, now: float) -> None:
         """A pod that waited by itself for quota may have a node, have ended, or wait elsewhere."""
         uid, meta = pod.metadata.uid, pod.metadata
-        known = self._line.pods.get(uid)
+        known = self._line.for_quota.get(uid)
         if known is None:
             return
         elsewhere = gang is not None or meta.labels.get(QUEUE_LABEL, "") != known.queue
@@ -249,29 +236,22 @@ class GangEventHandlers:
         # It may have been the one that listens for events.
         self._wake(gang, now)
 
-    def _in_line(self) -> list[Gang]:
-        line = self._line
-        return [*line.for_nodes.values(), *(gang for gang, _, _ in line.for_quota.values())]
-
     def _admit(self, freed: Sequence[str], now: float) -> None:
-        """Activate pods that wait for quota of these queues and their cohorts, in order."""
+        """Activate what waits for quota of these queues and their cohorts, in order."""
         queues = dict.fromkeys(peer for queue in freed for peer in self._quotas.peers(queue))
-        waiting = [item for item in self._line.for_quota.values() if item[1] in queues]
-        for gang, _, _ in sorted(waiting, key=lambda item: item[0].rank):
-            self._wake(gang, now)
+        waiting = [waiter for waiter in self._line.for_quota if waiter.queue in queues]
         asked: dict[str, dict[str, int]] = {}
-        calls = []
-        pods = [waiter for waiter in self._line.pods.values() if waiter.queue in queues]
-        for waiter in sorted(pods, key=lambda waiter: waiter.rank):
-            queued = self._queue.find(waiter.owner)
-            if queued is None:
-                continue
-            wanted = amounts(queued.info.request.resources)
-            together = total([asked.get(waiter.queue, {}), wanted])
-            if not self._quotas.refusal(waiter.queue, together, waiter.rank):
-                asked[waiter.queue] = together
-                calls.append(waiter.owner)
-        self._queue.activate(calls, now)
+        pods = []
+        for waiter in sorted(waiting, key=lambda waiter: waiter.rank):
+            if waiter.gang is not None:
+                self._wake(waiter.gang, now)
+            elif (queued := self._queue.find(waiter.owner)) is not None:
+                wanted = amounts(queued.info.request.resources)
+                together = total([asked.get(waiter.queue, {}), wanted])
+                if not self._quotas.refusal(waiter.queue, together, waiter.rank):
+                    asked[waiter.queue] = together
+                    pods.append(waiter.owner)
+        self._queue.activate(pods, now)
 
     def _wake(self, gang: Gang, now: float) -> None:
         """Activate one of its members, which stands for all; each by itself once it is started."""

@@ -252,11 +252,10 @@ class GangAdmission:
 
     def _others(self) -> Iterator["_Entry"]:
         """The pods, and gangs with pods, that wait for quota."""
-        for key, (gang, queue, wanted) in self.line.for_quota.items():
-            if key not in self._gated or self._gated[key].state is not GateState.WAITING:
-                yield gang.rank, None, queue, wanted
-        for waiter in self.line.pods.values():
-            yield waiter.rank, None, waiter.queue, waiter.wanted
+        for waiter in self.line.for_quota:
+            gated = self._gated.get(waiter.owner)
+            if gated is None or gated.state is not GateState.WAITING:
+                yield waiter.rank, None, waiter.queue, waiter.wanted
 
     def _reclaimed(self) -> dict[str, Amounts]:
         """By queue, what gangs want that were admitted without a charge."""

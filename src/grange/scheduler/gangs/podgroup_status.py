@@ -128,10 +128,9 @@ def queue_status(queue: Queue, gangs: Coscheduling, now: str) -> QueueStatus:
     """The status of a queue."""
     name = queue.metadata.name
     used = gangs.quotas.limited_use(name)
-    line = gangs.wait_line
-    waiting = [gang for gang, wants_of, _ in line.for_quota.values() if wants_of == name]
-    pending = len(waiting) + sum(1 for waiter in line.pods.values() if waiter.queue == name)
-    first = min(waiting, key=lambda gang: gang.rank, default=None)
+    waiting = [waiter.gang for waiter in gangs.wait_line.for_quota if waiter.queue == name]
+    pending = len(waiting)
+    first = min((gang for gang in waiting if gang), key=lambda gang: gang.rank, default=None)
     message = f"{counted(pending, 'pod waits', 'pods wait')}" if pending else "no pod waits"
     if first is not None:
         message = f"{first.key}: {first.message}"[:_MESSAGE_CHARS]

@@ -6,7 +6,7 @@ claim counts. Both end when it is placed, cannot be placed at all, or its timeou
 pod that waits for quota is treated alike; its claim ends as soon as its queue admits it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sortedcontainers import SortedKeyList
@@ -27,10 +27,8 @@ class WaitLine:
         policy: in which order they wait, and how many may overtake them.
         nodes_for: which nodes would hold a gang; None when no nodes would.
         for_nodes: gangs that wait for nodes, by key.
-        for_quota: gangs that wait for quota, by key: their queue, and what they want.
-        pods: single pods that wait for quota, by UID.
+        for_quota: gangs and single pods that wait for quota.
         head: the first of those that wait for nodes and could ever get them.
-        changes: rises with each gang that comes, goes or is restarted.
     """
 
     quotas: Quotas
@@ -38,21 +36,22 @@ class WaitLine:
     policy: QueuePolicy
     nodes_for: Callable[[Gang], tuple[str, ...] | None]
     for_nodes: dict[str, Gang] = field(default_factory=dict)
-    for_quota: dict[str, tuple[Gang, str, Amounts]] = field(default_factory=dict)
-    pods: dict[str, "QuotaWaiter"] = field(default_factory=dict)
+    for_quota: "QuotaWaiters" = field(init=False)
     head: Gang | None = None
-    changes: int = 0
-    _waiters: "QuotaWaiters" = field(init=False)
 
     def __post_init__(self) -> None:
         """Start with an empty line."""
-        self._waiters = QuotaWaiters(self.quotas.impossible)
+        self.for_quota = QuotaWaiters(self.quotas.impossible)
+
+    def gangs(self) -> list[Gang]:
+        """All gangs that wait."""
+        for_quota = (waiter.gang for waiter in self.for_quota)
+        return [*self.for_nodes.values(), *(gang for gang in for_quota if gang is not None)]
 
     def wait_for_nodes(self, gang: Gang, now: float) -> None:
         """Add a gang that found no room, or choose its nodes again if it waits already."""
         key = str(gang.key)
-        self.changes += 1
-        self._leave_quota(key)
+        self.for_quota.drop(key)
         self.for_nodes[key] = gang
         self._find_head()
         if self.reservation.owner == key:
@@ -61,30 +60,26 @@ class WaitLine:
     def wait_for_quota(self, gang: Gang, wanted: Amounts, now: float) -> None:
         """Add a gang that is over quota: nodes are of no use to it."""
         key = str(gang.key)
-        self.changes += 1
-        self.for_quota[key] = (gang, gang.queue, wanted)
-        self._waiters.put(key, gang.queue, wanted, gang.rank)
+        self.for_quota.put(key, gang.queue, wanted, gang.rank, gang)
         self._leave_nodes(key, now)
 
     def add_pod(self, uid: str, queue: str, wanted: Amounts, rank: Rank) -> None:
         """Add a single pod that is over quota, or update one that waits already."""
-        known = self.pods.get(uid)
+        known = self.for_quota.get(uid)
         if known is not None and known.queue != queue:
             self.quotas.unclaim(uid)
-        self.pods[uid] = self._waiters.put(uid, queue, wanted, rank)
+        self.for_quota.put(uid, queue, wanted, rank)
         self.quotas.renew(uid, wanted, rank)
 
     def remove_pod(self, uid: str) -> None:
         """Remove a single pod; one that does not wait is fine."""
-        if self.pods.pop(uid, None) is not None:
-            self._waiters.drop(uid)
+        if self.for_quota.drop(uid):
             self.quotas.unclaim(uid)
 
     def remove(self, gang: Gang, now: float) -> None:
         """Remove a gang; one that does not wait is fine."""
         key = str(gang.key)
-        self.changes += 1
-        self._leave_quota(key)
+        self.for_quota.drop(key)
         self.quotas.unclaim(key)
         gang.overtaken, gang.is_infeasible = 0, False
         self._leave_nodes(key, now)
@@ -92,13 +87,12 @@ class WaitLine:
     def restart(self, gang: Gang, now: float) -> None:
         """Put a gang whose timeout is over behind all others of its priority."""
         key = str(gang.key)
-        self.changes += 1
         self.quotas.unclaim(key)
         gang.overtaken, gang.waiting_since = 0, now
         gang.rank = self.policy.rank(gang.priority, now)
-        if key in self.for_quota:
-            _, queue, wanted = self.for_quota[key]
-            self._waiters.put(key, queue, wanted, gang.rank)
+        waiter = self.for_quota.get(key)
+        if waiter is not None:
+            self.for_quota.put(key, waiter.queue, waiter.wanted, gang.rank, gang)
         self._find_head()
         if self.reservation.owner == key:
             self.reservation.release(now)
@@ -117,11 +111,10 @@ class WaitLine:
             head.overtaken += count
             if self.policy.claims(head.overtaken) and self.reservation.owner != str(head.key):
                 self._reserve_nodes(head, now)
-        if queue and (self.for_quota or self.pods):
-            first = self._waiters.first(self.quotas.peers(queue))
+        if queue and self.for_quota:
+            first = self.for_quota.first(self.quotas.peers(queue))
             if first is not None and rank > first.rank:
-                gang = self.for_quota.get(first.owner)
-                overtaken = first if gang is None else gang[0]
+                overtaken = first.gang or first
                 overtaken.overtaken += count
                 if self.policy.claims(overtaken.overtaken):
                     self.quotas.claim(first.owner, first.queue, first.wanted, first.rank)
@@ -143,10 +136,6 @@ class WaitLine:
         else:
             self.reservation.hold(str(gang.key), names, now)
 
-    def _leave_quota(self, key: str) -> None:
-        if self.for_quota.pop(key, None) is not None:
-            self._waiters.drop(key)
-
     def _leave_nodes(self, key: str, now: float) -> None:
         if self.for_nodes.pop(key, None) is not None:
             self._find_head()
@@ -167,13 +156,15 @@ class QuotaWaiter:
         queue: of which queue.
         wanted: how much.
         rank: the place in line.
-        overtaken: how many pods that come after it were placed meanwhile.
+        gang: None for a single pod.
+        overtaken: how many pods that come after a single pod were placed meanwhile.
     """
 
     owner: str
     queue: str
     wanted: Amounts
     rank: Rank
+    gang: Gang | None = None
     overtaken: int = 0
 
 
@@ -191,7 +182,19 @@ class QuotaWaiters:
         self._all: dict[str, QuotaWaiter] = {}
         self._lines: dict[str, SortedKeyList[QuotaWaiter]] = {}
 
-    def put(self, owner: str, queue: str, wanted: Amounts, rank: Rank) -> QuotaWaiter:
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[QuotaWaiter]:
+        return iter(self._all.values())
+
+    def get(self, owner: str) -> QuotaWaiter | None:
+        """The one of an owner; None where it does not wait."""
+        return self._all.get(owner)
+
+    def put(
+        self, owner: str, queue: str, wanted: Amounts, rank: Rank, gang: Gang | None = None
+    ) -> QuotaWaiter:
         """Add or update one that waits; in another queue its overtakes are counted from zero."""
         known = self._all.get(owner)
         if known is not None and (known.queue, known.rank) == (queue, rank):
@@ -199,7 +202,7 @@ class QuotaWaiters:
             return known  # in its place, among equals too
         self.drop(owner)
         if known is None or known.queue != queue:
-            known = QuotaWaiter(owner, queue, wanted, rank)
+            known = QuotaWaiter(owner, queue, wanted, rank, gang)
         known.wanted, known.rank = wanted, rank
         self._all[owner] = known
         line = self._lines.get(queue)
@@ -208,14 +211,15 @@ class QuotaWaiters:
         line.add(known)
         return known
 
-    def drop(self, owner: str) -> None:
-        """Remove one; an unknown one is fine."""
+    def drop(self, owner: str) -> bool:
+        """Remove one; whether it was there."""
         known = self._all.pop(owner, None)
         if known is not None:
             line = self._lines[known.queue]
             line.remove(known)
             if not line:
                 del self._lines[known.queue]
+        return known is not None
 
     def first(self, queues: Iterable[str]) -> QuotaWaiter | None:
         """The first of those that wait for one of the queues and could ever be admitted."""
