@@ -47,12 +47,12 @@ class Surveyed(World):
             for row in evaluation.nearest(5):
                 assert evaluation.missing(row), "a near node lacks something, in words"
             near = evaluation.nearest(32)
-            for blocking in changes.find_blocking_pods(PROFILE, CycleState(), evaluation, near, 3):
+            for blocking in changes.find_blocking_pods(evaluation, near, 3):
                 self.snapshot.take_out(blocking.pod)
                 after = Evaluation(PROFILE, info, self.snapshot)
                 self.snapshot.put_back(blocking.pod.uid)
                 assert after.feasible[self.snapshot.table.rows[blocking.node]]
-            for clause in changes.remedies(PROFILE, CycleState(), evaluation):
+            for clause in changes.remedies(evaluation):
                 if clause.change is not None:
                     self.tried(clause.change(info), {names[row] for row in clause.rows})
         else:

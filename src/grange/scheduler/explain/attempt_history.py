@@ -5,7 +5,7 @@ one. Waiting and scheduled pods are kept apart: many scheduled pods must not evi
 that wait.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from dataclasses import replace
 from enum import Enum
 
@@ -62,45 +62,26 @@ class AttemptHistory:
     ) -> None:
         self._each = each
         self._waiting_max, self._placed_max = waiting, placed
-        self._waiting: OrderedDict[str, deque[AttemptRecord]] = OrderedDict()
-        self._placed: OrderedDict[str, tuple[AttemptRecord, deque[AttemptRecord] | None]] = (
-            OrderedDict()
-        )
+        self._waiting: OrderedDict[str, list[AttemptRecord]] = OrderedDict()
+        self._placed: OrderedDict[str, list[AttemptRecord]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._placed)
 
     def of(self, uid: str) -> list[AttemptRecord]:
         """The records of a pod, the newest last."""
-        found = self._placed.get(uid)
-        if found is None:
-            return [*self._waiting.get(uid, ())]
-        placed, before = found
-        return [*(before or ()), placed]
+        return [*(self._placed.get(uid) or self._waiting.get(uid) or ())]
 
     def scheduled(self, uid: str, node: str, score: int, now: float) -> None:
         """A node was chosen for the pod."""
-        before = self._waiting.pop(uid, None)
-        again = self._placed.pop(uid, None)
-        if again is not None:  # it was scheduled, forgotten, and is scheduled again
-            before = before or again[1] or deque(maxlen=self._each)
-            before.append(again[0])
-        self._placed[uid] = (
-            AttemptRecord(AttemptResult.SCHEDULED, now, now, 1, node, score),
-            before,
-        )
+        record = AttemptRecord(AttemptResult.SCHEDULED, now, now, 1, node, score)
+        self._placed[uid] = [*self._pop(uid), record]
         while len(self._placed) > self._placed_max:
             self._placed.popitem(last=False)
 
     def rejected(self, uid: str, diagnosis: Diagnosis, now: float) -> None:
         """No node was feasible."""
-        entries = self._waiting.get(uid)
-        if entries is None:
-            entries = self._waiting[uid] = deque(maxlen=self._each)
-            again = self._placed.pop(uid, None)
-            if again is not None:
-                entries.extend((*(again[1] or ()), again[0]))
-        self._waiting.move_to_end(uid)
+        entries = self._waiting[uid] = self._pop(uid)
         result = AttemptResult.ERROR if diagnosis.error else AttemptResult.UNSCHEDULABLE
         last = entries[-1] if entries else None
         if last is not None and last.result is result and _alike(last.diagnosis, diagnosis):
@@ -108,13 +89,16 @@ class AttemptHistory:
             last.last = now
         else:
             entries.append(AttemptRecord(result, now, now, diagnosis=_bounded(diagnosis)))
+            del entries[: -self._each]
         while len(self._waiting) > self._waiting_max:
             self._waiting.popitem(last=False)
 
     def forget(self, uid: str) -> None:
         """The pod no longer exists."""
-        self._waiting.pop(uid, None)
-        self._placed.pop(uid, None)
+        self._pop(uid)
+
+    def _pop(self, uid: str) -> list[AttemptRecord]:
+        return self._waiting.pop(uid, None) or self._placed.pop(uid, None) or []
 
 
 def _alike(one: Diagnosis | None, other: Diagnosis) -> bool:

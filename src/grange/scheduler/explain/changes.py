@@ -17,11 +17,9 @@ from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.placement.columns import Integers, Mask
 from grange.scheduler import diagnosis
 from grange.scheduler.diagnosis import Diagnosis
-from grange.scheduler.dry_run import DryRun
-from grange.scheduler.explain.evaluation import Evaluation, apply_nominations
-from grange.scheduler.framework import CycleState, Profile
+from grange.scheduler.explain.evaluation import Evaluation
+from grange.scheduler.framework import CycleState
 from grange.scheduler.nodeinfo import NodeInfo
-from grange.scheduler.nominator import Nominated
 from grange.scheduler.plugin_explanation import Remedy
 from grange.scheduler.plugins.noderesourcesfit import ResourcesExplanation
 from grange.scheduler.podinfo import PodInfo
@@ -37,39 +35,28 @@ _DRY_RUNS = 256
 _RULES_COST = 16  # a dry run that changes counts of other nodes costs as much as so many others
 
 
-def cheapest(
-    profile: Profile, state: CycleState, evaluation: Evaluation, nominated: Nominated | None = None
-) -> tuple[Change, ...]:
-    """What would help, the cheapest first.
+def cheapest(evaluation: Evaluation) -> tuple[Change, ...]:
+    """What would help, the cheapest first."""
+    return tuple(_change(evaluation, item) for item in remedies(evaluation))
+
+
+def remedies(evaluation: Evaluation) -> list[Remedy]:
+    """What would help, the cheapest first; all rows of a remedy accept the pod after the change.
 
     First the remedies of single plugins; where no node has a single plugin that refuses, those of the
     nearest nodes together.
     """
-    return tuple(
-        _change(evaluation, item) for item in remedies(profile, state, evaluation, nominated)
-    )
-
-
-def remedies(
-    profile: Profile, state: CycleState, evaluation: Evaluation, nominated: Nominated | None = None
-) -> list[Remedy]:
-    """The same before it is formatted; all their rows accept the pod after the change."""
     near = evaluation.nearest(_NEAR)
     single = _single(evaluation)
+    rows = evaluation.snapshot.table.rows
     single += [
-        Remedy(item.text, _row(evaluation, item.node), item.cost, when=True)
-        for item in find_blocking_pods(profile, state, evaluation, near, _BLOCKING_PODS)
+        Remedy(item.text, np.array([rows[item.node]], np.int64), item.cost, when=True)
+        for item in find_blocking_pods(evaluation, near, _BLOCKING_PODS)
     ]
-    shown = _tried(profile, evaluation, nominated, single)
-    return shown or _tried(profile, evaluation, nominated, _joint(evaluation, near))
+    return _tried(evaluation, single) or _tried(evaluation, _joint(evaluation, near))
 
 
-def _tried(
-    profile: Profile,
-    evaluation: Evaluation,
-    nominated: Nominated | None,
-    candidates: Iterable[Remedy],
-) -> list[Remedy]:
+def _tried(evaluation: Evaluation, candidates: Iterable[Remedy]) -> list[Remedy]:
     """The cheapest that prove right; only some are tried."""
     ordered = sorted(candidates, key=lambda item: (item.cost, -len(item.rows)))
     shown: list[Remedy] = []
@@ -78,22 +65,19 @@ def _tried(
             break
         rows = remedy.rows
         if remedy.change is not None:
-            rows = rows[_fits(profile, evaluation, nominated, remedy.change(evaluation.pod))[rows]]
+            rows = rows[_fits(evaluation, remedy.change(evaluation.pod))[rows]]
         if len(rows):
             shown.append(replace(remedy, rows=rows))
     return shown
 
 
-def _fits(
-    profile: Profile, evaluation: Evaluation, nominated: Nominated | None, pod: PodInfo
-) -> Mask:
+def _fits(evaluation: Evaluation, pod: PodInfo) -> Mask:
     """By row, whether the node accepts a changed pod."""
-    state, snapshot = CycleState(), evaluation.snapshot
+    state, snapshot, profile = CycleState(), evaluation.snapshot, evaluation.profile
     narrowed = diagnosis.pre_filter(profile, state, pod, snapshot)
     if isinstance(narrowed, Diagnosis):
         return np.zeros(len(evaluation.valid), np.bool_)
-    changed = Evaluation(profile, pod, snapshot)
-    apply_nominations(profile, state, changed, nominated)
+    changed = Evaluation(profile, pod, snapshot, state, evaluation.nominated)
     if narrowed.node_names is None:
         return changed.feasible
     rows = snapshot.table.rows
@@ -103,18 +87,12 @@ def _fits(
     return fits
 
 
-def _row(evaluation: Evaluation, name: str) -> Integers:
-    return np.array([evaluation.snapshot.table.rows[name]], np.int64)
-
-
 def _single(evaluation: Evaluation) -> list[Remedy]:
-    refusals = np.zeros(len(evaluation.valid), np.int64)
-    for item in evaluation.explanations.values():
-        refusals += item.lacks > 0
-    alone = evaluation.valid & (refusals == 1)
+    explanations = evaluation.explanations.values()
+    refusals = sum(((item.lacks > 0).astype(np.int64) for item in explanations), np.int64(0))
     found = []
-    for item in evaluation.explanations.values():
-        rows = np.flatnonzero(alone & (item.lacks > 0))
+    for item in explanations:
+        rows = np.flatnonzero(evaluation.valid & (refusals == 1) & (item.lacks > 0))
         if len(rows):
             found += item.changes(rows)
     return found
@@ -198,7 +176,7 @@ class BlockingPod:
 
 
 def find_blocking_pods(
-    profile: Profile, state: CycleState, evaluation: Evaluation, near: Iterable[int], limit: int
+    evaluation: Evaluation, near: Iterable[int], limit: int
 ) -> list[BlockingPod]:
     """Pods whose end alone would suffice, at most one a node, those of low priority first.
 
@@ -206,13 +184,11 @@ def find_blocking_pods(
     need not be complete to be useful, and it delays decisions.
 
     Args:
-        profile: the plugins.
-        state: what PreFilter left for the waiting pod.
         evaluation: of the waiting pod.
         near: rows worth trying, the nearest first.
         limit: how many to find.
     """
-    dry_run = DryRun(profile, state, evaluation.pod, evaluation.snapshot)
+    dry_run = evaluation.dry_run()
     fit = evaluation.explanations.get("NodeResourcesFit")
     budget, each = _DRY_RUNS, _RULES_COST if dry_run.rules else 1
     found: list[BlockingPod] = []

@@ -4,21 +4,19 @@ It uses the vectorised forms on the scheduler's own snapshot, between two decisi
 nothing that a decision depends on.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from grange.placement import kernels, resource_fit
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
 from grange.scheduler.dry_run import DryRun
-from grange.scheduler.framework import CycleState, Normalise, Profile, Scope, Status
+from grange.scheduler.framework import CycleState, Normalise, Profile, Scope
 from grange.scheduler.nominator import Nominated
-from grange.scheduler.plugin_explanation import Amounts, PluginExplanation, Refusals, Remedy
+from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
-NAME = "nominations"
+_NOMINATIONS = "nominations"
 
 
 class Evaluation:
@@ -26,6 +24,9 @@ class Evaluation:
 
     Args:
         snapshot: the cluster; brought up to date by its owner.
+        state: what PreFilter left for the pod.
+        nominated: the nominations that matter to the pod: nodes that accept it only without them
+            refuse it.
 
     Attributes:
         valid: by row, whether there is a node.
@@ -35,8 +36,16 @@ class Evaluation:
         diagnosis: what a decision would return if no node were feasible.
     """
 
-    def __init__(self, profile: Profile, pod: PodInfo, snapshot: NodeInfoSnapshot) -> None:
-        self.pod, self.snapshot, self._profile = pod, snapshot, profile
+    def __init__(
+        self,
+        profile: Profile,
+        pod: PodInfo,
+        snapshot: NodeInfoSnapshot,
+        state: CycleState | None = None,
+        nominated: Nominated | None = None,
+    ) -> None:
+        self.pod, self.snapshot, self.profile = pod, snapshot, profile
+        self.state, self.nominated = state or CycleState(), nominated
         table = snapshot.table
         self.valid: Mask = table.valid[table.all].copy()
         self.feasible: Mask = self.valid.copy()
@@ -46,11 +55,13 @@ class Evaluation:
         self._left: Integers = np.flatnonzero(self.valid)
         self._evaluate_filters()
         self._evaluate_rules()
+        if nominated is not None:
+            self._evaluate_nominations(nominated)
         self.diagnosis: Diagnosis = self._tally.diagnosis(snapshot.num_nodes)
 
     def _evaluate_filters(self) -> None:
         table, pod = self.snapshot.table, self.pod
-        for name, plugin in self._profile.filters:
+        for name, plugin in self.profile.filters:
             if not plugin.applies(pod):
                 continue
             refused = self.valid & ~plugin.filter_rows(pod, table, table.all)
@@ -66,7 +77,7 @@ class Evaluation:
 
     def _evaluate_rules(self) -> None:
         table, pod, snapshot = self.snapshot.table, self.pod, self.snapshot
-        for name, plugin, _ in self._profile.topology:
+        for name, plugin, _ in self.profile.topology:
             rules = plugin.rules(pod, snapshot, plugin.concerns(pod, snapshot.index))
             refused: Mask = np.zeros(len(self.valid), np.bool_)
             for rule in rules:
@@ -83,25 +94,30 @@ class Evaluation:
                 refusals = Refusals(pod, snapshot, refused)
                 self._refuse(name, plugin.explain(refusals, rules), refused)
 
+    def _evaluate_nominations(self, nominated: Nominated) -> None:
+        table = self.snapshot.table
+        dry_run = self.dry_run()
+        refused: Mask = np.zeros(len(self.valid), np.bool_)
+        for name in nominated.level:
+            row, pods = table.rows.get(name), nominated.on(name)
+            if row is None or not pods or not self.feasible[row]:
+                continue
+            with dry_run.on(self.snapshot.node_info_map[name]) as what_if:
+                status = what_if.status(pods)
+            if not status.ok:
+                refused[row] = True
+                self._tally.add(status.plugin, [(reason, 1) for reason in status.reasons])
+        if refused.any():
+            refusals = Refusals(self.pod, self.snapshot, refused)
+            self._refuse(_NOMINATIONS, _NominationExplanation(refusals, nominated), refused)
+
     def _refuse(self, name: str, explanation: PluginExplanation, refused: Mask) -> None:
         self.feasible &= ~refused
         self.explanations[name] = explanation
 
-    def refuse(self, name: str, explanation: PluginExplanation, found: Sequence[Status]) -> None:
-        """Refuse nodes that all plugins accept.
-
-        Args:
-            name: of the explanation.
-            explanation: why.
-            found: the plugin's answer for each of these nodes.
-        """
-        if not found:
-            return
-        self.explanations[name] = explanation
-        self.feasible &= explanation.lacks == 0
-        for status in found:
-            self._tally.add(status.plugin, [(reason, 1) for reason in status.reasons])
-        self.diagnosis = self._tally.diagnosis(self.snapshot.num_nodes)
+    def dry_run(self) -> DryRun:
+        """A trial of the pod."""
+        return DryRun(self.profile, self.state, self.pod, self.snapshot)
 
     def lacks(self) -> Integers:
         """By row, the number of obstacles."""
@@ -137,7 +153,7 @@ class Evaluation:
     def scores(self) -> dict[str, Integers]:
         """The weighted score of every feasible row, by plugin; anything for other rows."""
         table, pod, found = self.snapshot.table, self.pod, {}
-        for name, plugin, weight in self._profile.scores:
+        for name, plugin, weight in self.profile.scores:
             if not plugin.applies(pod):
                 continue
             raw = plugin.score_rows(pod, table, table.all)
@@ -146,7 +162,7 @@ class Evaluation:
                 reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
                 raw = resource_fit.normalised(raw, most, reverse=reverse)
             found[name] = weight * raw
-        for name, item, weight in self._profile.topology:
+        for name, item, weight in self.profile.topology:
             ranking = item.ranking(pod, self.snapshot, item.concerns(pod, self.snapshot.index))
             if ranking is not None:
                 ranking.refresh()
@@ -154,41 +170,18 @@ class Evaluation:
         return found
 
 
-class NominationExplanation:
+class _NominationExplanation:
     """Explains nodes that refuse the pod only together with the pods nominated to them."""
 
-    def __init__(self, evaluation: Evaluation, nominated: Nominated) -> None:
-        self._names = evaluation.snapshot.table.names
-        self._pods = nominated.on
-        self.lacks: Integers = np.zeros(len(evaluation.valid), np.int64)
-        self.severity: Amounts = np.zeros(len(evaluation.valid), np.float64)
+    def __init__(self, refusals: Refusals, nominated: Nominated) -> None:
+        self._refusals, self._nominated = refusals, nominated
+        self.lacks, self.severity = refusals.one_each(), refusals.no_severity()
 
     def missing(self, row: int) -> list[str]:
         """The nominated pods."""
-        pods = ", ".join(str(info.pod.key) for info in self._pods(self._names[row]))
-        return [f"room is kept for {pods}"]
+        nominated = self._nominated.on(self._refusals.node(row).name)
+        return [f"room is kept for {', '.join(str(info.pod.key) for info in nominated)}"]
 
     def changes(self, rows: Integers) -> list[Remedy]:
         """Nothing is to be changed: the nominated pods come first."""
         return []
-
-
-def apply_nominations(
-    profile: Profile, state: CycleState, evaluation: Evaluation, nominated: Nominated | None
-) -> None:
-    """Refuse the feasible nodes that do not accept the pod together with their nominated pods."""
-    if nominated is None:
-        return
-    explanation, table = NominationExplanation(evaluation, nominated), evaluation.snapshot.table
-    dry_run = DryRun(profile, state, evaluation.pod, evaluation.snapshot)
-    found: list[Status] = []
-    for name in nominated.level:
-        row, pods = table.rows.get(name), nominated.on(name)
-        if row is None or not pods or not evaluation.feasible[row]:
-            continue
-        with dry_run.on(evaluation.snapshot.node_info_map[name]) as what_if:
-            status = what_if.status(pods)
-        if not status.ok:
-            explanation.lacks[row] = 1
-            found.append(status)
-    evaluation.refuse(NAME, explanation, found)

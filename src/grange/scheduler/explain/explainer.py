@@ -27,7 +27,7 @@ from grange.scheduler.cache import Cache
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.explain import changes
 from grange.scheduler.explain.attempt_history import AttemptHistory, AttemptRecord
-from grange.scheduler.explain.evaluation import Evaluation, apply_nominations
+from grange.scheduler.explain.evaluation import Evaluation
 from grange.scheduler.explain.gang_explanation import GangExplanation
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nominator import Nominator
@@ -41,19 +41,21 @@ _REASONS = 16
 _TOO_LARGE = (
     "request less, run fewer pods, or add nodes: these would not hold the gang even if empty"
 )
-_STATES: Mapping[SubQueue, SchedulingState] = {
-    SubQueue.ACTIVE: SchedulingState.ACTIVE,
-    SubQueue.IN_FLIGHT: SchedulingState.ACTIVE,
-    SubQueue.BACKOFF: SchedulingState.BACKOFF,
-    SubQueue.ERROR_BACKOFF: SchedulingState.BACKOFF,
-    SubQueue.UNSCHEDULABLE: SchedulingState.UNSCHEDULABLE,
-}
-_WAITS: Mapping[SubQueue, str] = {
-    SubQueue.ACTIVE: "waits for its turn",
-    SubQueue.IN_FLIGHT: "is being tried",
-    SubQueue.BACKOFF: "waits: it failed a moment ago and is tried again soon",
-    SubQueue.ERROR_BACKOFF: "waits: it met an error and is tried again soon",
-    SubQueue.UNSCHEDULABLE: "waits until something changes that may help",
+_WAITS: Mapping[SubQueue, tuple[SchedulingState, str]] = {
+    SubQueue.ACTIVE: (SchedulingState.ACTIVE, "waits for its turn"),
+    SubQueue.IN_FLIGHT: (SchedulingState.ACTIVE, "is being tried"),
+    SubQueue.BACKOFF: (
+        SchedulingState.BACKOFF,
+        "waits: it failed a moment ago and is tried again soon",
+    ),
+    SubQueue.ERROR_BACKOFF: (
+        SchedulingState.BACKOFF,
+        "waits: it met an error and is tried again soon",
+    ),
+    SubQueue.UNSCHEDULABLE: (
+        SchedulingState.UNSCHEDULABLE,
+        "waits until something changes that may help",
+    ),
 }
 
 
@@ -111,27 +113,21 @@ class PodExplainer:
             nodes=self._snapshot.num_nodes,
             attempts=tuple(self._attempt(entry) for entry in self._history.of(meta.uid)),
         )
+        node = pod.spec.node_name
         if is_finished(pod):
             word = "ended" if pod.status.phase == "Succeeded" else "failed"
-            where = f"ran on {pod.spec.node_name} and" if pod.spec.node_name else "had no node and"
+            where = f"ran on {node} and" if node else "had no node and"
             summary = f"{where} {word}; it needs no node any more"
-            return replace(
-                answer, state=SchedulingState.FINISHED, summary=summary, node=pod.spec.node_name
-            )
+            return replace(answer, state=SchedulingState.FINISHED, summary=summary, node=node)
         known = self._cache.info(meta.uid)
         if known is not None and known.pod.spec.node_name:
             return self._explain_placed(answer, profile, pod, known)
-        if pod.spec.node_name:
-            summary = f"is on {pod.spec.node_name}; the scheduler has not heard of that yet"
-            return replace(
-                answer, state=SchedulingState.PLACED, summary=summary, node=pod.spec.node_name
-            )
+        if node:
+            summary = f"is on {node}; the scheduler has not heard of that yet"
+            return replace(answer, state=SchedulingState.PLACED, summary=summary, node=node)
         if meta.deletion_timestamp:
-            return replace(
-                answer,
-                state=SchedulingState.TERMINATING,
-                summary="is being deleted and gets no node",
-            )
+            summary = "is being deleted and gets no node"
+            return replace(answer, state=SchedulingState.TERMINATING, summary=summary)
         queued = self._queue.find(meta.uid)
         if queued is None:
             summary = "waits; the scheduler has not seen it yet"
@@ -146,16 +142,14 @@ class PodExplainer:
         self, answer: Explanation, profile: Profile, pod: Pod, known: PodInfo
     ) -> Explanation:
         node = known.pod.spec.node_name
-        if pod.spec.node_name:
-            answer = replace(
-                answer, state=SchedulingState.PLACED, summary=f"is on {node}", node=node
-            )
-        else:
-            held = self._waits_for(pod)
+        state, summary = SchedulingState.PLACED, f"is on {node}"
+        if not pod.spec.node_name:
+            state = SchedulingState.BINDING
             summary = f"is on its way to {node}: the binding is being written"
+            held = self._waits_for(pod)
             if held:
                 summary = f"has room held for it on {node} and waits for {held}"
-            answer = replace(answer, state=SchedulingState.BINDING, summary=summary, node=node)
+        answer = replace(answer, state=state, summary=summary, node=node)
         entry = self._snapshot.node_info_map.get(node)
         if entry is None or all(item.uid != known.uid for item in entry.pods):
             return answer
@@ -208,16 +202,14 @@ class PodExplainer:
         due = self._queue.due(queued)
         if due is not None:
             answer = replace(answer, until=self._when(due))
-        summary = _WAITS[queued.pool]
-        answer = replace(answer, state=_STATES[queued.pool], summary=summary)
+        waits, summary = _WAITS[queued.pool]
         together = self._waits_for(queued.info.pod)
         if together:
             summary = f"waits for {together}"
-            answer = replace(answer, summary=summary)
         nominated = self._nominator.node_of(queued.uid)
         if nominated:
             summary += f"; room is being made for it on {nominated}"
-            answer = replace(answer, summary=summary, node=nominated)
+        answer = replace(answer, state=waits, summary=summary, node=nominated or answer.node)
         state = CycleState()
         stopped = diagnosis.pre_filter(profile, state, queued.info, self._snapshot)
         if isinstance(stopped, Diagnosis):
@@ -265,9 +257,8 @@ class PodExplainer:
     def _explain_nodes(
         self, answer: Explanation, profile: Profile, state: CycleState, info: PodInfo
     ) -> Explanation:
-        evaluation = Evaluation(profile, info, self._snapshot)
         nominated = self._nominator.nominations_for(info)
-        apply_nominations(profile, state, evaluation, nominated)
+        evaluation = Evaluation(profile, info, self._snapshot, state, nominated)
         feasible = int(np.count_nonzero(evaluation.feasible))
         counts = sorted(evaluation.diagnosis.counts, key=lambda item: (-item[1], item[0]))
         reasons = [ReasonCount(reason=reason, nodes=count) for reason, count in counts]
@@ -279,7 +270,7 @@ class PodExplainer:
             NearNode(name=names[row], missing=tuple(evaluation.missing(row)))
             for row in evaluation.nearest(_NEAREST)
         )
-        helps = changes.cheapest(profile, state, evaluation, nominated)
+        helps = changes.cheapest(evaluation)
         return replace(answer, nearest=nearest, changes=helps)
 
     # --- times and attempts ------------------------------------------------------------------
