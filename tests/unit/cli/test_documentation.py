@@ -1,5 +1,6 @@
 """The command line's pages name every verb, option of ``up`` and exit code."""
 
+import re
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ from grange.app import main
 from grange.app.controllers import command as controllers
 from grange.app.settings import ROLES
 from grange.app.up import command as up
+from grange.cli.command import Section
 from grange.cli.main import USAGE_ERROR, VERBS
 from grange.cli.verbs.farm import command as farm
 from grange.cli.verbs.rc.group import VERBS as RC_VERBS
@@ -22,6 +24,14 @@ OPTIONS = (REFERENCE / "configuration.md").read_text() + (REFERENCE / "commands.
 @pytest.mark.parametrize("verb", sorted({**VERBS, **main.VERBS}))
 def test_every_verb_is_on_the_page(verb: str) -> None:
     assert f"`grange {verb}" in PAGE
+
+
+@pytest.mark.parametrize("section", Section)
+def test_page_lists_verbs_by_section(section: Section) -> None:
+    table = PAGE.partition(f"| {section.lower()} | |\n")[2].partition("\n\n")[0]
+    shown = dict.fromkeys(re.findall(r"^\| `grange ([a-z-]+)", table, re.MULTILINE))
+    verbs = {**main.VERBS, **VERBS}
+    assert list(shown) == [name for name, verb in verbs.items() if verb.section is section]
 
 
 def test_every_option_of_up_is_on_the_page() -> None:
