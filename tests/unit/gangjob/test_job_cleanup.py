@@ -83,6 +83,16 @@ def test_check_58_complete_pods_are_cleaned_by_policy(policy: CleanPodPolicy, le
     assert len(world.pods) == len(world.services) == left
 
 
+@pytest.mark.parametrize(("policy", "left"), [(ALL, 0), (RUNNING, 1), (NONE, 4)])
+def test_check_58_pods_that_wait_count_as_running(policy: CleanPodPolicy, left: int) -> None:
+    world = JobSimulator(tf_job(worker=4, clean_pod_policy=policy))
+    world.step()
+    world.run("train-worker-0")
+    world.end("train-worker-0")
+    world.settle()
+    assert (world.phase, len(world.pods)) == ("Succeeded", left)
+
+
 @pytest.mark.parametrize(("policy", "active"), [(ALL, 0), (RUNNING, 0), (NONE, 3)])
 def test_end_counts_active_pods_that_stay(policy: CleanPodPolicy, active: int) -> None:
     world = JobSimulator(gang_job(workers(4), clean_pod_policy=policy)).started()
