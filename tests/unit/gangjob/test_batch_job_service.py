@@ -113,6 +113,31 @@ async def test_active_counts_pods_that_wait_to_start(world: JobWorld) -> None:
     assert again.gang_job.phase == "Restarting"
 
 
+async def test_messages_name_no_role(world: JobWorld) -> None:
+    """A Job has one, without a name."""
+    limits = {"backoffLimitPerIndex": 0, "maxFailedIndexes": 3}
+    await add(world, completionMode="Indexed", completions=3, parallelism=3, **limits)
+    await runs(world, "work-0", "work-1", "work-2")
+    world.paused = True
+    for name in ("work-0", "work-1", "work-2"):
+        patch = {"metadata": {"finalizers": None}}
+        await world.client.patch(POD, name, "default", patch=patch)
+        await world.client.delete(POD, name, "default", grace_period_s=0)
+    await world.settle(3)
+    kept = (await status(world)).gang_job
+    assert kept is not None
+    [found] = [item for item in kept.conditions if item.type == "Restarting"]
+    assert found.message == "no pod runs any more"
+    world.paused = False
+    await runs(world, "work-0", "work-1", "work-2")
+    await world.finish("work-0")
+    await world.finish("work-1", 3)
+    await world.finish("work-2", 3)
+    await has(world, "Failed")
+    [failed] = [item for item in (await status(world)).conditions if item.type == "Failed"]
+    assert failed.message == "all indexes have ended, and some are given up (2)"
+
+
 async def test_requested_restart_replaces_the_pods(world: JobWorld) -> None:
     """Commands name the only role of a Job ``worker``."""
     await add(world, completionMode="Indexed", completions=2, parallelism=2)

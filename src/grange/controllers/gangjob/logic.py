@@ -33,6 +33,7 @@ from grange.controllers.gangjob import (
     success_policy,
 )
 from grange.controllers.gangjob.job_conditions import JobStatusWriter, is_finished
+from grange.controllers.gangjob.job_members import RoleMembers
 from grange.controllers.gangjob.job_phase import JobPhase, JobStep
 from grange.controllers.gangjob.job_reasons import JobReason
 from grange.controllers.gangjob.model import (
@@ -148,7 +149,9 @@ def _settled(draft: PlanDraft) -> JobEnd | None:
     }
     if not lost:
         return JobEnd(succeeded=True, reason="", message="all indexes are complete")
-    text = "; ".join(f"{name}: {len(indexes)}" for name, indexes in lost.items())
+    text = "; ".join(
+        f"{name}: {len(indexes)}" if name else f"{len(indexes)}" for name, indexes in lost.items()
+    )
     waiting = [
         item.counts.role.name
         for item in draft.members.roles.values()
@@ -206,7 +209,7 @@ def _take_steps(draft: PlanDraft, writer: JobStatusWriter, active: Mapping[str, 
     deciding = success_policy.deciding_roles(draft.model)
     runs = any(active[role.name.lower()] for role in deciding)
     lost = [
-        f"no pod of role {members.counts.role.name} runs any more"
+        f"no pod{_of_role(members)} runs any more"
         for name, members in draft.members.roles.items()
         if _has_lost_all(draft, name, active[name])
     ]
@@ -214,6 +217,12 @@ def _take_steps(draft: PlanDraft, writer: JobStatusWriter, active: Mapping[str, 
         writer.restart(_listed(draft.restarts or lost))
     elif runs and (writer.phase is not JobPhase.RESTARTING or _is_whole(draft, active)):
         writer.run()
+
+
+def _of_role(members: RoleMembers) -> str:
+    """The only role of a Job has no name."""
+    role = members.counts.role.name
+    return f" of role {role}" if role else ""
 
 
 def _has_lost_all(draft: PlanDraft, name: str, active: int) -> bool:
