@@ -57,12 +57,14 @@ class Image(Protocol):
     """An image that some nodes have.
 
     Attributes:
-        size_bytes: its size.
         nodes: their names.
+        share: what having it is worth.
     """
 
-    size_bytes: int
     nodes: dict[str, None]
+
+    @property
+    def share(self) -> int: ...  # noqa: D102
 
 
 class NodeTable:

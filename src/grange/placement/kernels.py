@@ -10,11 +10,11 @@ import numpy as np
 
 from grange.api.kinds.pod import Toleration
 from grange.api.pod_requests import PODS, PodRequest
-from grange.placement import images, node_rules, taint_toleration
+from grange.placement import node_rules, taint_toleration
 from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
 from grange.placement.node_rules import NodeRequirement, NodeRules, NodeTerm
 from grange.placement.node_usage import asked_amounts
-from grange.placement.resource_fit import MAX_SCORE, TOO_MANY_PODS, insufficient
+from grange.placement.resource_fit import TOO_MANY_PODS, insufficient
 
 
 def count(table: NodeTable, rows: Rows) -> int:
@@ -133,21 +133,3 @@ def preference(table: NodeTable, rows: Rows, affinity: NodeRules) -> Integers:
     for item in affinity.preferred:
         total += item.weight * matches_term(table, rows, item.term)
     return total
-
-
-def image_locality(
-    table: NodeTable, rows: Rows, wanted: Sequence[str], containers: int
-) -> Integers:
-    """How much of the images each node has, 0 to 100."""
-    most = images.MOST_BYTES_EACH * containers
-    held: Integers = np.zeros(table.size, np.int64)
-    if most <= images.LEAST_BYTES:
-        return held[rows]
-    for name in wanted:
-        image = table.images.get(name)
-        if image is not None:
-            share = images.share(image.size_bytes, len(image.nodes), len(table))
-            held[[table.rows[node] for node in image.nodes if node in table.rows]] += share
-    held = np.minimum(np.maximum(held, images.LEAST_BYTES), most)
-    scores: Integers = MAX_SCORE * (held - images.LEAST_BYTES) // (most - images.LEAST_BYTES)
-    return scores[rows]

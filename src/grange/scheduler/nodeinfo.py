@@ -23,16 +23,23 @@ class ImageState:
 
     Attributes:
         size_bytes: as the first node reported it.
+        all_nodes: every node of the cluster.
         nodes: the nodes that have it, in order of arrival.
     """
 
     size_bytes: int
+    all_nodes: Mapping[str, None]
     nodes: dict[str, None] = field(default_factory=dict)
 
     @property
     def num_nodes(self) -> int:
         """How many nodes have it."""
         return len(self.nodes)
+
+    @property
+    def share(self) -> int:
+        """What having it is worth: little if few nodes have it, lest they get all the pods."""
+        return int(float(self.size_bytes) * (float(len(self.nodes)) / float(len(self.all_nodes))))
 
 
 _NO_IMAGES: Mapping[str, ImageState] = MappingProxyType({})
@@ -209,21 +216,24 @@ class ImageStates:
 
     def __init__(self) -> None:
         self.by_name: dict[str, ImageState] = {}
+        self._nodes: dict[str, None] = {}
 
     def add(self, node: Node) -> dict[str, ImageState]:
-        """Add the images of a node, and return them by name."""
+        """Add a node, and return its images by name."""
+        self._nodes[node.metadata.name] = None
         states: dict[str, ImageState] = {}
         for image in node.status.images:
             for name in image.names:
                 state = self.by_name.get(name)
                 if state is None:
-                    state = self.by_name[name] = ImageState(image.size_bytes)
+                    state = self.by_name[name] = ImageState(image.size_bytes, self._nodes)
                 state.nodes[node.metadata.name] = None
                 states[name] = state
         return states
 
     def remove(self, entry: NodeInfo) -> None:
-        """Remove the images of a node."""
+        """Remove a node."""
+        self._nodes.pop(entry.name, None)
         for name, state in entry.image_states.items():
             state.nodes.pop(entry.name, None)
             if not state.nodes:
@@ -233,3 +243,4 @@ class ImageStates:
     def clear(self) -> None:
         """Remove all of them."""
         self.by_name.clear()
+        self._nodes.clear()

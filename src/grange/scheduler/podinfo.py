@@ -9,11 +9,11 @@ from typing import Self
 import msgspec
 
 from grange.api import gpus
-from grange.api.kinds.pod import Pod
+from grange.api.kinds.pod import Pod, PodSpec
 from grange.api.meta import ObjectMeta, controller_of
 from grange.api.pod_requests import PodRequest, effective_spec, pod_request
 from grange.base.bounded import BoundedDict
-from grange.placement import devices, images, node_rules, podaffinity, spread
+from grange.placement import devices, node_rules, podaffinity, spread
 from grange.placement.disks import Disk, inline_disks
 from grange.placement.node_rules import NodeRules
 from grange.placement.podaffinity import NO_TERMS, Terms
@@ -122,7 +122,7 @@ class PodInfo(msgspec.Struct, gc=False):
             claims,
             podaffinity.of_pod(pod) if near else NO_TERMS,
             spread.of_pod(pod) if spec.topology_spread_constraints else (),
-            images.of_pod(spec),
+            _images(spec),
             _held(pod, request) if request.resources.scalars else (),
             inline_disks(spec) if spec.volumes else (),
         )
@@ -179,6 +179,16 @@ class PodInfo(msgspec.Struct, gc=False):
         meta = msgspec.structs.replace(meta, annotations=annotations)
         pod = msgspec.structs.replace(self.pod, metadata=meta)
         return msgspec.structs.replace(self, pod=pod, devices=held)
+
+
+def _images(spec: PodSpec) -> tuple[str, ...]:
+    """The images that containers and volumes name, each as often as it is named."""
+    names = [item.image for item in (*spec.init_containers, *spec.containers)]
+    names += [str(item.image.get("reference") or "") for item in spec.volumes if item.image]
+    # A colon after the last slash, not one of a registry's port, starts the tag.
+    return tuple(
+        name if name.rfind(":") > name.rfind("/") else f"{name}:latest" for name in names if name
+    )
 
 
 def _held(pod: Pod, request: PodRequest) -> tuple[int, ...]:

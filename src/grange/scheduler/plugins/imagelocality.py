@@ -1,60 +1,65 @@
 """ImageLocality: prefers nodes that have the pod's images, if more than one node has them."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
-from grange.placement import images, kernels
+import numpy as np
+
+from grange.api.kinds.pod import PodSpec
 from grange.placement.columns import Integers, NodeTable, Rows
-from grange.scheduler.framework import PASS, CycleState, Normalise, Plugin, PreFilterResult, Scope
+from grange.placement.resource_fit import MAX_SCORE
+from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.snapshot import NodeInfoSnapshot
+
+_MEBIBYTE = 2**20
+_LEAST_BYTES = 23 * _MEBIBYTE
+_MOST_BYTES_EACH = 1000 * _MEBIBYTE
 
 
-@dataclass(frozen=True, slots=True)
-class _Nodes:
-    total: int
+def _most(spec: PodSpec) -> int:
+    """The bytes beyond which more count no more: by containers and image volumes."""
+    volumes = sum(1 for item in spec.volumes if item.image)
+    return _MOST_BYTES_EACH * (len(spec.containers) + len(spec.init_containers) + volumes)
 
 
-class _Counts:
-    def for_each(self, pod: PodInfo) -> bool:
-        """It only counts nodes."""
-        return False
+class _ImageLocality:
+    """By the sizes of what is there and the shares of nodes that have it, 0 to 100.
 
-    def pre_filter(
-        self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
-    ) -> PreFilterResult:
-        """Remember how many nodes there are."""
-        if pod.images:
-            state.write(_Nodes(snapshot.num_nodes))
-        return PASS
+    As few nodes have an image as a rule, the form for rows goes from images to nodes.
+    """
 
-
-class _Local:
     scope = Scope.NODES
     normalise = Normalise.NONE
 
     def applies(self, pod: PodInfo) -> bool:
-        """To pods that name images."""
         return bool(pod.images)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """By the size of what is there and the share of nodes that have it."""
-        nodes = state.read(_Nodes)
-        total = nodes.total if nodes is not None else 1
-        found = [node.image_states[name] for name in pod.images if name in node.image_states]
-        shares = [images.share(item.size_bytes, item.num_nodes, total) for item in found]
-        return images.score(shares, images.slots(pod.pod.spec))
+        most = _most(pod.pod.spec)
+        if most <= _LEAST_BYTES:
+            return 0
+        have = sum(
+            node.image_states[name].share for name in pod.images if name in node.image_states
+        )
+        held = min(max(have, _LEAST_BYTES), most)
+        return MAX_SCORE * (held - _LEAST_BYTES) // (most - _LEAST_BYTES)
 
     def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
-        """By the size of what is there and the share of nodes that have it."""
-        return kernels.image_locality(table, rows, pod.images, images.slots(pod.pod.spec))
+        most = _most(pod.pod.spec)
+        held: Integers = np.zeros(table.size, np.int64)
+        if most <= _LEAST_BYTES:
+            return held[rows]
+        for name in pod.images:
+            if (image := table.images.get(name)) is not None:
+                have = [table.rows[node] for node in image.nodes if node in table.rows]
+                held[have] += image.share
+        held = np.minimum(np.maximum(held, _LEAST_BYTES), most)
+        scores: Integers = MAX_SCORE * (held - _LEAST_BYTES) // (most - _LEAST_BYTES)
+        return scores[rows]
 
 
 def _signature(pod: PodInfo) -> Hashable:
-    return (pod.images, images.slots(pod.pod.spec)) if pod.images else ()
+    return (pod.images, _most(pod.pod.spec)) if pod.images else ()
 
 
-PLUGIN = Plugin(
-    "ImageLocality", pre_filter=_Counts(), score=_Local(), weight=1, signature=_signature
-)
+PLUGIN = Plugin("ImageLocality", score=_ImageLocality(), signature=_signature)
