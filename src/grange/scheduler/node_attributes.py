@@ -15,7 +15,6 @@ from grange.api.kinds.node import Node, Taint
 from grange.api.kinds.pod import Pod
 from grange.placement import ports
 from grange.placement.columns import ABSENT, NodeTable, Rows
-from grange.placement.disks import inline_disks
 from grange.placement.loads import Load
 from grange.placement.ports import UsedPorts
 from grange.scheduler.clusterevents import Action
@@ -119,7 +118,7 @@ EXCLUSIVE_USE: Attribute[UsedPorts] = Attribute(
     Scope.LOAD,
     lambda info: info.usage.ports,
     of_pod=lambda pod: ports.held(
-        ports.NO_PORTS, (*ports.host_ports(pod.spec), *inline_disks(pod.spec))
+        ports.NO_PORTS, (*ports.host_ports(pod.spec), *ports.inline_disks(pod.spec))
     ),
 )
 """Host ports and inline disks in use."""

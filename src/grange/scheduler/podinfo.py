@@ -14,10 +14,9 @@ from grange.api.meta import ObjectMeta, controller_of
 from grange.api.pod_requests import PodRequest, effective_spec, pod_request
 from grange.base.bounded import BoundedDict
 from grange.placement import devices, node_rules, podaffinity, spread
-from grange.placement.disks import Disk, inline_disks
 from grange.placement.node_rules import NodeRules
 from grange.placement.podaffinity import NO_TERMS, Terms
-from grange.placement.ports import HostPort, host_ports
+from grange.placement.ports import Disk, HostPort, host_ports, inline_disks
 from grange.placement.spread import Constraint
 
 _LABEL_SETS_MAX = 50_000

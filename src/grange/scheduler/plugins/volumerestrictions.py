@@ -1,8 +1,7 @@
 """VolumeRestrictions: no two pods of one node use the same inline disk, unless all only read."""
 
 from grange.placement import ports
-from grange.placement.disks import Disk
-from grange.placement.ports import UsedPorts
+from grange.placement.ports import Disk, UsedPorts
 from grange.scheduler.node_attributes import EXCLUSIVE_USE
 from grange.scheduler.node_plugin import NodeFilter
 from grange.scheduler.podinfo import PodInfo
