@@ -9,15 +9,13 @@ counts as a small default), except for balance, which takes real requests.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from math import sqrt
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grange.api.pod_requests import CPU, MEMORY, PODS, PodRequest, Resources, is_scalar
-from grange.placement.columns import Integers, Mask, NodeTable, Rows
+from grange.placement.columns import Integers, NodeTable, Rows
 from grange.placement.node_usage import Usage, amount_of
 from grange.placement.resource_fit import MAX_SCORE
 
@@ -178,82 +176,75 @@ class RequestedToCapacityRatio(Strategy):
 # --- balance -------------------------------------------------------------------------------------
 
 
-def _balance(fractions: Sequence[float]) -> int:
-    """How alike the fractions are, 0 to 100: 100 less their standard deviation."""
-    spread = 0.0
-    if len(fractions) == 2:
-        spread = abs((fractions[0] - fractions[1]) / 2)
-    elif len(fractions) > 2:
-        mean = _in_order(fractions) / len(fractions)
-        spread = sqrt(
-            _in_order([(one - mean) * (one - mean) for one in fractions]) / len(fractions)
-        )
-    return int((1 - spread) * MAX_SCORE)
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How to compute with amounts of one node, or with columns of them."""
+
+    least: Callable[[Any, Any], Any]
+    largest: _Largest
+    truncated: Callable[[Any], Any]
 
 
-def _in_order(numbers: Sequence[float]) -> float:
-    # Not sum(): newer Pythons compensate its rounding, which the vectorised form does not.
-    total = 0.0
-    for number in numbers:
-        total = total + number
-    return total
+_ONE = _Form(min, max, int)
+_MANY = _Form(np.minimum, np.maximum, lambda score: np.asarray(score).astype(np.int64))
 
 
 def balanced(names: Sequence[str], request: PodRequest, offered: Resources, usage: Usage) -> int:
     """Whether the pod evens out the use of these resources: 75 changes nothing, more is better."""
-    before, after = [], []
-    for name in names:
-        wanted = asked(name, request, nonzero=False)
-        total, used = _node(name, offered, usage, nonzero=False)
-        if total and _counts(name, wanted):
-            before.append(min(1.0, used / total))
-            after.append(min(1.0, (used + wanted) / total))
-    return 50 + (50 + _balance(after) - _balance(before)) // 2
+    return int(
+        _balanced(names, request, lambda name: _node(name, offered, usage, nonzero=False), _ONE)
+    )
 
 
 def balanced_rows(
     names: Sequence[str], request: PodRequest, table: NodeTable, rows: Rows
 ) -> Integers:
     """The same for many."""
+    found = _balanced(names, request, lambda name: _rows(name, table, rows, nonzero=False), _MANY)
+    return found if np.ndim(found) else np.full(len(table.valid[rows]), found, np.int64)
+
+
+def _balanced(
+    names: Sequence[str],
+    request: PodRequest,
+    read: Callable[[str], tuple[Any, Any]],
+    form: _Form,
+) -> Any:
     before, after, present = [], [], []
     for name in names:
         wanted = asked(name, request, nonzero=False)
         if _counts(name, wanted):
-            total, used = _rows(name, table, rows, nonzero=False)
-            safe = np.maximum(total, 1).astype(np.float64)
+            total, used = read(name)
+            safe = form.largest(total, 1)
             present.append(total > 0)
-            before.append(np.minimum(1.0, used.astype(np.float64) / safe))
-            after.append(np.minimum(1.0, (used + wanted).astype(np.float64) / safe))
-    if not present:
-        return np.full(len(table.valid[rows]), 75, np.int64)
-    gain = _balances(after, present) - _balances(before, present)
+            before.append(form.least(1.0, used / safe))
+            after.append(form.least(1.0, (used + wanted) / safe))
+    gain = _balance(after, present, form) - _balance(before, present, form)
     return 50 + (50 + gain) // 2
 
 
-def _balances(fractions: Sequence[NDArray[np.float64]], there: Sequence[Mask]) -> Integers:
-    if len(fractions) == 2:  # the default resources; the rest comes to the same, and takes longer
-        spread = np.abs(fractions[0] - fractions[1]) / 2
-        spread[~(there[0] & there[1])] = 0.0
-    else:
-        spread = _deviations(np.stack(fractions), np.stack(there))
-    return ((1.0 - spread) * MAX_SCORE).astype(np.int64)
+def _balance(fractions: Sequence[Any], present: Sequence[Any], form: _Form) -> Any:
+    """How alike the fractions are, 0 to 100: 100 less their standard deviation."""
+    spread: Any = 0.0
+    if len(fractions) == 2:  # the default resources
+        spread = abs((fractions[0] - fractions[1]) / 2) * (present[0] & present[1])
+    elif len(fractions) > 2:
+        number = sum(present)
+        safe = form.largest(number, 1)
+        mean = _in_order(fractions, present) / safe
+        squares = [(one - mean) * (one - mean) for one in fractions]
+        spread = np.sqrt(_in_order(squares, present) / safe)
+        # Of two values the standard deviation is half their distance.
+        pairs = [*zip(fractions, present, strict=True)]
+        low = reduce(form.least, [one + 2.0 * (1 - there) for one, there in pairs])
+        high = reduce(form.largest, [one * there for one, there in pairs])
+        spread = (number == 2) * ((high - low) / 2) + (number != 2) * spread
+    return form.truncated((1.0 - spread) * MAX_SCORE)
 
 
-def _deviations(fractions: NDArray[np.float64], there: Mask) -> NDArray[np.float64]:
-    number = there.sum(axis=0)
-    safe = np.maximum(number, 1).astype(np.float64)
-    total = np.zeros(fractions.shape[1], np.float64)
-    # One resource after another, as the scalar form adds them; what is absent adds exactly 0.
-    for one, has in zip(fractions, there, strict=True):
-        total = total + np.where(has, one, 0.0)
-    mean = total / safe
-    squares = np.zeros(fractions.shape[1], np.float64)
-    for one, has in zip(fractions, there, strict=True):
-        squares = squares + np.where(has, (one - mean) * (one - mean), 0.0)
-    spread = np.sqrt(squares / safe)
-    # Of two values the standard deviation is half their distance.
-    every = np.arange(fractions.shape[1])
-    first = fractions[there.argmax(axis=0), every]
-    last = fractions[len(there) - 1 - there[::-1].argmax(axis=0), every]
-    spread = np.where(number == 2, np.abs((first - last) / 2), spread)
-    return np.where(number < 2, 0.0, spread)
+def _in_order(numbers: Sequence[Any], present: Sequence[Any]) -> Any:
+    # Not sum(): newer Pythons compensate its rounding for one node, and numpy does not for many.
+    total: Any = 0.0
+    for number, there in zip(numbers, present, strict=True):
+        total = total + number * there
+    return total
