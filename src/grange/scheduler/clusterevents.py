@@ -50,12 +50,10 @@ class ClusterEvent:
     Attributes:
         subject: to what.
         action: what; of a registration, any of these.
-        label: for logs and metrics.
     """
 
     subject: Subject
     action: Action
-    label: str = ""
     # The action as a plain integer: events come by the thousand, and flags are slow to intersect.
     _bits: int = field(init=False, repr=False, compare=False)
 
@@ -71,12 +69,12 @@ class ClusterEvent:
         return bool(self._bits & happened._bits)
 
 
-LEFTOVER = ClusterEvent(Subject.ANY, EVERYTHING, "unschedulable timeout")
-ASSIGNED_POD_ADD = ClusterEvent(Subject.ASSIGNED_POD, Action.ADD, "assigned pod add")
-ASSIGNED_POD_DELETE = ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE, "assigned pod delete")
-NODE_ADD = ClusterEvent(Subject.NODE, Action.ADD, "node add")
-NODE_DELETE = ClusterEvent(Subject.NODE, Action.DELETE, "node delete")
-NAMESPACE_CHANGE = ClusterEvent(Subject.NAMESPACE, Action.UPDATE, "namespace change")
+LEFTOVER = ClusterEvent(Subject.ANY, EVERYTHING)
+ASSIGNED_POD_ADD = ClusterEvent(Subject.ASSIGNED_POD, Action.ADD)
+ASSIGNED_POD_DELETE = ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE)
+NODE_ADD = ClusterEvent(Subject.NODE, Action.ADD)
+NODE_DELETE = ClusterEvent(Subject.NODE, Action.DELETE)
+NAMESPACE_CHANGE = ClusterEvent(Subject.NAMESPACE, Action.UPDATE)
 
 Object = Node | Pod | None
 Hint = Callable[[PodInfo, Object, Object], bool]
@@ -111,7 +109,7 @@ def node_update(old: Node, new: Node) -> ClusterEvent | None:
         action |= Action.NODE_CONDITION
     if old.status.declared_features != new.status.declared_features:
         action |= Action.NODE_FEATURES
-    return ClusterEvent(Subject.NODE, action, "node update") if action else None
+    return ClusterEvent(Subject.NODE, action) if action else None
 
 
 def _conditions(node: Node) -> dict[str, str]:
@@ -132,7 +130,7 @@ def pod_update(before: PodInfo, after: PodInfo, subject: Subject) -> ClusterEven
         action |= Action.POD_SCALE_DOWN
     if not action and old.spec != new.spec:
         action |= Action.UPDATE
-    return ClusterEvent(subject, action, "pod update") if action else None
+    return ClusterEvent(subject, action) if action else None
 
 
 def _shrank(before: PodInfo, after: PodInfo) -> bool:

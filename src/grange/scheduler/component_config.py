@@ -10,9 +10,8 @@ points take some out (``disabled``, ``*`` for all) and put others in or change t
 are listed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -205,9 +204,8 @@ def configure(document: Document) -> Configured:
         ConfigurationError: anything in it is wrong.
     """
     given = read(_without_nulls(document), Configuration, "")
-    numbers = count()
     profiles = {
-        spec.scheduler_name: _profile(spec, f"profiles[{at}]", given, numbers)
+        spec.scheduler_name: _profile(spec, f"profiles[{at}]", given)
         for at, spec in enumerate(given.profiles)
     }
     for does, alike in (("sort the queue", "queue_sort"), ("bind", "bind")):
@@ -227,15 +225,13 @@ def _without_nulls(value: object) -> object:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _profile(spec: ProfileSpec, path: str, given: Configuration, numbers: Iterator[int]) -> Profile:
+def _profile(spec: ProfileSpec, path: str, given: Configuration) -> Profile:
     made = _chosen(spec.plugins, f"{path}.plugins", _configured(spec, path))
     percentage = spec.percentage_of_nodes_to_score
     if percentage is None:
         percentage = given.percentage_of_nodes_to_score
     try:
-        profile = Profile(
-            made, percentage=EVERY_NODE if percentage is None else percentage, numbers=numbers
-        )
+        profile = Profile(made, percentage=EVERY_NODE if percentage is None else percentage)
     except ValueError as error:
         raise ConfigurationError(f"{path}.plugins: {error}") from error
     total = sum(item.weight * item.scale for item in made if item.score or item.topology)

@@ -6,7 +6,7 @@ Filters and scores have two forms, for one node and for many rows of the node ta
 depends on, so that the engine knows for how long it may keep it.
 """
 
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -33,6 +33,7 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 T = TypeVar("T")
 
 _REGISTER_MAX = 50_000  # signatures; some 20 MB at worst
+_NEXT_NUMBER = count()  # of a signature; profiles of one scheduler must not share any
 
 
 class Code(Enum):
@@ -404,20 +405,13 @@ class Profile:
     Args:
         plugins: in the order in which they run; exactly one sorts the queue, one binds.
         percentage: of the nodes to evaluate, 1 to 100; 0 for fewer the more nodes there are.
-        numbers: where the numbers of signatures come from; profiles of one scheduler share it.
 
     Raises:
         ValueError: two plugins have one name, none or several sort the queue or bind, or a filter
             or score has no signature.
     """
 
-    def __init__(
-        self,
-        plugins: Sequence[Plugin],
-        *,
-        percentage: int = 100,
-        numbers: Iterator[int] | None = None,
-    ) -> None:
+    def __init__(self, plugins: Sequence[Plugin], *, percentage: int = 100) -> None:
         self.percentage = percentage
         self.plugins = {plugin.name: plugin for plugin in plugins}
         if len(self.plugins) != len(plugins):
@@ -452,7 +446,6 @@ class Profile:
         self.bind = binds[0]
         self._fragments = [item.signature for item in plugins if item.signature]
         self._numbers: BoundedDict[Hashable, int] = BoundedDict(_REGISTER_MAX)
-        self._next_numbers = numbers or count()
         for item in plugins:
             if (item.filter or item.score or item.topology) and item.signature is None:
                 raise ValueError(f"plugin {item.name} filters or scores and has no signature")
@@ -515,7 +508,7 @@ class Profile:
             fragments = tuple(fragment(pod) for fragment in self._fragments)
             number = self._numbers.get(fragments)
             if number is None:
-                number = self._numbers[fragments] = next(self._next_numbers)
+                number = self._numbers[fragments] = next(_NEXT_NUMBER)
             pod.signature = number
         return pod.signature
 
@@ -525,7 +518,7 @@ class ProfileSet:
 
     Args:
         by_name: at least one; names may share a profile. All sort the queue and bind alike, since they
-            share both, and have their numbers of signatures from one source.
+            share both.
     """
 
     def __init__(self, by_name: Mapping[str, Profile]) -> None:

@@ -5,9 +5,6 @@ decides on such a view assigns the same resources twice. Only bindings matter: e
 late is merely late.
 """
 
-from dataclasses import dataclass
-from typing import Self
-
 from grange.api.kinds import (
     NAMESPACE,
     NODE,
@@ -18,21 +15,8 @@ from grange.api.kinds import (
     QUEUE,
     SERVICE,
 )
-from grange.api.kinds.namespace import Namespace
-from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
-from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
-from grange.api.kinds.podgroup import PodGroup
-from grange.api.kinds.priorityclass import PriorityClass
-from grange.api.kinds.queue import Queue
-from grange.api.kinds.service import Service
-from grange.api.kinds.workloads import (
-    CORE_REPLICATIONCONTROLLER,
-    REPLICASET,
-    STATEFULSET,
-    CoreReplicationController,
-    Workload,
-)
+from grange.api.kinds.workloads import CORE_REPLICATIONCONTROLLER, REPLICASET, STATEFULSET
 from grange.api.status import ApiError
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
@@ -46,38 +30,23 @@ _PATIENCE_S = 5.0  # after so long the cluster is asked again: what is missing m
 _BACKOFF = Exponential(initial_s=0.2, cap_s=5.0)
 
 
-@dataclass(frozen=True, slots=True)
 class Informers:
-    """The collections that a scheduler follows."""
+    """The collections that a scheduler follows: the shared informers of a process."""
 
-    namespaces: Informer[Namespace]
-    nodes: Informer[Node]
-    pods: Informer[Pod]
-    services: Informer[Service]
-    workloads: tuple[Informer[Workload], Informer[Workload], Informer[CoreReplicationController]]
-    groups: Informer[PodGroup]
-    quotas: Informer[Queue]
-    budgets: Informer[PodDisruptionBudget]
-    classes: Informer[PriorityClass]
-
-    @classmethod
-    def of(cls, factory: InformerFactory) -> Self:
-        """The shared informers of a process."""
-        return cls(
-            namespaces=factory.informer(NAMESPACE),
-            nodes=factory.informer(NODE),
-            pods=factory.informer(POD),
-            services=factory.informer(SERVICE),
-            workloads=(
-                factory.informer(REPLICASET),
-                factory.informer(STATEFULSET),
-                factory.informer(CORE_REPLICATIONCONTROLLER),
-            ),
-            groups=factory.informer(PODGROUP),
-            quotas=factory.informer(QUEUE),
-            budgets=factory.informer(PODDISRUPTIONBUDGET),
-            classes=factory.informer(PRIORITYCLASS),
+    def __init__(self, factory: InformerFactory) -> None:
+        self.namespaces = factory.informer(NAMESPACE)
+        self.nodes = factory.informer(NODE)
+        self.pods = factory.informer(POD)
+        self.services = factory.informer(SERVICE)
+        self.workloads = (
+            factory.informer(REPLICASET),
+            factory.informer(STATEFULSET),
+            factory.informer(CORE_REPLICATIONCONTROLLER),
         )
+        self.groups = factory.informer(PODGROUP)
+        self.quotas = factory.informer(QUEUE)
+        self.budgets = factory.informer(PODDISRUPTIONBUDGET)
+        self.classes = factory.informer(PRIORITYCLASS)
 
     async def wait_synced(self) -> None:
         """Wait until every collection was listed."""

@@ -46,29 +46,6 @@ _NO_IMAGES: Mapping[str, ImageState] = MappingProxyType({})
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
-def _without(pods: tuple[PodInfo, ...], at: int) -> tuple[PodInfo, ...]:
-    """Without one; the last takes its place, as the order of pods carries no meaning."""
-    if at == len(pods) - 1:
-        return pods[:-1]
-    return (*pods[:at], pods[-1], *pods[at + 1 : -1])
-
-
-def _exchanged(pods: tuple[PodInfo, ...], at: int, info: PodInfo) -> tuple[PodInfo, ...]:
-    return (*pods[:at], info, *pods[at + 1 :])
-
-
-def _renewed(pods: tuple[PodInfo, ...], info: PodInfo) -> tuple[PodInfo, ...]:
-    """With the new version of a pod that is among them."""
-    return tuple([info if item.uid == info.uid else item for item in pods])
-
-
-def _dropped(pods: tuple[PodInfo, ...], uid: str) -> tuple[PodInfo, ...]:
-    for at, item in enumerate(pods):
-        if item.uid == uid:
-            return _without(pods, at)
-    return pods
-
-
 def charged(load: Load, info: PodInfo) -> Load:
     """The load with one more pod."""
     return load.changed(info.request, info.ports + info.disks, info.devices, 1)
@@ -159,10 +136,14 @@ class NodeInfo:
         """
         at = self._index(uid)
         info = self.pods[at]
-        self.pods = _without(self.pods, at)
+        *others, last = self.pods  # the order of pods carries no meaning
+        if last is not info:
+            others[at] = last
+        self.pods = tuple(others)
         self.load = discharged(self.load, info)
         if info.has_affinity:
-            self.pods_with_affinity = _dropped(self.pods_with_affinity, uid)
+            near = self.pods_with_affinity
+            self.pods_with_affinity = tuple([item for item in near if item.uid != uid])
         return info
 
     def replace_pod(self, info: PodInfo) -> None:
@@ -174,9 +155,12 @@ class NodeInfo:
         at = self._index(info.uid)
         old = self.pods[at]
         if old.charged_alike(info):
-            self.pods = _exchanged(self.pods, at, info)
+            self.pods = (*self.pods[:at], info, *self.pods[at + 1 :])
             if info.has_affinity:
-                self.pods_with_affinity = _renewed(self.pods_with_affinity, info)
+                near = self.pods_with_affinity
+                self.pods_with_affinity = tuple(
+                    [info if item.uid == info.uid else item for item in near]
+                )
             return
         self.remove_pod(info.uid)
         self.add_pod(info)

@@ -59,7 +59,7 @@ class Scheduler:
         self._clock = clock = deps.clock
         self._client = deps.client
         self._log = log = deps.log.bind(component="scheduler")
-        self._informers = Informers.of(deps.informers)
+        self._informers = Informers(deps.informers)
         self._history = AttemptHistory()
         self._wake = asyncio.Event()
         metrics = instruments(deps.metrics)

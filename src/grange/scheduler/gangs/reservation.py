@@ -29,7 +29,7 @@ from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
-_OPENED = ClusterEvent(Subject.NODE, Action.NODE_TAINT, "reservation ended")
+_OPENED = ClusterEvent(Subject.NODE, Action.NODE_TAINT)
 _SPREAD_PLUGIN = "PodTopologySpread"
 
 
