@@ -58,13 +58,13 @@ class Image(Protocol):
 
     Attributes:
         nodes: their names.
-        share: what having it is worth.
     """
 
     nodes: dict[str, None]
 
     @property
-    def share(self) -> int: ...  # noqa: D102
+    def share(self) -> int:
+        """What having it is worth."""
 
 
 class NodeTable:
