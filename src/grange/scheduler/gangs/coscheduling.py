@@ -131,23 +131,22 @@ class Coscheduling:
             return self._overridden(queued)
         gang = self.groups.of(pod)
         if gang is None:
-            return self._single(queued, pod.metadata.labels.get(QUEUE_LABEL, ""), now)
+            return self._single(queued, pod.metadata.labels.get(QUEUE_LABEL, ""))
         if pod.metadata.uid not in gang.members:
             self.groups.update_pod(pod)
         if gang.group is None:
-            return self._park(gang, queued, NO_GROUP, f"pod group {gang.key} does not exist", now)
+            return self._park(gang, queued, NO_GROUP, f"pod group {gang.key} does not exist")
         if gang.started or not gang.num_missing:
             if self._held_back(gang):
-                self._queue.mark_unschedulable(queued, _ASLEEP, now)
-                return Unschedulable(queued, self._diagnosis(HELD_BACK, _ASLEEP))
+                return self._unschedulable(queued, self._diagnosis(HELD_BACK, _ASLEEP))
             if gang.num_missing > 1:
-                return self._restore(gang, queued, now)
-            return self._single(queued, gang.queue, now)
+                return self._restore(gang, queued)
+            return self._single(queued, gang.queue)
         shortage = gang.shortage
         if shortage:
             of_pod = f"waits until {gang.min_member} pods of pod group {gang.key} exist"
-            return self._park(gang, queued, TOO_FEW, shortage, now, of_pod=of_pod)
-        return self._try(gang, queued, now)
+            return self._park(gang, queued, TOO_FEW, shortage, of_pod=of_pod)
+        return self._try(gang, queued)
 
     def assume(self, assumed: Assumed) -> None:
         """Count a pod that was assumed on a node by itself."""
@@ -169,8 +168,9 @@ class Coscheduling:
         gang = self.groups.containing(queued.info.pod)
         if gang is None or gang.started:
             return None
+        self._now = now
         attempt = GangAttempt(gang, queued, self._candidates(gang), 0)
-        return self._park_all(attempt, ERROR, diagnosis, now)
+        return self._park_all(attempt, ERROR, diagnosis)
 
     def permits_decided(self, pods: Iterable[Assumed], now: float) -> None:
         """Activate members of gangs that waited until these pods were permitted or rejected."""
@@ -226,7 +226,7 @@ class Coscheduling:
 
     # --- single pods -------------------------------------------------------------------------
 
-    def _restore(self, gang: Gang, queued: QueuedPod, now: float) -> PodInfo | Outcome:
+    def _restore(self, gang: Gang, queued: QueuedPod) -> PodInfo | Outcome:
         """A member of a gang that lost several: it is of use only if there is room for all of them.
 
         Otherwise gangs that lost members could each hold what another one lacks.
@@ -238,21 +238,14 @@ class Coscheduling:
             table = self._cycle.snapshot.table
             room = Capacity.of(self._profiles, table, shapes(self._profiles, pods)).whole()
             if room < len(pods):
-                filters = frozenset(name for name, _ in self._profiles.of(queued.info).filters)
                 summary = f"gang wants {len(pods)} that it lost, room for {room}"
-                whole = Diagnosis(
-                    self._cycle.snapshot.num_nodes,
-                    counts=count_reasons(self._profiles, table, pods),
-                    plugins=filters,
-                    pre_filter=summary,
-                )
-                self._queue.mark_unschedulable(queued, filters, now)
-                return Unschedulable(queued, whole)
+                whole = replace(self._count_reasons(queued, pods), pre_filter=summary)
+                return self._unschedulable(queued, whole)
         together = total(amounts(pod.request.resources) for pod in pods)
-        return self._single(queued, gang.queue, now, together)
+        return self._single(queued, gang.queue, together)
 
     def _single(
-        self, queued: QueuedPod, queue: str, now: float, amount: Amounts | None = None
+        self, queued: QueuedPod, queue: str, amount: Amounts | None = None
     ) -> PodInfo | Outcome:
         if queue:
             amount = amount or amounts(queued.info.request.resources)
@@ -263,9 +256,8 @@ class Coscheduling:
                 preempts = self._reclaim(queued, queue, amount)
                 if preempts is None:
                     self._preemption.withdraw([queued.info])
-                self._queue.mark_unschedulable(queued, _OVER, now)
                 self._changed(queue)
-                return Unschedulable(queued, self._diagnosis(refusal, _OVER), preempts)
+                return self._unschedulable(queued, self._diagnosis(refusal, _OVER), preempts)
             self.wait_line.remove_pod(queued.uid)
         return self._overridden(queued)
 
@@ -290,7 +282,7 @@ class Coscheduling:
 
     # --- gangs -------------------------------------------------------------------------------
 
-    def _try(self, gang: Gang, leader: QueuedPod, now: float) -> Outcome:
+    def _try(self, gang: Gang, leader: QueuedPod) -> Outcome:
         candidates = self._candidates(gang)
         need = gang.num_missing
         if not gang.quorum([queued.uid for queued in candidates]).is_reachable:
@@ -298,20 +290,20 @@ class Coscheduling:
             of_pod = (
                 f"waits until {counted(need, 'more pod')} of pod group {gang.key} may be scheduled"
             )
-            return self._park(gang, leader, TOO_FEW, message, now, of_pod=of_pod)
+            return self._park(gang, leader, TOO_FEW, message, of_pod=of_pod)
         if gang.waiting_since is None:
-            gang.waiting_since = now
+            gang.waiting_since = self._now
         gang.priority = candidates[0].info.pod.spec.priority
         gang.rank = self._policy.rank(gang.priority, gang.waiting_since)
         attempt = GangAttempt(gang, leader, candidates, need)
         self.quotas.renew(str(gang.key), attempt.wanted, gang.rank)  # members came, went or changed
         refusal = self._refusal(gang, candidates[:need])
         if refusal:
-            return self._over_quota(attempt, refusal, now)
-        return self._place_all(attempt, now)
+            return self._over_quota(attempt, refusal)
+        return self._place_all(attempt)
 
     def _candidates(self, gang: Gang) -> list[QueuedPod]:
-        """The members that may be placed now, the most important first, then the oldest.
+        """The members that may be placed self._now, the most important first, then the oldest.
 
         Of a gang with parts those come first that make up its quorum.
         """
@@ -335,12 +327,12 @@ class Coscheduling:
                 needed[item.uid] = item
         return [*needed.values(), *(item for item in free if item.uid not in needed)]
 
-    def _place_all(self, attempt: GangAttempt, now: float) -> Outcome:
+    def _place_all(self, attempt: GangAttempt) -> Outcome:
         gang, need = attempt.gang, attempt.need
         try:
             self._cycle.refresh()
         except SnapshotInconsistent as error:
-            return self._no_room(attempt, 0, self._diagnosis(str(error), error=True), now)
+            return self._no_room(attempt, 0, self._diagnosis(str(error), error=True))
         pods = attempt.pods
         head = self.wait_line.for_nodes.get(self.reservation.owner)
         if head is not None and gang.rank <= head.rank:
@@ -353,22 +345,22 @@ class Coscheduling:
             if transaction.place_all(attempt, within_domains(pods, options.key, domains)):
                 refusal = self._refusal(gang, [assumed.queued for assumed in transaction.assumed])
                 if not refusal:
-                    return self._commit(attempt, transaction, now)
+                    return self._commit(attempt, transaction)
                 self._roll_back(transaction)
-                return self._over_quota(attempt, refusal, now)
+                return self._over_quota(attempt, refusal)
             best = max(best, len(transaction.assumed))
             diagnosis = diagnosis or transaction.diagnosis
             self._roll_back(transaction)
             if transaction.failed:
-                return self._no_room(attempt, best, transaction.diagnosis, now)
+                return self._no_room(attempt, best, transaction.diagnosis)
         if not options.domains:
-            best, diagnosis = options.room, self._count_reasons(attempt, pods)
-        return self._no_room(attempt, best, diagnosis, now, options.shortage)
+            best, diagnosis = options.room, self._count_reasons(attempt.leader, pods)
+        return self._no_room(attempt, best, diagnosis, options.shortage)
 
-    def _count_reasons(self, attempt: GangAttempt, pods: Sequence[PodInfo]) -> Diagnosis:
+    def _count_reasons(self, leader: QueuedPod, pods: Sequence[PodInfo]) -> Diagnosis:
         """Why there is no room for all pods, where nothing had to be tried to know that."""
         snapshot = self._cycle.snapshot
-        filters = frozenset(name for name, _ in self._profiles.of(attempt.leader.info).filters)
+        filters = frozenset(name for name, _ in self._profiles.of(leader.info).filters)
         counts = count_reasons(self._profiles, snapshot.table, pods)
         return Diagnosis(snapshot.num_nodes, counts, filters)
 
@@ -376,7 +368,7 @@ class Coscheduling:
         self.rollbacks += 1
         transaction.roll_back()
 
-    def _commit(self, attempt: GangAttempt, transaction: Transaction, now: float) -> Outcome:
+    def _commit(self, attempt: GangAttempt, transaction: Transaction) -> Outcome:
         gang = attempt.gang
         self.admission.tried(gang)
         chosen = dict.fromkeys(assumed.uid for assumed in transaction.assumed)
@@ -384,19 +376,19 @@ class Coscheduling:
         if attempt.leader.uid in chosen:
             self._queue.done(attempt.leader)
         else:
-            self._queue.mark_unschedulable(attempt.leader, _ASLEEP, now)
+            self._queue.mark_unschedulable(attempt.leader, _ASLEEP, self._now)
         for assumed in transaction.assumed:
             if assumed.queued is not attempt.leader:
                 assumed.queued.attempts += 1
                 self._queue.delete(assumed.uid)
             self.handlers.assume_pod(assumed.info.pod)
         gang.was_placed = True
-        self.handlers.stop_waiting(gang, now)
-        self.wait_line.count_overtakes(gang.rank, len(chosen), gang.queue, now)
+        self.handlers.stop_waiting(gang, self._now)
+        self.wait_line.count_overtakes(gang.rank, len(chosen), gang.queue, self._now)
         rest = [queued.uid for queued in attempt.candidates if queued.uid not in chosen]
-        self._queue.activate(rest, now)
+        self._queue.activate(rest, self._now)
         if transaction.waits:
-            self._cycle.waiting_pods.hold(transaction.assumed, transaction.waits, now)
+            self._cycle.waiting_pods.hold(transaction.assumed, transaction.waits, self._now)
             return Waiting(tuple(transaction.assumed))
         return Batch(tuple(transaction.assumed))
 
@@ -409,38 +401,32 @@ class Coscheduling:
         missing = self.admission.beyond_hold(gang, wanted(pods))
         return self.quotas.refusal(gang.queue, missing, gang.rank)
 
-    def _over_quota(self, attempt: GangAttempt, refusal: str, now: float) -> Outcome:
+    def _over_quota(self, attempt: GangAttempt, refusal: str) -> Outcome:
         gang = attempt.gang
         self.admission.tried(gang)
-        self.wait_line.wait_for_quota(gang, attempt.wanted, now)
+        self.wait_line.wait_for_quota(gang, attempt.wanted, self._now)
         self._changed(gang.queue)
         borrowers = self._preemption.borrowers(gang.queue, attempt.wanted)
         found = self._preempt(attempt, borrowers) if borrowers else {}
         remedy = self.quotas.remedy(gang.queue, attempt.wanted)
         diagnosis = self._diagnosis(f"{refusal}; {remedy}" if remedy else refusal, _OVER)
-        return self._park_all(attempt, OVER_QUOTA, diagnosis, now, found)
+        return self._park_all(attempt, OVER_QUOTA, diagnosis, found)
 
     def _no_room(
         self,
         attempt: GangAttempt,
         best: int,
         diagnosis: Diagnosis | None,
-        now: float,
         shortage: str = "",
     ) -> Outcome:
         self.admission.tried(attempt.gang)
         if diagnosis is not None and diagnosis.error:
-            return self._park_all(attempt, ERROR, diagnosis, now)
-        self.wait_line.wait_for_nodes(attempt.gang, now)
-        diagnosis = diagnosis or self._count_reasons(attempt, attempt.pods)
-        whole = Diagnosis(
-            self._cycle.snapshot.num_nodes,
-            counts=diagnosis.counts,
-            plugins=diagnosis.plugins,
-            pre_filter=self._describe_room(attempt, best, diagnosis, shortage),
-        )
+            return self._park_all(attempt, ERROR, diagnosis)
+        self.wait_line.wait_for_nodes(attempt.gang, self._now)
+        diagnosis = diagnosis or self._count_reasons(attempt.leader, attempt.pods)
+        summary = self._describe_room(attempt, best, diagnosis, shortage)
         found = self._preempt(attempt)
-        return self._park_all(attempt, NO_ROOM, whole, now, found)
+        return self._park_all(attempt, NO_ROOM, replace(diagnosis, pre_filter=summary), found)
 
     def _describe_room(
         self, attempt: GangAttempt, best: int, diagnosis: Diagnosis, shortage: str
@@ -482,15 +468,14 @@ class Coscheduling:
         attempt: GangAttempt,
         reason: str,
         diagnosis: Diagnosis,
-        now: float,
         found: dict[str, PostFilterResult] | None = None,
     ) -> Outcome:
         """Park all members; one of each shape waits for events that may help."""
         gang, leader = attempt.gang, attempt.leader
         if diagnosis.error:
-            self._queue.fail(leader, now)
+            self._queue.fail(leader, self._now)
         else:
-            self._queue.mark_unschedulable(leader, diagnosis.plugins, now)
+            self._queue.mark_unschedulable(leader, diagnosis.plugins, self._now)
         signatures = {self._profiles.sign(leader.info)}
         for queued in attempt.candidates:
             if queued is leader:
@@ -498,7 +483,7 @@ class Coscheduling:
             signature = self._profiles.sign(queued.info)
             listens = signature not in signatures and not diagnosis.error
             signatures.add(signature)
-            self._queue.park(queued.uid, diagnosis.plugins if listens else _ASLEEP, now)
+            self._queue.park(queued.uid, diagnosis.plugins if listens else _ASLEEP, self._now)
         found = found or {}
         if not found:
             # Nominations that it cannot use now must not keep others from the nodes.
@@ -513,14 +498,19 @@ class Coscheduling:
         )
 
     def _park(
-        self, gang: Gang, queued: QueuedPod, reason: str, message: str, now: float, of_pod: str = ""
+        self, gang: Gang, queued: QueuedPod, reason: str, message: str, of_pod: str = ""
     ) -> Outcome:
         """A pod of a gang waits; the gang's own message counts, the pod's must not grow stale."""
         self._preemption.withdraw([queued.info])
-        self._queue.mark_unschedulable(queued, _ASLEEP, now)
         self._note(gang, reason, message)
         diagnosis = self._diagnosis(of_pod or message, _ASLEEP)
-        return Unschedulable(queued, replace(diagnosis, event_after_s=INCOMPLETE_EVENT_S))
+        return self._unschedulable(queued, replace(diagnosis, event_after_s=INCOMPLETE_EVENT_S))
+
+    def _unschedulable(
+        self, queued: QueuedPod, why: Diagnosis, preempts: PostFilterResult | None = None
+    ) -> Outcome:
+        self._queue.mark_unschedulable(queued, why.plugins, self._now)
+        return Unschedulable(queued, why, preempts)
 
     def _on_withdrawn(self, pods: Sequence[PodInfo]) -> None:
         self._queue.move(ASSIGNED_POD_DELETE, self._now, pods[0].pod, None)
