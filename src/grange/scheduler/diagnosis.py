@@ -104,12 +104,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """The result of PreFilter when no plugin rejected the pod.
-
-    Attributes:
-        node_names: the only nodes to look at; None for all.
-        plugins: those that narrowed it down.
-    """
+    """The only nodes to look at (None for all), and the plugins that narrowed them down."""
 
     node_names: frozenset[str] | None = None
     plugins: tuple[str, ...] = ()
@@ -155,13 +150,7 @@ def pre_filter(
 
 
 def refusal(total: int, plugin: str, status: Status) -> Diagnosis:
-    """The diagnosis that follows from a plugin's status other than success.
-
-    Args:
-        total: how many nodes there are.
-        plugin: its name.
-        status: its status; one that rejects no pod is an error.
-    """
+    """The diagnosis that follows from a plugin's status other than success; one that rejects no pod is an error."""
     reason = ", ".join(status.reasons) or f"{plugin} rejected the pod"
     return Diagnosis(
         total, plugins=frozenset({plugin}), pre_filter=reason, error=not status.rejected

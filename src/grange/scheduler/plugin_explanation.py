@@ -77,13 +77,7 @@ class PluginExplanation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """What an explanation is computed from.
-
-    Attributes:
-        pod: the pod.
-        snapshot: the cluster.
-        refused: by row, whether the plugin refuses the node.
-    """
+    """What an explanation is computed from; ``refused`` is by row."""
 
     pod: PodInfo
     snapshot: NodeInfoSnapshot

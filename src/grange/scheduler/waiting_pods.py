@@ -30,14 +30,7 @@ P = TypeVar("P", bound=Held)
 
 @dataclass(frozen=True, slots=True)
 class Refused(Generic[P]):
-    """Pods that must be forgotten.
-
-    Attributes:
-        pods: all that were held together.
-        uid: the one that was rejected.
-        plugin: the plugin that rejected it.
-        reason: why.
-    """
+    """Pods that were held together and must be forgotten, and the one that a plugin rejected."""
 
     pods: tuple[P, ...]
     uid: str
@@ -52,11 +45,7 @@ class _Unit(Generic[P]):
 
 
 class WaitingPods(Generic[P]):
-    """The pods between assumption and binding that wait.
-
-    Args:
-        changed: called whenever there is something to collect.
-    """
+    """The pods between assumption and binding that wait; ``changed`` is called when there is something to collect."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self.changed = changed
@@ -73,11 +62,8 @@ class WaitingPods(Generic[P]):
     def hold(self, pods: Sequence[P], waits: Mapping[str, Mapping[str, float]], now: float) -> None:
         """Hold pods that were placed together.
 
-        Args:
-            pods: all of them.
-            waits: by UID, for how many seconds each plugin that returned ``WAIT`` holds the pod;
-                0 means as long as possible, which is a quarter of an hour.
-            now: monotonic seconds.
+        ``waits`` are by UID, for how many seconds each plugin that returned ``WAIT`` holds the pod;
+        0 means as long as possible, which is a quarter of an hour.
         """
         timers = {
             uid: {

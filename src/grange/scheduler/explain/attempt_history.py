@@ -31,12 +31,8 @@ class AttemptRecord(msgspec.Struct, gc=False):
     """One attempt, or several in a row with equal results.
 
     Attributes:
-        result: the result.
         first, last: when, monotonic seconds.
-        times: the number of attempts.
-        node: the chosen node.
-        score: its total; -1 when nothing was compared.
-        diagnosis: why no node was chosen.
+        score: of the chosen node; -1 when nothing was compared.
     """
 
     result: AttemptResult
@@ -49,13 +45,7 @@ class AttemptRecord(msgspec.Struct, gc=False):
 
 
 class AttemptHistory:
-    """The attempts of some pods, by UID; the oldest pods are dropped first.
-
-    Args:
-        each: how many records to keep of one pod.
-        waiting: how many pods without a node to keep.
-        placed: how many pods with one.
-    """
+    """The attempts of some pods, by UID; the oldest pods are dropped first."""
 
     def __init__(
         self, *, each: int = _EACH, waiting: int = _WAITING, placed: int = _PLACED

@@ -180,13 +180,8 @@ def find_blocking_pods(
 ) -> list[BlockingPod]:
     """Pods whose end alone would suffice, at most one a node, those of low priority first.
 
-    Only near nodes that nothing but pods blocks are tried, and only some of their pods: the answer
-    need not be complete to be useful, and it delays decisions.
-
-    Args:
-        evaluation: of the waiting pod.
-        near: rows worth trying, the nearest first.
-        limit: how many to find.
+    Of ``near`` rows only those are tried that nothing but pods blocks, and only some of their pods: the
+    answer need not be complete to be useful, and it delays decisions.
     """
     dry_run = evaluation.dry_run()
     fit = evaluation.explanations.get("NodeResourcesFit")

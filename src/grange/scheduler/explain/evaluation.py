@@ -23,16 +23,14 @@ class Evaluation:
     """The verdicts of a profile's plugins on all nodes.
 
     Args:
-        snapshot: the cluster; brought up to date by its owner.
         state: what PreFilter left for the pod.
         nominated: the nominations that matter to the pod: nodes that accept it only without them
             refuse it.
 
     Attributes:
-        valid: by row, whether there is a node.
-        feasible: by row, whether the node accepts the pod.
+        valid, feasible: by row, whether there is a node, and whether it accepts the pod.
+        fixed: by row, whether the node object alone rules it out.
         explanations: of the plugins that refuse any node, by name.
-        rules: by plugin, its rules about other nodes.
         diagnosis: what a decision would return if no node were feasible.
     """
 

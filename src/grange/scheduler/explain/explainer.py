@@ -92,13 +92,7 @@ class PodExplainer:
         self._explain_gang = explain_gang
 
     def explain(self, pod: Pod) -> Explanation | None:
-        """Why the pod is where it is.
-
-        Args:
-            pod: as the cluster has it.
-
-        Returns:
-            None for a pod that is not this scheduler's.
+        """Why the pod is where it is; None for a pod that is not this scheduler's.
 
         Raises:
             SnapshotInconsistent: the snapshot is being repaired; retry.

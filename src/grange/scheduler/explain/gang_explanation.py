@@ -49,13 +49,7 @@ _RESOURCES_FILTER = "NodeResourcesFit"
 
 @dataclass(frozen=True, slots=True)
 class GangExplanation:
-    """Why a gang does not fit.
-
-    Attributes:
-        room: how many pods it wants, and for how many there is room.
-        reasons: why nodes take no more of its pods, and how many give each reason.
-        changes: after which all of it fits, the cheapest first.
-    """
+    """Why a gang does not fit, and after which changes all of it does; without content where that is not known."""
 
     room: GangRoom | None = None
     reasons: tuple[ReasonCount, ...] = ()

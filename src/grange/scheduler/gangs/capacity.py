@@ -31,12 +31,7 @@ _NOTHING: Mapping[str, Integers] = {}
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Pods of one signature.
-
-    Attributes:
-        pod: any of them.
-        count: how many there are.
-    """
+    """Pods of one signature: any of them, and how many there are."""
 
     pod: PodInfo
     count: int
@@ -60,14 +55,7 @@ def copies(
     empty: bool = False,
     freed: Mapping[str, Integers] = _NOTHING,
 ) -> Integers:
-    """How many such pods fit on each row, by amounts alone.
-
-    Args:
-        table: the nodes.
-        need: what one pod asks for.
-        empty: as if no pods were there.
-        freed: by resource, how much more each row has left.
-    """
+    """How many such pods fit on each row by amounts alone; ``freed`` is what each row has left in addition."""
     rows = table.all
     total, used = table.amounts(PODS, rows)
     fitting = total if empty else total - used
@@ -84,12 +72,7 @@ def copies(
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many pods of each shape fit where.
-
-    Attributes:
-        shapes: the shapes.
-        copies: for each, how many fit on each row.
-    """
+    """How many pods of each shape fit on each row."""
 
     shapes: tuple[Shape, ...]
     copies: tuple[Integers, ...]
@@ -126,10 +109,7 @@ class Capacity:
     def by_domain(self, table: NodeTable, key: str, *, unlimited: bool = False) -> dict[str, int]:
         """The same for the rows of each value of a label; domains without any capacity are left out.
 
-        Args:
-            table: the nodes.
-            key: of the label.
-            unlimited: as if there were any number of pods of each shape: the size of a domain.
+        ``unlimited`` is as if there were any number of pods of each shape: the size of a domain.
         """
         column = table.labels(key)
         ids = table.domains(key)
@@ -178,10 +158,7 @@ class GangDemand:
 def count_reasons(profiles: Profiles, table: NodeTable, pods: Sequence[PodInfo]) -> ReasonCounts:
     """Why nodes take no more of these pods once as many are placed as fit, and how many nodes give each reason.
 
-    Of pods of several shapes, the shape that lacks the most room counts. By columns, as ``Capacity``.
-
-    Returns:
-        Sorted reasons; nothing where each shape has room.
+    Of several shapes, the one that lacks the most room counts. Nothing where each shape has room.
     """
     found = Capacity.of(profiles, table, shapes(profiles, pods))
     lacking = [
@@ -255,16 +232,14 @@ class TopologyOptions:
     """Which nodes to try, one option after another until one holds the gang.
 
     Without a topology there is one option: all nodes. With one, domains come first: of those that
-    have room for the whole gang the smallest, so that large ones stay whole for large gangs; among
-    equals the first by name. With ``Preferred`` follow as few domains together as have the room, the
-    roomiest first, and in the end all nodes. With ``Required``, members that have a node already
-    decide the domain.
+    have room for the whole gang the smallest, so that large ones stay whole for large gangs. With
+    ``Preferred`` follow as few domains together as have the room, the roomiest first, and in the end
+    all nodes. With ``Required``, members that have a node already decide the domain.
 
     Attributes:
-        domains: for each option the domains to try; none of them means all nodes.
+        domains: of each option, values of the label ``key``; none of them means all nodes.
         room: for how many pods there is room at most, where all must be together.
         shortage: what else is missing; empty for nothing.
-        key: the label whose values are domains.
     """
 
     domains: tuple[tuple[str, ...], ...]
@@ -280,15 +255,7 @@ def topology_options(
     pods: Sequence[PodInfo],
     need: int,
 ) -> TopologyOptions:
-    """What to try; no options when no attempt could succeed.
-
-    Args:
-        profiles: the plugins.
-        snapshot: the cluster, up to date.
-        gang: whose pods.
-        pods: the candidates, with what is overridden for all options.
-        need: how many of them must be placed.
-    """
+    """What to try for a gang that needs so many of these pods; no options when no attempt could succeed."""
     table, group = snapshot.table, gang.group
     found = Capacity.of(profiles, table, shapes(profiles, pods))
     whole = found.whole()

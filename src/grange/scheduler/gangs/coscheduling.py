@@ -1,16 +1,13 @@
 """Which pods are placed together, and which may be placed at all: asked before every pod is tried.
 
-Theory of operation. The queue holds single pods. When a member of a gang comes to its head, it stands
-for the whole: if the quorum exists and the quota admits it, all of it is placed in one transaction, or
-none. After a failure the members are parked; one of each shape is marked unschedulable by the plugins
-that refused, so that the events that may help bring the gang back, and the others sleep until then.
-A failed attempt therefore costs little, and nothing at all until something happens.
+The queue holds single pods. When a member of a gang comes to its head, it stands for the whole: if the
+quorum exists and the quota admits it, all of it is placed in one transaction, or none. After a failure
+the members are parked; one of each shape is marked unschedulable by the plugins that refused, so that
+the events that may help bring the gang back, and the others sleep until then.
 
 A gang that was placed is *started*: members beyond the quorum, and those that are lost and replaced,
 are placed one by one, but of several that the quorum lacks none before all have room. So two gangs
 cannot wait for each other: those that were whole last can always have again what they lost.
-
-Which gang comes first is up to the queue policy; see ``wait_line`` for what that is worth.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -74,13 +71,7 @@ class Coscheduling:
         withdrawn: called with pods whose nominations were withdrawn, to be withdrawn in the API, too.
 
     Attributes:
-        groups: which pods belong to which group.
-        quotas: what each queue uses.
-        wait_line: the gangs and pods that wait.
-        admission: of gangs whose pods do not exist yet.
-        handlers: take the events of informers, binders and the clock.
-        attempts: transactions begun (a work counter).
-        rollbacks: those that were rolled back.
+        attempts, rollbacks: transactions begun, and those rolled back (work counters).
     """
 
     def __init__(
@@ -181,12 +172,7 @@ class Coscheduling:
                 self._queue.activate(asleep, now)
 
     def waits_for(self, pod: Pod, last_message: str) -> str:
-        """What a pod waits for apart from plugins: its gang, its queue, a permission; or nothing.
-
-        Args:
-            pod: as the scheduler has it.
-            last_message: of the last attempt to schedule it; empty for none.
-        """
+        """What a pod waits for apart from plugins: its gang, its queue, a permission; or nothing."""
         gang = self.groups.containing(pod)
         if gang is not None and gang.message and not gang.started:
             return f"its gang {gang.key} ({gang.message})"

@@ -23,11 +23,7 @@ Changed = Callable[[Gang | str], None]
 
 
 class GangEventHandlers:
-    """Keeps groups, quotas and the wait line up to date.
-
-    Args:
-        changed: called with every gang and queue whose status may be different.
-    """
+    """Keeps groups, quotas and the wait line up to date."""
 
     def __init__(
         self,

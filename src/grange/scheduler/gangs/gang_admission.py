@@ -1,10 +1,10 @@
 """Admission of gangs whose pods do not exist yet: groups with ``spec.admission: Gated``.
 
-Theory of operation. Such a group waits in line like one with pods, by its queue's quota and by the
-room on all nodes together, for what it states: ``minMember`` and ``minResources``. When both suffice
-it is admitted, and its quota is *held* until its pods were tried for the first time; from then on it
-is a gang like any other. If they are not there within ``HOLD_S``, the quota is returned and the gang
-goes behind all others. It is decided again, too, when its last pod is gone.
+Such a group waits in line like one with pods, by its queue's quota and by the room on all nodes
+together, for ``minMember`` and ``minResources``. When both suffice it is admitted, and its quota is
+*held* until its pods were tried for the first time; from then on it is a gang like any other. If they
+are not there within ``HOLD_S``, the quota is returned and the gang goes behind all others. It is
+decided again, too, when its last pod is gone.
 
 Pods of lower priority count as room, and quota that was lent as free: the pods are created, and
 preempt. A gang that was overtaken by as many pods as the queue policy allows is admitted whatever
@@ -211,11 +211,7 @@ class GangAdmission:
     # --- inside ------------------------------------------------------------------------------
 
     def _pass(self, now: float) -> int:
-        """Decide about all that wait, in order; pods that wait in the same line come in between.
-
-        Returns:
-            How many waited.
-        """
+        """Decide about all that wait, in order, among the pods that wait in the same line; return how many."""
         waiting = [item for item in self._gated.values() if item.may_be_tried(now)]
         if not waiting:
             return 0

@@ -57,14 +57,7 @@ def phase_of(gang: Gang, running: int) -> str:
 def group_status(
     gang: Gang, group: PodGroup, now: str, used: Mapping[str, str] = _NOTHING
 ) -> PodGroupStatus:
-    """The status of a group.
-
-    Args:
-        gang: its members.
-        group: the object.
-        now: RFC 3339.
-        used: from ``group_use``.
-    """
+    """The status of a group; ``used`` is from ``group_use``."""
     counts = gang.counts
     running = sum(
         1
@@ -150,12 +143,7 @@ def queue_status(queue: Queue, gangs: Coscheduling, now: str) -> QueueStatus:
 
 
 class StatusWriter:
-    """Writes the status of groups and queues.
-
-    Args:
-        recorder: for events; run by its owner.
-        groups, queues: the objects as the informers have them.
-    """
+    """Writes the status of groups and queues, as the informers have them."""
 
     def __init__(
         self,

@@ -3,15 +3,12 @@
 The members are gone through in order on the snapshot, as dry runs. One that finds no node asks the
 PostFilter plugins, as a single pod would; its victims are taken out of the snapshot, it is put where
 they were, and the next member sees both. If enough members get a node that way, each is nominated
-to its own and all victims go; if not, everything is put back and no pod is deleted.
+to its own and all victims go; if not, no pod is deleted. A victim takes the rest of its gang with it
+where that would fall below its quorum; more important pods stay whatever becomes of their gang.
 
-A victim takes the rest of its gang with it where that would fall below its quorum, since a part
-of a gang is of no use. More important pods stay whatever becomes of their gang.
-
-Owners of quota come before borrowers whatever their priorities: what is lent is lent until then. Of
-the pods in queues that borrow, the least important and youngest go first, each with its gang if too
-few of that would be left, and only as long as a queue keeps at least its own capacity. Pods that are
-terminating count as gone. If that does not free enough, none goes.
+Owners of quota come before borrowers whatever their priorities. Of the pods in queues that borrow, the
+least important and youngest go first, and only as long as a queue keeps at least its own capacity.
+Pods that are terminating count as gone. If that does not free enough, none goes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -64,10 +61,7 @@ class GangPreemption:
     ) -> tuple[PodInfo, ...]:
         """The victims, and those of their gangs that go with them.
 
-        Args:
-            victims: pods that are to go.
-            priority: of the preemptor; no pod of this priority or above is added.
-            gone: pods that are to go already.
+        None of the preemptor's ``priority`` or above is added; pods that are ``gone`` go already.
         """
         found = {info.uid: info for info in victims}
         going = self._by_gang((*gone, *victims))
@@ -90,8 +84,7 @@ class GangPreemption:
         Args:
             members: the candidates.
             quorum: which of them must have a node.
-            nominated: members of the gang that wait; their nominations are withdrawn, unless victims
-                of theirs are still terminating.
+            nominated: members that wait; they lose nominations whose victims are not terminating.
             going: pods that have to go in any case; without them too few could be admitted.
         """
         if self.under_way(nominated) or not (going or self._may_help(members)):
@@ -230,13 +223,7 @@ class GangPreemption:
     def borrowers(self, queue: str, wanted: Amounts) -> tuple[PodInfo, ...]:
         """The pods that have to go so that a queue can admit that much of its capacity.
 
-        Args:
-            queue: the queue that reclaims its share.
-            wanted: how much, in all.
-
-        Returns:
-            None where the queue would have to borrow itself, nothing is missing, or not enough can
-            be had.
+        None where the queue would have to borrow itself, nothing is missing, or not enough can be had.
         """
         quotas = self._quotas
         if not quotas.entitled(queue, wanted):

@@ -2,8 +2,7 @@
 
 For each pod that preempts: its nomination is written into its status, then its victims get a
 condition with the reason and are deleted, each fenced by its UID. Before every write it is checked
-that the preemption is still wanted: a pod that was deleted, or placed, or nominated elsewhere
-meanwhile needs no victims any more. A write that fails is retried for a while; then the pod is
+that the preemption is still wanted. A write that fails is retried for a while; then the pod is
 scheduled again.
 """
 

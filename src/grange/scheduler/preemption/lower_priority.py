@@ -31,11 +31,7 @@ class _Level:
 
 
 class LowerPriority:
-    """The sums of one snapshot, by priority.
-
-    Args:
-        snapshot: followed from now on.
-    """
+    """The sums of one snapshot, by priority."""
 
     def __init__(self, snapshot: NodeInfoSnapshot) -> None:
         self._snapshot = snapshot

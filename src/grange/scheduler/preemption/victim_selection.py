@@ -192,12 +192,7 @@ def _known_pattern(
 
 @dataclass(frozen=True, slots=True)
 class CandidateSettings:
-    """How many candidates are enough.
-
-    Attributes:
-        min_percentage: of the nodes where preemption might help.
-        min_absolute: at least so many, where there are so many.
-    """
+    """How many candidates are enough: a share of the nodes where preemption might help, and a least number."""
 
     min_percentage: int = 10
     min_absolute: int = 100
@@ -210,13 +205,7 @@ class CandidateSettings:
 def dry_run(
     nodes: Sequence[T], wanted: int, evaluate: Callable[[T], Victims | Status]
 ) -> list[Victims]:
-    """The candidates: first those that violate no budget, then the others, as they were found.
-
-    Args:
-        nodes: the nodes where preemption might help, in the order in which they are tried.
-        wanted: how many candidates are enough.
-        evaluate: the victims on a node, or why there are none.
-    """
+    """The candidates: first those that violate no budget, then the others, each as they were found."""
     clean: list[Victims] = []
     others: list[Victims] = []
     for node in nodes:

@@ -1,9 +1,4 @@
-"""Queue policies: the order of gangs and pods that wait for quota or nodes. One module and one line each.
-
-Owns: the order of gangs and pods that wait, and when one that is overtaken holds others back.
-Never: quota or nodes; a policy compares priorities and times only.
-Start reading at: ``best_effort_fifo``.
-"""
+"""Queue policies: the order of gangs and pods that wait for quota or nodes. One module and one line each."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -16,12 +11,7 @@ class QueuePolicy(Protocol):
     """Orders all gangs and pods that wait in one scheduler, whatever their queues."""
 
     def rank(self, priority: int, since: float) -> Rank:
-        """The place in line: the smaller comes first.
-
-        Args:
-            priority: of the pod, or of the most important pod of the gang.
-            since: monotonic seconds since when it waits.
-        """
+        """The place in line of a pod, or of the most important pod of a gang: the smaller comes first."""
 
     def claims(self, overtaken: int) -> bool:
         """Whether the first in line holds back those after it, once so many pods overtook it."""

@@ -7,11 +7,7 @@ from grange.scheduler.gangs.quotas import Rank
 
 @dataclass(frozen=True, slots=True)
 class BestEffortFIFO:
-    """The default policy.
-
-    Attributes:
-        overtakes: how many pods may be placed before one that comes first.
-    """
+    """The default policy: ``overtakes`` pods may be placed before one that comes first."""
 
     overtakes: int
 
