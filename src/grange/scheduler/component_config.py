@@ -61,7 +61,6 @@ class Enabled(ConfigSection, frozen=True, kw_only=True):
     weight: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a weight that is none."""
         within("weight", self.weight, 0, WEIGHT_MAX)
 
 
@@ -113,7 +112,6 @@ class ProfileSpec(ConfigSection, frozen=True, kw_only=True):
     plugin_config: tuple[PluginConfig, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is out of bounds."""
         if fault := names.check_dns_subdomain(self.scheduler_name):
             raise ValueError(refusal("schedulerName", fault))
         if self.percentage_of_nodes_to_score is not None:
@@ -138,7 +136,6 @@ class Configuration(ConfigSection, frozen=True, kw_only=True):
     extenders: tuple[Document, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is out of bounds or contradicts itself."""
         if self.api_version != API_VERSION:
             raise ValueError(refusal("apiVersion", f"must be {API_VERSION}"))
         if self.kind != KIND:

@@ -38,7 +38,6 @@ class SchedulerConfig:
     queue: QueueSettings = field(default_factory=QueueSettings)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
         for name in ("binders", "binding_group", "backlog", "slice_pods"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")

@@ -25,7 +25,6 @@ class BalancedResource(ConfigSection, frozen=True, kw_only=True):
     weight: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a weight that would have no meaning."""
         resource_name(self.name)
         if self.weight != 1:
             raise ValueError(refusal("weight", "must be 1: balance has no weights"))
@@ -40,7 +39,6 @@ class BalancedAllocationArgs(PluginArgs, frozen=True, kw_only=True):
     )
 
     def __post_init__(self) -> None:
-        """Refuse a resource that is there twice."""
         no_resource_twice([item.name for item in self.resources])
 
 
@@ -54,7 +52,6 @@ class BalancedAllocation(NodeScore[PodRequest, Load]):
         self._resources = resources
 
     def demand(self, pod: PodInfo) -> PodRequest:
-        """The pod's requests."""
         return pod.request
 
     def applies(self, pod: PodInfo) -> bool:
@@ -62,16 +59,13 @@ class BalancedAllocation(NodeScore[PodRequest, Load]):
         return any(self.signature(pod))
 
     def signature(self, pod: PodInfo) -> tuple[int, ...]:
-        """The amounts that are balanced."""
         asked, request = allocation.asked, pod.request
         return tuple([asked(name, request, nonzero=False) for name in self._resources])
 
     def score_value(self, demand: PodRequest, value: Load) -> int:
-        """More where the pod evens the use out."""
         return allocation.balanced(self._resources, demand, value.allocatable, value.usage)
 
     def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
-        """The same by resource, not by node."""
         return allocation.balanced_rows(self._resources, pod.request, table, rows)
 
 

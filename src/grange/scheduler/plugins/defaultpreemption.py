@@ -16,7 +16,6 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True, kw_only=True):
     min_candidate_nodes_absolute: int = 100
 
     def __post_init__(self) -> None:
-        """Refuse what is out of bounds."""
         within("minCandidateNodesPercentage", self.min_candidate_nodes_percentage, 0, 100)
         within("minCandidateNodesAbsolute", self.min_candidate_nodes_absolute, 0, _MANY)
         if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:

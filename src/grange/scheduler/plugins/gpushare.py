@@ -40,7 +40,6 @@ class GpuShare(NodeFilter[int, Load], NodeScore[int, Load]):
         return devices.asked(pod.request)
 
     def allows(self, demand: int, value: Load) -> bool:
-        """A device with enough left, or enough untouched ones."""
         return devices.fits(devices.free(value.allocatable, value.usage.devices), demand)
 
     def refusal(self, demand: int, value: Load) -> Status:
@@ -59,7 +58,6 @@ class GpuShare(NodeFilter[int, Load], NodeScore[int, Load]):
         return 100 - (min(able) - demand) * 100 // WHOLE if able else 0
 
     def events(self) -> tuple[Registration, ...]:
-        """A pod goes, a node comes or grows."""
         grows = ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_ALLOCATABLE)
         gone = ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE)
         return (Registration(gone, self._is_possible), Registration(grows, self._is_possible))
@@ -68,7 +66,6 @@ class GpuShare(NodeFilter[int, Load], NodeScore[int, Load]):
         return devices.is_possible(self.demand(pod))
 
     def allocate(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
-        """The device with least left, or the first untouched ones."""
         left = devices.free(node.allocatable, node.usage.devices)
         return devices.best_fit(left, self.demand(pod))
 

@@ -23,7 +23,6 @@ class ImageRuntime(NodeScore[bool, str | None]):
         return bool(pod.images) and uses_images(pod.pod)
 
     def score_value(self, demand: bool, value: str | None) -> int:  # noqa: FBT001  the form of scores
-        """All or nothing."""
         return 100 if demand and value == "true" else 0
 
 

@@ -50,11 +50,9 @@ class NoPodsInDomain(DomainRule):
         self.term, self.existing = term, existing
 
     def accepts(self, count: Any) -> Any:
-        """None of them."""
         return count == 0
 
     def reason(self, *, missing: bool) -> str:
-        """By whose term it is."""
         return EXISTING_ANTI_AFFINITY if self.existing else ANTI_AFFINITY
 
 
@@ -81,7 +79,6 @@ class PodsInDomain(DomainRule):
         self._first = False
 
     def refresh(self) -> list[int] | None:
-        """Take in what changed."""
         changed = self.domains.changes()
         total = self.domains.total
         if len(self._group) > 1:
@@ -96,11 +93,9 @@ class PodsInDomain(DomainRule):
         return changed
 
     def accepts(self, count: Any) -> Any:
-        """Any of them, or no pod anywhere."""
         return (count > 0) | self._first
 
     def reason(self, *, missing: bool) -> str:
-        """One for all terms."""
         return UNMET_AFFINITY
 
 
@@ -114,7 +109,6 @@ class PreferredTerms:
         self.keys = tuple({domains.key: None for domains, _ in weighted})
 
     def refresh(self) -> None:
-        """Take in what changed."""
         for domains, _ in self._weighted:
             domains.update()
 
@@ -153,7 +147,6 @@ class InterPodAffinityArgs(PluginArgs, frozen=True, kw_only=True):
     ignore_preferred_terms_of_existing_pods: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is out of bounds."""
         within("hardPodAffinityWeight", self.hard_pod_affinity_weight, 0, 100)
 
 
@@ -174,13 +167,11 @@ class InterPodAffinity:
         self._only_own = args.ignore_preferred_terms_of_existing_pods
 
     def concerns(self, pod: PodInfo, index: PodIndex) -> tuple[int, ...]:
-        """The terms of existing pods that select this one."""
         return index.concerning(pod)
 
     def rules(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
     ) -> Sequence[DomainRule]:
-        """Its own required terms, and anti-affinity of existing pods."""
         index, required = snapshot.index, pod.terms.affinity
         rules: list[DomainRule] = []
         if required:
@@ -220,7 +211,6 @@ class InterPodAffinity:
         return PreferredTerms(weighted) if weighted else None
 
     def explain(self, refusals: Refusals, rules: Sequence[DomainRule]) -> PluginExplanation:
-        """By term."""
         return PodAffinityExplanation(refusals, rules)
 
 
@@ -307,7 +297,6 @@ class PodAffinityExplanation(DomainExplanation):
         self._rules = [rule for rule in rules if isinstance(rule, (NoPodsInDomain, PodsInDomain))]
 
     def missing(self, row: int) -> list[str]:
-        """Each term that does not hold."""
         found = []
         for rule, ids in zip(self._rules, self.ids, strict=True):
             domain, term = int(ids[row]), rule.term
@@ -325,7 +314,6 @@ class PodAffinityExplanation(DomainExplanation):
         return found
 
     def changes(self, rows: Integers) -> list[Remedy]:
-        """Pods come that affinity selects, or the pod drops anti-affinity."""
         dropped: dict[str, None] = {}
         given_up: list[Term] = []
         wanted: dict[str, None] = {}

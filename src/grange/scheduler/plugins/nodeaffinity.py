@@ -73,11 +73,9 @@ class NodeAffinityFilter(NodeFilter[NodeRules, NameAndLabels]):
         self._added = added
 
     def demand(self, pod: PodInfo) -> NodeRules:
-        """The pod's own terms."""
         return pod.affinity
 
     def applies(self, pod: PodInfo) -> bool:
-        """To pods with a selector or required terms, and to all if the profile has any."""
         return pod.affinity.demands or self._added.demands
 
     def allows(self, demand: NodeRules, value: NameAndLabels) -> bool:
@@ -85,25 +83,21 @@ class NodeAffinityFilter(NodeFilter[NodeRules, NameAndLabels]):
         return node_rules.matches(self._added, *value) and node_rules.matches(demand, *value)
 
     def refusal(self, demand: NodeRules, value: NameAndLabels) -> Status:
-        """The profile's terms come first."""
         own = node_rules.matches(self._added, *value)
         return Status(Code.UNRESOLVABLE, (self.reason if own else _ENFORCED,))
 
     def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
-        """Where the terms match."""
         mask = kernels.matches(table, rows, pod.affinity)
         return mask & kernels.matches(table, rows, self._added) if self._added.demands else mask
 
     def count_reasons(
         self, pod: PodInfo, table: NodeTable, rows: Integers
     ) -> list[tuple[str, int]]:
-        """Whose terms refuse how many."""
         own = int(kernels.matches(table, rows, self._added).sum())
         counts = [(self.reason, own), (_ENFORCED, len(rows) - own)]
         return [pair for pair in counts if pair[1]]
 
     def explain(self, refusals: Refusals) -> PluginExplanation:
-        """By pair of the selector, and required terms as a whole."""
         return _Explanation(refusals)
 
 
@@ -148,7 +142,6 @@ class _Explanation:
         self.severity = refusals.no_severity()
 
     def missing(self, row: int) -> list[str]:
-        """Each pair of the selector, and the terms as a whole."""
         found = []
         for at, (key, value) in enumerate(self._pairs):
             if self._unmet[at, row]:

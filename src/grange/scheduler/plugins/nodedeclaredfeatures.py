@@ -33,11 +33,9 @@ class NodeDeclaredFeatures(NodeFilter[frozenset[str], Collection[str]]):
     reason = "node(s) didn't match Pod's required features"
 
     def demand(self, pod: PodInfo) -> frozenset[str]:
-        """The features that the pod needs."""
         return required(pod.pod.spec)
 
     def allows(self, demand: frozenset[str], value: Collection[str]) -> bool:
-        """All of them must be declared."""
         return demand.issubset(value)
 
 

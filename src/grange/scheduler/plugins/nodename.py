@@ -13,11 +13,9 @@ class NodeName(NodeFilter[str, str]):
     reason = "node(s) didn't match the requested node name"
 
     def demand(self, pod: PodInfo) -> str:
-        """The name that the pod gives."""
         return pod.pod.spec.node_name
 
     def allows(self, demand: str, value: str) -> bool:
-        """Only the node of that name."""
         return demand in ("", value)
 
 

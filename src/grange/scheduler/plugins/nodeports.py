@@ -24,15 +24,12 @@ class NodePorts(NodeFilter[tuple[HostPort, ...], UsedPorts]):
     resolvable = True
 
     def demand(self, pod: PodInfo) -> tuple[HostPort, ...]:
-        """The host ports of the pod."""
         return pod.ports
 
     def allows(self, demand: tuple[HostPort, ...], value: UsedPorts) -> bool:
-        """No pod of the node may conflict."""
         return not ports.conflict(value, demand)
 
     def explain(self, refusals: Refusals) -> PluginExplanation:
-        """By port and the pod that uses it."""
         return _Explanation(refusals)
 
 
@@ -47,7 +44,6 @@ class _Explanation:
         return [item for item in self._refusals.pod.ports if ports.conflict(used, (item,))]
 
     def missing(self, row: int) -> list[str]:
-        """Each port in use, and by which pod."""
         node = self._refusals.node(row)
         return [f"host port {_shown(port)}{_holder(node, port)}" for port in self._in_use(node)]
 

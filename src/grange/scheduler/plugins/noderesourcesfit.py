@@ -99,18 +99,15 @@ class NodeResourcesFit(NodeFilter[PodRequest, Load]):
         return self.demand(pod).resources
 
     def allows(self, demand: PodRequest, value: Load) -> bool:
-        """Enough of every resource must be left."""
         return resource_fit.fits(demand, value.allocatable, value.usage)
 
     def refusal(self, demand: PodRequest, value: Load) -> Status:
-        """Every shortage is a reason."""
         offered, usage = value.allocatable, value.usage
         hopeless = resource_fit.exceeds_node(demand, offered)
         code = Code.UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
         return Status(code, tuple(resource_fit.fit_reasons(demand, offered, usage)))
 
     def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
-        """Where it fits."""
         return kernels.fits(table, rows, self.demand(pod))
 
     def count_reasons(
@@ -121,11 +118,9 @@ class NodeResourcesFit(NodeFilter[PodRequest, Load]):
         return [(reason, int(np.count_nonzero(mask))) for reason, mask in found]
 
     def explain(self, refusals: Refusals) -> PluginExplanation:
-        """By resource."""
         return ResourcesExplanation(refusals, self.demand(refusals.pod))
 
     def events(self) -> tuple[Registration, ...]:
-        """A pod goes or shrinks; a node comes or grows."""
         gone = ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE | Action.POD_SCALE_DOWN)
         grows = ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_ALLOCATABLE)
         return (Registration(gone), Registration(grows, self._helped_by_capacity))
@@ -227,7 +222,6 @@ class ResourcesExplanation:
         self.lacks[refused & (self.lacks == 0)] = 1
 
     def missing(self, row: int) -> list[str]:
-        """Each shortage: what the pod needs and what is left."""
         found = []
         for name, amount in self._need.items():
             free, total = int(self._free[name][row]), int(self._total[name][row])
@@ -302,7 +296,6 @@ class ScoredResource(ConfigSection, frozen=True, kw_only=True):
     weight: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
         resource_name(self.name)
         within("weight", self.weight, 1, 100)
 
@@ -314,7 +307,6 @@ class ShapePoint(ConfigSection, frozen=True, kw_only=True):
     score: int
 
     def __post_init__(self) -> None:
-        """Refuse what is out of bounds."""
         within("utilization", self.utilization, 0, 100)
         within("score", self.score, 0, 10)
 
@@ -325,7 +317,6 @@ class RequestedToCapacityRatioArgs(ConfigSection, frozen=True, kw_only=True):
     shape: tuple[ShapePoint, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a shape that is no function."""
         if not self.shape:
             raise ValueError(refusal("shape", "needs at least one point"))
         for at in range(1, len(self.shape)):
@@ -342,7 +333,6 @@ class ScoringStrategy(ConfigSection, frozen=True, kw_only=True):
     requested_to_capacity_ratio: RequestedToCapacityRatioArgs | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an unknown strategy, or one without what it needs."""
         one_of("type", self.type, _STRATEGIES)
         if (self.type == _STRATEGIES[2]) != (self.requested_to_capacity_ratio is not None):
             message = f"required with type {_STRATEGIES[2]} and only with that"
@@ -358,7 +348,6 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True, kw_only=True):
     ignored_resource_groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse names that no resource has."""
         for at, name in enumerate(self.ignored_resources):
             fault = names.check_qualified_name(name)
             if fault is not None:

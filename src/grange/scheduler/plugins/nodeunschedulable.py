@@ -15,21 +15,17 @@ class NodeUnschedulable(NodeFilter[bool, bool]):
     reason = "node(s) were unschedulable"
 
     def demand(self, pod: PodInfo) -> bool:
-        """Whether the pod lacks the toleration."""
         return not taint_toleration.tolerated(
             pod.pod.spec.tolerations, taint_toleration.UNSCHEDULABLE
         )
 
     def allows(self, demand: bool, value: bool) -> bool:  # noqa: FBT001  both are values here
-        """Only open nodes."""
         return not (demand and value)
 
     def obstacles(self, demand: bool, value: bool) -> list[str]:  # noqa: FBT001  as above
-        """In kubectl's word."""
         return ["cordoned"]
 
     def remedies(self, demand: bool, value: bool) -> list[Remedy]:  # noqa: FBT001  as above
-        """Uncordon."""
         return [Remedy.of_cluster("they are uncordoned", 0.3)]
 
 

@@ -70,7 +70,6 @@ class BestFit(_CpuAndGpuScore):
     name = "BestFit"
 
     def score_value(self, demand: tuple[int, int], value: Load) -> int:
-        """The less is left, the better."""
         shares = [
             _SCALE * min(max(0, left - want), most) // (2 * most)
             for left, want, most in zip(_left(value), demand, _LARGEST, strict=True)
@@ -88,7 +87,6 @@ class DotProduct(_CpuAndGpuScore):
     name = "DotProduct"
 
     def score_value(self, demand: tuple[int, int], value: Load) -> int:
-        """The smaller the product, the better."""
         products = [
             _SCALE * min(max(0, left), most) * min(want, most) // (2 * most * most)
             for left, want, most in zip(_left(value), demand, _LARGEST, strict=True)
@@ -111,7 +109,6 @@ class GpuPacking(_GpuScore):
     name = "GpuPacking"
 
     def score_value(self, demand: int, value: Load) -> int:
-        """By band, and within it."""
         left = devices.free(value.allocatable, value.usage.devices)
         in_use = [item for item in left if demand <= item < WHOLE]
         if in_use:
@@ -133,7 +130,6 @@ class GpuClustering(_GpuScore):
     name = "GpuClustering"
 
     def score_value(self, demand: int, value: Load) -> int:
-        """By band, and within it by how full the node is."""
         held = value.usage.devices
         left = min(_MOST_GPUS, sum(devices.free(value.allocatable, held)))
         band = _band([kind for kind, _ in held.tenants], gpus.tenant(demand))
@@ -156,7 +152,6 @@ class WorkloadPod(ConfigSection, frozen=True, kw_only=True):
     number: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse amounts that no pod can ask for."""
         try:
             quantity.milli(self.cpu)
         except quantity.QuantityError as error:
@@ -173,7 +168,6 @@ class FGDArgs(PluginArgs, frozen=True, kw_only=True):
     workload: tuple[WorkloadPod, ...] = (WorkloadPod(cpu=1, gpu_milli=WHOLE),)
 
     def __post_init__(self) -> None:
-        """Refuse a workload that is none."""
         if not 1 <= len(self.workload) <= _KINDS_MAX:
             raise ValueError(refusal("workload", f"must be 1 to {_KINDS_MAX} kinds of pods"))
         if sum(item.number for item in self.workload) > _NUMBERS_MAX:
@@ -194,7 +188,6 @@ class FGD(_CpuAndGpuScore):
         self._workload = workload
 
     def score_value(self, demand: tuple[int, int], value: Load) -> int:
-        """The less it adds, the better."""
         span = self._workload.number * _SPAN
         increase = min(max(self._choose(demand, value)[0], -(span // 2)), span // 2)
         return _SCALE // 2 - increase * _SCALE // span
@@ -223,7 +216,6 @@ class FGD(_CpuAndGpuScore):
         return best or (0, ())
 
     def allocate(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
-        """The devices where it adds least."""
         return self._choose(self.demand(pod), node.load)[1]
 
 
@@ -241,15 +233,14 @@ class RandomArgs(PluginArgs, frozen=True, kw_only=True):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what is no seed."""
         within("seed", self.seed, 0, 2**32 - 1)
 
 
 class Random(NodeScore[str, str]):
-    """Any node, each as likely as another, so that a run can be repeated: the baseline of comparisons.
+    """Any node, each as likely as another: the baseline of comparisons.
 
-    Score = a hash of the seed, the pod's UID and the node's name. Every pod is a class by itself, so this is
-    the most expensive policy for the engine.
+    Score = a hash of the seed, the pod's UID and the node's name, so that a run can be repeated. Every pod is a
+    class by itself, so this is the most expensive policy for the engine.
     """
 
     name = "Random"
@@ -260,11 +251,9 @@ class Random(NodeScore[str, str]):
         self._seed = seed
 
     def demand(self, pod: PodInfo) -> str:
-        """The pod's UID."""
         return pod.uid
 
     def score_value(self, demand: str, value: str) -> int:
-        """A hash of pod and node."""
         return _mixed(crc32(demand.encode(), self._seed) << 32 | crc32(value.encode()))
 
 

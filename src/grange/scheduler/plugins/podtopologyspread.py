@@ -80,12 +80,10 @@ class EligibleDomains(Domains):
         self._constraint, self._together = constraint, together
 
     def ids(self) -> Ids:
-        """Each row's domain."""
         ids = super().ids()
         return by_value(ids, self._table, self.key) if self._constraint.lenient else ids
 
     def eligible(self) -> Mask | None:
-        """Which rows count."""
         return eligible(self._table, self._pod, self._constraint, self._together)
 
 
@@ -105,7 +103,6 @@ class MaxSkew(DomainRule):
         self._most = 0
 
     def refresh(self) -> list[int] | None:
-        """Take in what changed."""
         domains, constraint = self.domains, self.constraint
         changed = domains.changes()
         if changed is None or changed:
@@ -116,7 +113,6 @@ class MaxSkew(DomainRule):
         return changed
 
     def accepts(self, count: Any) -> Any:
-        """Where one more pod keeps the skew."""
         return count <= self._most
 
     def reason(self, *, missing: bool) -> str:
@@ -144,7 +140,6 @@ class PreferredSpread:
         self._table = snapshot.table
 
     def refresh(self) -> None:
-        """Take in what changed."""
         for domains in self._domains.values():
             domains.update()
 
@@ -197,7 +192,6 @@ class PodTopologySpread:
     def rules(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
     ) -> Sequence[DomainRule]:
-        """One for each constraint that rules out."""
         hard = _hard(pod)
         return [MaxSkew(EligibleDomains(snapshot, pod, item, hard), item) for item in hard]
 
@@ -209,7 +203,6 @@ class PodTopologySpread:
         return PreferredSpread(pod, snapshot, soft) if soft else None
 
     def explain(self, refusals: Refusals, rules: Sequence[DomainRule]) -> PluginExplanation:
-        """By constraint."""
         return SpreadExplanation(refusals, rules)
 
 
@@ -239,7 +232,6 @@ class DefaultConstraintArgs(ConfigSection, frozen=True, kw_only=True):
     when_unsatisfiable: str
 
     def __post_init__(self) -> None:
-        """Refuse what no pod could state."""
         fault = names.check_qualified_name(self.topology_key)
         if fault is not None:
             raise ValueError(refusal("topologyKey", fault))
@@ -254,7 +246,6 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True, kw_only=True):
     default_constraints: tuple[DefaultConstraintArgs, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a list without effect, and duplicates."""
         one_of("defaultingType", self.defaulting_type, ("System", "List"))
         if self.default_constraints and self.defaulting_type == "System":
             raise ValueError(refusal("defaultConstraints", "must be empty unless it is List"))
@@ -302,7 +293,6 @@ class SpreadExplanation(DomainExplanation):
         self._rules = [rule for rule in rules if isinstance(rule, MaxSkew)]
 
     def missing(self, row: int) -> list[str]:
-        """Each constraint that does not hold."""
         found = []
         for rule, ids in zip(self._rules, self.ids, strict=True):
             domain, key = int(ids[row]), rule.key

@@ -41,11 +41,9 @@ class TaintToleration(NodeFilter[_Tolerations, _Taints], NodeScore[_Tolerations,
     weight = 3
 
     def demand(self, pod: PodInfo) -> _Tolerations:
-        """The pod's tolerations."""
         return pod.pod.spec.tolerations
 
     def applies(self, pod: PodInfo) -> bool:
-        """Always: any node may be tainted."""
         return True
 
     def signature(self, pod: PodInfo) -> Hashable:
@@ -55,7 +53,6 @@ class TaintToleration(NodeFilter[_Tolerations, _Taints], NodeScore[_Tolerations,
         )
 
     def allows(self, demand: _Tolerations, value: _Taints) -> bool:
-        """Every NoSchedule and NoExecute taint must be tolerated."""
         return not value or taint_toleration.first_untolerated(value, demand) is None
 
     def refusal(self, demand: _Tolerations, value: _Taints) -> Status:
@@ -69,16 +66,13 @@ class TaintToleration(NodeFilter[_Tolerations, _Taints], NodeScore[_Tolerations,
         return Status(Code.UNRESOLVABLE, (reason,))
 
     def score_value(self, demand: _Tolerations, value: _Taints) -> int:
-        """How many PreferNoSchedule taints are not tolerated."""
         return taint_toleration.count_intolerable_preferences(value, demand) if value else 0
 
     def events(self) -> tuple[Registration, ...]:
-        """As for any filter, or the pod tolerates more."""
         tolerates = ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_TOLERATION)
         return (*super().events(), Registration(tolerates))
 
     def obstacles(self, demand: _Tolerations, value: _Taints) -> list[str]:
-        """Each taint that is not tolerated."""
         return [f"taint {_shown(item)}" for item in taint_toleration.untolerated(value, demand)]
 
     def remedies(self, demand: _Tolerations, value: _Taints) -> list[Remedy]:

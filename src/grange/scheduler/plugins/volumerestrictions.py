@@ -16,11 +16,9 @@ class VolumeRestrictions(NodeFilter[tuple[Disk, ...], UsedPorts]):
     resolvable = True
 
     def demand(self, pod: PodInfo) -> tuple[Disk, ...]:
-        """The disks that the pod's spec names."""
         return pod.disks
 
     def allows(self, demand: tuple[Disk, ...], value: UsedPorts) -> bool:
-        """No pod of the node may conflict."""
         return not ports.conflict(value, demand)
 
 
