@@ -12,7 +12,14 @@ from grange.api.http import Request
 from grange.api.kinds import BUILT_IN, GANGJOB, NODE, POD, PODDISRUPTIONBUDGET, PODGROUP
 from grange.api.meta import Document
 from grange.api.scheme import KindInfo
-from grange.api.status import AlreadyExists, ApiError, Conflict, NotFound, ServiceUnavailable
+from grange.api.status import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    ServiceUnavailable,
+)
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -81,6 +88,40 @@ async def test_failed_pod_is_replaced_and_charged_once(world: JobWorld) -> None:
     await world.until(replaced)
     await world.reaches("Running")
     assert (await world.status()).restarts == 1
+
+
+async def test_status_is_written_though_creates_fail(world: JobWorld) -> None:
+    await world.add_job(roles={"worker": {"replicas": 2, "restartPolicy": "ExitCode"}})
+    await world.reaches("Running")
+
+    def gate(request: Request) -> ApiError | None:
+        if request.method == "POST" and request.path.endswith("/pods"):
+            return Forbidden("exceeded quota: pods", kind="pods", name="train-worker-1")
+        return None
+
+    world.gate = gate
+    await world.finish("train-worker-1", 130)
+    await world.settle(5)
+    status = await world.status()
+    assert (status.phase, status.restarts) == ("Restarting", 1)
+    assert status.replica_statuses["worker"].active == 1
+    assert "exceeded quota" in (await world.events("FailedCreatePod"))[0].message
+    world.gate = lambda request: None
+    await world.reaches("Running", limit_s=120.0)
+    assert (await world.status()).restarts == 1
+
+
+async def test_orphan_with_labels_of_the_job_is_adopted(world: JobWorld) -> None:
+    await world.add_job(replicas=2)
+    await world.reaches("Running")
+    pod = (await world.pods())["train-worker-1"]
+    patch: Document = {"metadata": {"ownerReferences": None}}
+    await world.client.patch(POD, "train-worker-1", "default", patch=patch)
+    await world.settle()
+    found = (await world.pods())["train-worker-1"]
+    assert found.metadata.uid == pod.metadata.uid
+    assert found.metadata.owner_references == pod.metadata.owner_references
+    assert (await world.status()).restarts == 0
 
 
 async def fail_all(world: JobWorld, uids: set[str]) -> None:
