@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,6 +40,7 @@ ALL: tuple[JobAdapter[Any], ...] = (
 )
 BY_KIND = {adapter.kind.kind: adapter for adapter in ALL}
 NEVER = template(restartPolicy="Never")
+ALL_COMPLETIONS = SuccessRule(reason="CompletionsReached")
 
 
 def view(info: AnyKind, document: Document) -> Any:
@@ -295,17 +297,17 @@ def test_indexed_job_is_a_role_without_a_name() -> None:
     assert found.scheduling.backend is GangBackend.NONE
     assert found.default_action is FailureAction.RESTART_POD
     assert (found.active_deadline_s, found.ttl_s, found.suspend) == (60, 5, True)
-    assert found.success == (SuccessRule(),)
+    assert found.success == (ALL_COMPLETIONS,)
     assert BATCHJOB_ADAPTER.pod_name(found, "", 3) == "train-3"
 
 
 @pytest.mark.parametrize(
     ("spec", "replicas", "limit", "success"),
     [
-        ({}, 1, 6, (SuccessRule(),)),
-        ({"completions": 3}, 3, 6, (SuccessRule(),)),
-        ({"parallelism": 4}, 4, 6, (SuccessRule(count=1, drain=True),)),
-        ({"completions": 3, "backoffLimit": 0}, 3, 0, (SuccessRule(),)),
+        ({}, 1, 6, (ALL_COMPLETIONS,)),
+        ({"completions": 3}, 3, 6, (ALL_COMPLETIONS,)),
+        ({"parallelism": 4}, 4, 6, (replace(ALL_COMPLETIONS, count=1, drain=True),)),
+        ({"completions": 3, "backoffLimit": 0}, 3, 0, (ALL_COMPLETIONS,)),
         (
             {
                 "completionMode": "Indexed",
@@ -320,9 +322,9 @@ def test_indexed_job_is_a_role_without_a_name() -> None:
             4,
             6,
             (
-                SuccessRule(indexes=frozenset({0, 2, 3}), count=1),
-                SuccessRule(count=2),
-                SuccessRule(),
+                SuccessRule(indexes=frozenset({0, 2, 3}), count=1, reason="SuccessPolicy"),
+                SuccessRule(count=2, reason="SuccessPolicy"),
+                ALL_COMPLETIONS,
             ),
         ),
     ],

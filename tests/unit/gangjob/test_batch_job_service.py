@@ -113,6 +113,27 @@ async def test_active_counts_pods_that_wait_to_start(world: JobWorld) -> None:
     assert again.gang_job.phase == "Restarting"
 
 
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        ({}, "CompletionsReached"),
+        ({"successPolicy": {"rules": [{"succeededCount": 1}]}}, "SuccessPolicy"),
+    ],
+)
+async def test_reason_of_success_is_that_of_kubernetes(
+    world: JobWorld, policy: Any, reason: str
+) -> None:
+    await add(world, completionMode="Indexed", completions=2, parallelism=2, **policy)
+    await runs(world, "work-0", "work-1")
+    await world.finish("work-1")
+    await world.settle()
+    if not policy:
+        await world.finish("work-0")
+    await has(world, "Complete")
+    found = {item.type: item.reason for item in (await status(world)).conditions}
+    assert found == {"SuccessCriteriaMet": reason, "Complete": reason}
+
+
 async def test_messages_name_no_role(world: JobWorld) -> None:
     """A Job has one, without a name."""
     limits = {"backoffLimitPerIndex": 0, "maxFailedIndexes": 3}

@@ -4,8 +4,10 @@ from enum import StrEnum
 
 
 class JobReason(StrEnum):
-    """Why a job failed, lost an index, had containers restarted, or may hang."""
+    """Why a job ended, lost an index, had containers restarted, or may hang."""
 
+    COMPLETIONS = "CompletionsReached"
+    SUCCESS_POLICY = "SuccessPolicy"
     BACKOFF_LIMIT = "BackoffLimitExceeded"
     DEADLINE = "DeadlineExceeded"
     MAX_RESTARTS = "ReachedMaxRestarts"

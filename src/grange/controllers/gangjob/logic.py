@@ -136,7 +136,8 @@ def _success(draft: PlanDraft) -> JobEnd | None:
     rule = success_policy.met(draft)
     if rule is None:
         return None
-    return JobEnd(succeeded=True, reason="", message=success_policy.describe(draft, rule))
+    message = success_policy.describe(draft, rule)
+    return JobEnd(succeeded=True, reason=rule.reason, message=message)
 
 
 def _settled(draft: PlanDraft) -> JobEnd | None:

@@ -154,6 +154,7 @@ class SuccessRule:
         count: so many complete targeted indexes are enough; None: ``any_of`` decides.
         drain: once the indexes are complete no pod is created any more, and the rule is met when the
             last one has ended (workers that share a queue); else it is met at once.
+        reason: of the condition when the rule is met; empty: the kind's own.
     """
 
     any_of: bool = False
@@ -161,6 +162,7 @@ class SuccessRule:
     indexes: frozenset[int] | None = None
     count: int | None = None
     drain: bool = False
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

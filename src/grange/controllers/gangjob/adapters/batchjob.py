@@ -26,6 +26,7 @@ from grange.controllers.gangjob.adapters.conversion import (
     document_of,
     is_managed,
 )
+from grange.controllers.gangjob.job_reasons import JobReason
 from grange.controllers.gangjob.model import (
     ExitCodeMatch,
     FailureAction,
@@ -170,16 +171,17 @@ def _role(spec: BatchJobSpec) -> JobRole:
 def _success(spec: BatchJobSpec) -> tuple[SuccessRule, ...]:
     """All completions; or what the policy lists; or one, of pods that share a queue."""
     if spec.completions is None and spec.parallelism is not None:
-        return (SuccessRule(count=1, drain=True),)
+        return (SuccessRule(count=1, drain=True, reason=JobReason.COMPLETIONS),)
     policy = spec.success_policy or JobSuccessPolicy()
     rules = [
         SuccessRule(
             indexes=index_ranges.parse(rule.succeeded_indexes) if rule.succeeded_indexes else None,
             count=rule.succeeded_count,
+            reason=JobReason.SUCCESS_POLICY,
         )
         for rule in policy.rules
     ]
-    return (*rules, SuccessRule())
+    return (*rules, SuccessRule(reason=JobReason.COMPLETIONS))
 
 
 def _failure_rules(policy: PodFailurePolicy | None) -> tuple[FailureRule, ...]:
