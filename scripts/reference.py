@@ -20,7 +20,15 @@ from grange.cli.command import Section
 from grange.cli.main import VERBS, group
 
 SOURCE = Path(grange.__file__).parent
-_METRICS = {"CollectedGauge", "Counter", "Gauge", "Histogram", "QuickCounter", "QuickHistogram"}
+_METRICS = {
+    "CollectedCounter",
+    "CollectedGauge",
+    "Counter",
+    "Gauge",
+    "Histogram",
+    "QuickCounter",
+    "QuickHistogram",
+}
 _NOTE = "Generated from the source by `make update`.\n"
 _SECTIONS = {"Args": "Arguments", "Attributes": "Attributes", "Raises": "Raises"}
 

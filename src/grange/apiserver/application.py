@@ -170,7 +170,6 @@ class Application:
         self._streams = streams
         self._explainer = explainer
         registry = metrics or new_registry()
-        self._metrics = ServerMetrics(registry)
         self.services = supervision.services(registry)
         self.health.add_group(self._service_faults)
         stream = rng.fork("apiserver")
@@ -198,6 +197,7 @@ class Application:
             service_network=service_network,
             unreadable=self._unreadable,
         )
+        self._metrics = ServerMetrics(registry, self.registry.work)
         self.watches = Watches(
             store,
             clock=clock,

@@ -1,6 +1,13 @@
 """What the server counts; every label comes from a bounded set."""
 
-from grange.base.metrics import CollectorRegistry, Gauge, QuickCounter, QuickHistogram
+from grange.apiserver.storage import Work
+from grange.base.metrics import (
+    CollectedCounter,
+    CollectorRegistry,
+    Gauge,
+    QuickCounter,
+    QuickHistogram,
+)
 
 _LATENCY_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 _STREAMS = frozenset({"watch"})
@@ -11,9 +18,10 @@ class ServerMetrics:
 
     Args:
         registry: where they are collected.
+        work: what the server counts itself.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, work: Work) -> None:
         self.registry = registry
         self._requests = QuickCounter(
             "grange_apiserver_requests",
@@ -29,6 +37,13 @@ class ServerMetrics:
             registry=registry,
         )
         self._watchers = Gauge("grange_apiserver_watchers", "Open watches.", registry=registry)
+        self._operations = CollectedCounter(
+            "grange_apiserver_object_operations",
+            "Costly operations on objects, such as decode and encode, by operation.",
+            ("operation",),
+            read=work.operations,
+            registry=registry,
+        )
 
     def observe(self, verb: str, resource: str, code: int, seconds: float) -> None:
         """One request was answered."""

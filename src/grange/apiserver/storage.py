@@ -38,7 +38,7 @@ NO_PARTS: Mapping[str, msgspec.Raw] = MappingProxyType({})
 
 @dataclass(slots=True)
 class Work:
-    """How often the costly things were done: tests hold these to exact bounds.
+    """How often the costly things were done; ``/metrics`` shows them.
 
     Attributes:
         decodes: stored or received bytes made into documents.
@@ -55,6 +55,15 @@ class Work:
     encodes: int = 0
     event_encodes: int = 0
     evaluations: int = 0
+
+    def operations(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        """Each count with the name of its operation."""
+        yield ("decode",), self.decodes
+        yield ("decode_outline",), self.outlines
+        yield ("renew_lease",), self.renewals
+        yield ("encode",), self.encodes
+        yield ("encode_event",), self.event_encodes
+        yield ("select",), self.evaluations
 
 
 @lru_cache(maxsize=1024)

@@ -37,6 +37,7 @@ from grange.app.node_streams import NodeStreams
 from grange.app.renewal import Renewal
 from grange.app.runnable import Runnable
 from grange.app.settings import Settings
+from grange.app.store_metrics import StoreMetrics
 from grange.app.tunnel_dialer import TunnelDialer
 from grange.app.usage_collector import UsageCollector
 from grange.app.usage_metrics import UsageMetrics
@@ -198,6 +199,7 @@ class ControlPlane:
             log=self._log.bind(role="usage"),
         )
         UsageMetrics(usage.samples, self._metrics)
+        StoreMetrics(store.statistics, self._metrics)
         application = Application(
             store,
             Scheme(BUILT_IN),

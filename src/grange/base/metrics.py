@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 __all__ = [
+    "CollectedCounter",
     "CollectedGauge",
     "CollectorRegistry",
     "Counter",
@@ -77,6 +78,10 @@ class QuickCounter(Collector):
         yield family
 
 
+Values = Callable[[], Iterable[tuple[tuple[str, ...], float]]]
+"""Gives the values of the labels with the value of the metric."""
+
+
 class CollectedGauge(Collector):
     """A gauge whose values are read when it is collected, and kept nowhere.
 
@@ -84,7 +89,7 @@ class CollectedGauge(Collector):
         name: of the metric.
         documentation: its help text.
         labels: names of the labels.
-        read: gives the values of the labels with the value of the metric.
+        read: gives the values.
         registry: where it is shown.
     """
 
@@ -94,7 +99,7 @@ class CollectedGauge(Collector):
         documentation: str,
         labels: tuple[str, ...],
         *,
-        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
+        read: Values,
         registry: CollectorRegistry,
     ) -> None:
         self._name, self._documentation, self._labels = name, documentation, labels
@@ -104,6 +109,30 @@ class CollectedGauge(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The metric as it is now."""
         family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+        for values, value in self._read():
+            family.add_metric(values, value)
+        yield family
+
+
+class CollectedCounter(Collector):
+    """A counter that something else counts; otherwise like ``CollectedGauge``."""
+
+    def __init__(
+        self,
+        name: str,
+        documentation: str,
+        labels: tuple[str, ...],
+        *,
+        read: Values,
+        registry: CollectorRegistry,
+    ) -> None:
+        self._name, self._documentation, self._labels = name, documentation, labels
+        self._read = read
+        registry.register(self)
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The metric as it is now."""
+        family = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
         for values, value in self._read():
             family.add_metric(values, value)
         yield family

@@ -439,7 +439,7 @@ class SQLiteStore:
             self._files.directory.release()
 
     def statistics(self) -> StoreStatistics:
-        """Counts for metrics, tests and people."""
+        """Counts, which ``/metrics`` shows."""
         return StoreStatistics(
             revision=self._state.revision,
             compacted=self._compacted,

@@ -250,6 +250,8 @@ async def test_metrics_count_requests_and_watches(server: Server) -> None:
     assert f'{name}{{code="404",resource="pods",verb="get"}} 1.0' in text
     assert "made-up" not in text
     assert "grange_apiserver_watchers 1.0" in text
+    encodes = server.work.encodes
+    assert f'grange_apiserver_object_operations_total{{operation="encode"}} {encodes}.0' in text
     assert 'duration_seconds_count{resource="pods",verb="create"} 1.0' in text
     await watcher.close()
 
