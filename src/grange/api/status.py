@@ -25,12 +25,16 @@
 Codes and reasons are those of the Kubernetes API conventions (metav1.Status).
 """
 
+import json
 from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
 
 from grange.base.errors import GrangeError
+
+_VALUE_MAX = 200  # characters of a value in a message
+_encoder = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -299,3 +303,14 @@ def is_namespace_terminating(error: ApiError) -> bool:
     return isinstance(error, Forbidden) and any(
         cause.reason == "NamespaceTerminating" for cause in error.causes
     )
+
+
+def shown(value: object) -> str:
+    """A value as it is put into a message: JSON, cut short; costs no more than is shown."""
+    text = ""
+    for piece in _encoder.iterencode(value[:_VALUE_MAX] if isinstance(value, str) else value):
+        text += piece
+        if len(text) > _VALUE_MAX:
+            break
+    cut = len(text) > _VALUE_MAX or (isinstance(value, str) and len(value) > _VALUE_MAX)
+    return f"{text[:_VALUE_MAX]}…" if cut else text

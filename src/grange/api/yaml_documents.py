@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from grange.api.status import BadRequest, TooLarge
-from grange.api.validation.causes import shown
+from grange.api.status import BadRequest, TooLarge, shown
 
 SIZE_MAX = 16 << 20
 NODES_MAX = 100_000

@@ -9,8 +9,9 @@ from tests.unit.api.documents import container, pod, typical_pod
 from grange.api import schema
 from grange.api.kinds import BUILT_IN, CONFIGMAP, NAMESPACE, NODE, POD, SERVICE
 from grange.api.scheme import AnyKind
+from grange.api.status import shown
 from grange.api.validation import validate
-from grange.api.validation.causes import Faults, shown
+from grange.api.validation.causes import Faults
 from grange.api.validation.podspec import NO_COMMAND
 
 Document = dict[str, Any]

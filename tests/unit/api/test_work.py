@@ -20,9 +20,9 @@ from grange.api.schema.definitions import builtin, reference
 from grange.api.schema.reporter import Reporter
 from grange.api.scheme import AnyKind
 from grange.api.selectors import Fields, Labels, SelectorError
-from grange.api.status import BadRequest, TooLarge
+from grange.api.status import BadRequest, TooLarge, shown
 from grange.api.validation import validate
-from grange.api.validation.causes import CAUSES_MAX, shown
+from grange.api.validation.causes import CAUSES_MAX
 from grange.api.yaml_documents import load
 
 POD = next(info for info in BUILT_IN if info.kind == "Pod")

@@ -29,8 +29,7 @@ from grange.api import codec
 from grange.api.fields import entry, member
 from grange.api.meta import Document
 from grange.api.schema.definitions import Definitions, Schema, builtin, reference
-from grange.api.status import BadRequest
-from grange.api.validation.causes import shown
+from grange.api.status import BadRequest, shown
 
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"

@@ -19,8 +19,8 @@ from grange.api.schema.definitions import (
     Schema,
     takes_null,
 )
-from grange.api.status import Cause
-from grange.api.validation.causes import CAUSES_MAX, shown
+from grange.api.status import Cause, shown
+from grange.api.validation.causes import CAUSES_MAX
 
 UNKNOWN_FIELD = "unknown field"
 # Finding the nearest name is slow: it is done for the first few faults and for names of usual length.

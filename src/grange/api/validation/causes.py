@@ -1,14 +1,11 @@
 """Faults in fields, worded as Kubernetes words them, gathered rather than raised one by one."""
 
-import json
 from collections.abc import Iterable
 
-from grange.api.status import Cause
+from grange.api.status import Cause, shown
 
-_VALUE_MAX = 200
 # A document can have a fault in each of a hundred thousand places; more than this is not reported.
 CAUSES_MAX = 100
-_encoder = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 class Faults:
@@ -69,14 +66,3 @@ class Faults:
     def _add(self, reason: str, path: str, message: str) -> None:
         if self._has_room:
             self.causes.append(Cause(reason=reason, message=message, field=path))
-
-
-def shown(value: object) -> str:
-    """A value as it is put into a message: JSON, cut short; costs no more than is shown."""
-    text = ""
-    for piece in _encoder.iterencode(value[:_VALUE_MAX] if isinstance(value, str) else value):
-        text += piece
-        if len(text) > _VALUE_MAX:
-            break
-    cut = len(text) > _VALUE_MAX or (isinstance(value, str) and len(value) > _VALUE_MAX)
-    return f"{text[:_VALUE_MAX]}…" if cut else text
