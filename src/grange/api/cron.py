@@ -101,7 +101,7 @@ class CronSchedule:
                 "must have five fields (minute, hour, day of month, month, day of week) or be one of "
                 + ", ".join(_MACROS)
             )
-        fields = ["*" if field == "?" else field for field in fields]
+        fields = [field.replace("?", "*") for field in fields]
         for at, whole in _DAYS.items():
             fields[at] = _STEP.sub(rf"\g<1>{whole}/", fields[at])
         self._fields = " ".join(fields)

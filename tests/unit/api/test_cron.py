@@ -36,6 +36,7 @@ zones = st.sampled_from(["", "Europe/Berlin", "America/New_York", "Asia/Kolkata"
         ("@annually", datetime(2027, 1, 1, 0, 0, tzinfo=UTC)),
         ("30 6 ? jun-AUG tue-Thu", datetime(2026, 6, 2, 6, 30, tzinfo=UTC)),
         ("0 0 1 Feb,Dec ?", datetime(2026, 12, 1, 0, 0, tzinfo=UTC)),
+        ("0 0 ?/2 * WED", datetime(2026, 3, 3, 0, 0, tzinfo=UTC)),
         ("7/20 * * * *", datetime(2026, 3, 1, 12, 7, tzinfo=UTC)),
         ("0 9 ? * MON", datetime(2026, 3, 2, 9, 0, tzinfo=UTC)),
         # Of two restricted days one is enough, and a step restricts; the 1st of March is a Sunday.
