@@ -9,6 +9,7 @@ found by a look at all rows, which scales scores over exactly the rows that are 
 count nominated pods. This is the way of the reference, so the decision is the same.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 
 import numpy as np
@@ -25,8 +26,6 @@ from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
 
 _KEPT_CLASSES = 64
-
-_PASSES, _FIXED = 0, -1  # other codes are places in the list of refusals
 
 _Pods = tuple[PodInfo, ...]
 _Judge = Callable[[int], Status]
@@ -60,11 +59,9 @@ class _NominatorCache:
         self._layout = self._position = self._moves = -1
         self.barred: Mask = np.zeros(0, np.bool_)
         self._anti_affine: dict[int, None] = {}  # rows with nominated pods that have anti-affinity
-        # By row, which plugin refuses; None until a diagnosis is requested.
-        self._codes: list[int] | None = None
-        self._refusals: list[Status] = [SUCCESS]
-        self._numbers: dict[tuple[str, tuple[str, ...]], int] = {}
-        self._counts: list[int] = [0]
+        # By row, and None where the node object refuses; kept once a diagnosis was requested.
+        self._statuses: list[Status | None] = []
+        self._counts: Counter[Status] = Counter()
         self._fixed = Tally()  # what node objects alone refuse
         self._diagnosis: Diagnosis | None = None  # while no count changes
 
@@ -91,7 +88,7 @@ class _NominatorCache:
         moved = None if moves is None else moves.since(self._moves)
         if self._layout != snapshot.layout or entries is None or moved is None:
             self._layout = snapshot.layout
-            self._codes = None
+            self._statuses = []
             self.barred = np.zeros(snapshot.table.size, np.bool_)
             self._anti_affine.clear()
             entries, moved = [], [*nominated.level]
@@ -100,7 +97,7 @@ class _NominatorCache:
         for entry in entries:
             rows[entry >> 1] = None
             if entry & 1:
-                self._codes = None
+                self._statuses = []
         for name in moved:
             row = snapshot.table.rows.get(name)
             if row is not None:
@@ -124,12 +121,12 @@ class _NominatorCache:
 
     def diagnosis(self, nominated: Nominated, judge: _Judge) -> Diagnosis:
         """Why each node refuses. ``catch_up`` was called for the pod."""
-        if self._codes is None:
+        if not self._statuses:
             self._count(nominated, judge)
         if self._diagnosis is None:
             tally = Tally(self._fixed)
-            for status, count in zip(self._refusals, self._counts, strict=True):
-                if count and status is not SUCCESS:
+            for status, count in self._counts.items():
+                if count and not status.ok:
                     tally.add(status.plugin, [(reason, count) for reason in status.reasons])
             self._diagnosis = tally.diagnosis(self._snapshot.num_nodes)
         return self._diagnosis
@@ -144,7 +141,7 @@ class _NominatorCache:
         if pods:
             load = self._snapshot.by_row[row].load
             self._set_status(row, self._loads.status_with(load, pods), nominated=True)
-        elif self._codes is not None:
+        elif self._statuses:
             self._set_status(
                 row, self._loads.status(self._snapshot.by_row[row].load), nominated=False
             )
@@ -153,42 +150,25 @@ class _NominatorCache:
 
     def _set_status(self, row: int, status: Status, *, nominated: bool) -> None:
         self.barred[row] = nominated and status is not SUCCESS
-        codes = self._codes
-        if codes is None:
-            return
-        code = codes[row]
-        if code != _FIXED and self._refusals[code] is not status:
+        before = self._statuses[row] if self._statuses else None
+        if before is not None and before is not status:
             self._diagnosis = None
-            self._counts[code] -= 1
-            codes[row] = code = self._code(status)
-            self._counts[code] += 1
-
-    def _code(self, status: Status) -> int:
-        if status.ok:
-            return _PASSES
-        key = (status.plugin, status.reasons)
-        code = self._numbers.get(key)
-        if code is None:
-            code = self._numbers[key] = len(self._refusals)
-            self._refusals.append(status)
-            self._counts.append(0)
-        return code
+            self._counts[before] -= 1
+            self._counts[status] += 1
+            self._statuses[row] = status
 
     def _count(self, nominated: Nominated, judge: _Judge) -> None:
         """Evaluate every row."""
         self._statistics.diagnosed += 1
         snapshot, pod, table = self._snapshot, self._pod, self._snapshot.table
-        self._refusals, self._counts, self._fixed = [SUCCESS], [0], Tally()
-        self._diagnosis = None
-        self._numbers.clear()
-        codes = [_FIXED] * table.size
+        self._counts, self._fixed, self._diagnosis = Counter(), Tally(), None
+        self._statuses = [None] * table.size
         valid: Integers = np.flatnonzero(table.valid[table.all])
         rows = self._fixed.add_refusals(self._by_node, pod, table, valid)
         by_row, loads = snapshot.by_row, self._loads
         for row in rows.tolist():
-            codes[row] = code = self._code(loads.status(by_row[row].load))
-            self._counts[code] += 1
-        self._codes = codes
+            self._statuses[row] = status = loads.status(by_row[row].load)
+            self._counts[status] += 1
         for name in nominated.level:
             own = table.rows.get(name)
             if own is None:
