@@ -15,12 +15,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from heapq import heappop, heappush
 from math import inf
 from typing import TypeVar
 
 from grange.api.kinds.leasepolicy import LeasePolicySpec
-from grange.placement.lease_backfill import LeasePlanner
 from grange.placement.lease_model import (
     CONCURRENCY,
     PAUSED,
@@ -32,13 +30,12 @@ from grange.placement.lease_model import (
 from grange.placement.lease_walk import (
     Alike,
     LeaseLines,
+    LeasePlanner,
     LeaseWalk,
     Need,
-    OrderKey,
     Place,
     Shares,
     alike_of,
-    order_key,
 )
 
 
@@ -73,7 +70,6 @@ class LeaseQueue:
         self._by_need: defaultdict[str, defaultdict[int, dict[Need, dict[Alike, None]]]] = (
             defaultdict(lambda: defaultdict(dict))
         )
-        self._lines: defaultdict[str, list[Place]] = defaultdict(list)
         self._pool_lines: defaultdict[str, defaultdict[str, list[Place]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -99,7 +95,6 @@ class LeaseQueue:
         self._waiting[request.uid] = request
         alike, place = alike_of(request), self._place(request)
         insort(self._classes.setdefault(alike, []), place)
-        insort(self._lines[request.namespace], place)
         pool, most = _most(request)
         self._by_need[pool][most].setdefault(request.need, {})[alike] = None
         for pool, count in request.need:
@@ -220,8 +215,7 @@ class LeaseQueue:
             why = Blocked(PAUSED if policy.paused else CONCURRENCY)
             blocked = dict.fromkeys((line[0][3] for line in self._classes.values()), why)
             return LeaseDecision((), blocked if whole else {})
-        lines = LeaseLines(self._waiting, self._classes, self._pool_lines)
-        walk = LeaseWalk(lines, self._shares, self.share, now - policy.aging_seconds)
+        walk = self._walk(now)
         ends = partial(self.ends, now=now)
         pools = self._pools
         if grown:
@@ -260,27 +254,19 @@ class LeaseQueue:
 
         Shares count what those before would have then.
         """
-        shares, youngest = self._shares.copy(), now - self.policy.aging_seconds
-        heads: list[tuple[OrderKey, str, int]] = []
-
-        def enter(namespace: str, index: int) -> None:
-            line = self._lines[namespace]
-            if index < len(line):
-                key = order_key(line[index], self.share(namespace, shares), youngest)
-                heappush(heads, (key, namespace, index))
-
-        for namespace in self._lines:
-            enter(namespace, 0)
-        while heads:
-            _, namespace, index = heappop(heads)
-            request = self._waiting[self._lines[namespace][index][3]]
-            shares[namespace] += sum(count for _, count in request.need)
-            enter(namespace, index + 1)
+        walk = self._walk(now)
+        walk.enter(self._classes)
+        for request in walk:
             yield request
+            walk.grant(request)
 
     def classmates(self, uid: str) -> list[str]:
         """The requests that are alike, this one among them, oldest first."""
         return [place[3] for place in self._classes[alike_of(self._waiting[uid])]]
+
+    def _walk(self, now: float) -> LeaseWalk:
+        lines = LeaseLines(self._waiting, self._classes, self._pool_lines)
+        return LeaseWalk(lines, self._shares, self.share, now - self.policy.aging_seconds)
 
     # --- details ------------------------------------------------------------------------------
 
@@ -322,7 +308,6 @@ class LeaseQueue:
             sizes[count] -= 1
             if not sizes[count]:
                 del sizes[count]
-        _take_out(self._lines, request.namespace, place)
         if _take_out(self._classes, alike, place):
             pool, most = _most(request)
             needs = self._by_need[pool][most]

@@ -1,11 +1,25 @@
-"""The order of the queue of machine leases, and walks over those that may be granted."""
+"""One walk over the queue of machine leases: its order, and who of those that come up may be granted."""
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from math import inf
 
-from grange.placement.lease_model import WaitingLease
+from grange.api.kinds.leasepolicy import BACKFILL, STRICT, LeasePolicySpec
+from grange.placement.lease_model import (
+    BLOCKED_BY_HEAD,
+    POOL_AVAILABILITY,
+    POOL_CAPACITY,
+    POOL_DRAINING,
+    POOL_UNKNOWN,
+    SEMAPHORE,
+    Blocked,
+    MachineCounts,
+    WaitingLease,
+    is_aged,
+)
 
 OrderKey = tuple[float, float, float, float, float]
 """What the queue is sorted by: priority, whether it waited for long, share, age, arrival."""
@@ -65,11 +79,13 @@ class LeaseWalk:
         self._turns: defaultdict[str, list[Place]] = defaultdict(list)  # the next one last
         self._heads: list[_Head] = []
         self._granted: set[str] = set()
+        self._place: Place = (0, 0.0, 0, "")  # of the request that came up last
 
     def __iter__(self) -> Iterator[WaitingLease]:
         while self._heads:
             namespace = heappop(self._heads)[1]
-            yield self._lines.waiting[self._turns[namespace].pop()[3]]
+            self._place = self._turns[namespace].pop()
+            yield self._lines.waiting[self._place[3]]
             if line := self._turns[namespace]:
                 heappush(self._heads, (self._key(line[-1], namespace), namespace))
 
@@ -103,7 +119,7 @@ class LeaseWalk:
         self._held[namespace] += sum(count for _, count in request.need)
         self._shares.pop(namespace, None)
         line = self._lines.classes[alike_of(request)]
-        follower = self._index(line, request) + 1
+        follower = bisect_right(line, self._place)
         if follower < len(line):
             self._turns[namespace].append(line[follower])
             self._turns[namespace].sort(reverse=True)
@@ -111,8 +127,8 @@ class LeaseWalk:
     def first(
         self, pool: str, before: WaitingLease, where: Callable[[WaitingLease], bool]
     ) -> WaitingLease | None:
-        """The first request for the pool that comes before another one and that is so."""
-        best, least = None, self._key_of(before)
+        """The first request for the pool that comes before the one that came up last, and that is so."""
+        best, least = None, self._key(self._place, before.namespace)
         for namespace, line in self._lines.by_pool[pool].items():
             share = self._share(namespace)
             for place in line:
@@ -129,13 +145,6 @@ class LeaseWalk:
         turns = self._turns
         self._heads = [(self._key(turns[one][-1], one), one) for one in namespaces if turns[one]]
         heapify(self._heads)
-
-    def _key_of(self, request: WaitingLease) -> OrderKey:
-        line = self._lines.classes[alike_of(request)]
-        return self._key(line[self._index(line, request)], request.namespace)
-
-    def _index(self, line: list[Place], request: WaitingLease) -> int:
-        return next(index for index, place in enumerate(line) if place[3] == request.uid)
 
     def _key(self, place: Place, namespace: str) -> OrderKey:
         return order_key(place, self._share(namespace), self._youngest)
@@ -163,3 +172,190 @@ def alike_of(request: WaitingLease) -> Alike:
         request.semaphores,
         request.expected_s,
     )
+
+
+class LeasePlanner:
+    """Whether a waiting lease may be granted now, given those before it in the queue.
+
+    The first lease of a pool that does not fit is protected: later leases may use machines of the pool
+    only if they are expected to end before it can start, or use what it will leave over. That is EASY
+    backfilling (D. Lifka, The ANL/IBM SP scheduling system, 1995) for several pools. Where the end of a
+    grant is unknown so is the start of who waits for it, and nothing can be held back for it; once that
+    lease has waited for long, nothing passes it.
+
+    Args:
+        policy: the rules.
+        pools: machines by pool.
+        semaphores: how many grants take each.
+        ends: of a pool, when grants are expected to end and how many machines each has.
+        line: the queue without what was let through.
+        now: seconds.
+
+    Attributes:
+        free: machines that are left, by pool.
+    """
+
+    def __init__(
+        self,
+        policy: LeasePolicySpec,
+        pools: Mapping[str, MachineCounts],
+        semaphores: Mapping[str, int],
+        ends: Callable[[str], Sequence[tuple[float, int]]],
+        line: LeaseWalk,
+        now: float,
+    ) -> None:
+        self.free: dict[str, int] = {
+            name: 0 if name in policy.draining_pools else counts.free
+            for name, counts in pools.items()
+        }
+        self._policy = policy
+        self._pools = pools
+        self._semaphores = dict(semaphores)
+        self._ends = ends
+        self._line = line
+        self._now = now
+        self._taken: dict[str, list[tuple[float, int]]] = {}
+        # Whom leases of a pool must not delay, from when on, and what it leaves over then.
+        self._protected: dict[str, tuple[WaitingLease, float, float]] = {}
+        self._releases: dict[str, list[tuple[float, int]]] = {}  # what ``_all_ends`` found
+        # By need, when those must have ended that are not to delay another one.
+        self._delaying: dict[tuple[tuple[str, int], ...], float] = {}
+
+    def judge(self, request: WaitingLease) -> Blocked | None:
+        """Why the lease is not granted; None if it is, and then its machines are taken.
+
+        Those before it must have been judged, as far as they fit.
+        """
+        blocked = self._lacks(request)
+        if blocked is None:
+            blocked = self._passes(request)
+        if blocked is None:
+            self._take(request)
+        return blocked
+
+    def is_blocked(self, request: WaitingLease) -> bool:
+        """Whether the lease would delay another as one did that came before and needs the same.
+
+        What that would have delayed is before both. Cheap: thousands may be alike but for their
+        durations.
+        """
+        start = self._delaying.get(request.need)
+        return start is not None and self._end(request) > start
+
+    def fits(self, request: WaitingLease) -> bool:
+        """Whether so many machines are free."""
+        return self.fits_need(request.need)
+
+    def fits_need(self, need: tuple[tuple[str, int], ...]) -> bool:
+        """Whether so many machines are free."""
+        free = self.free
+        for pool, count in need:  # noqa: SIM110  ``all`` takes three times as long
+            if count > free.get(pool, 0):
+                return False
+        return True
+
+    def _lacks(self, request: WaitingLease) -> Blocked | None:
+        """What the lease waits for, if it is not another waiting lease."""
+        if self.fits(request) and not request.semaphores:
+            return None
+        if (blocked := self._held_back(request)) is not None:
+            return blocked
+        for pool, count in sorted(request.need):
+            if count > self.free[pool]:
+                return Blocked(POOL_AVAILABILITY, pool)
+        return None
+
+    def _held_back(self, request: WaitingLease) -> Blocked | None:
+        """What the lease waits for, if machines that are in use would not help it."""
+        need, pools = request.need, self._pools
+        for pool, _ in need:
+            if pool not in pools:
+                return Blocked(POOL_UNKNOWN, pool)
+        for pool, count in sorted(need):
+            if count > pools[pool].usable + pools[pool].more:
+                return Blocked(POOL_CAPACITY, pool)
+        for pool, _ in need:
+            if pool in self._policy.draining_pools:
+                return Blocked(POOL_DRAINING, pool)
+        for name in request.semaphores:
+            limit = self._policy.semaphores.get(name)
+            if limit is not None and self._semaphores.get(name, 0) >= limit:
+                return Blocked(SEMAPHORE, name)
+        return None
+
+    def _passes(self, request: WaitingLease) -> Blocked | None:
+        """The earlier lease that this one would delay."""
+        end = self._end(request)
+        for pool, count in request.need:
+            found = self._protected.get(pool)
+            if found is None:
+                head = self._line.first(pool, request, self._is_protected)
+                if head is None:
+                    continue
+                start = self._start(head)
+                found = head, start, self._left(pool, head, start)
+                self._protected[pool] = found
+            head, start, left = found
+            if end > start and count > left:
+                self._delaying[request.need] = min(start, self._delaying.get(request.need, start))
+                return Blocked(BLOCKED_BY_HEAD, pool, head.uid)
+        return None
+
+    def _is_protected(self, request: WaitingLease) -> bool:
+        blocked = self._held_back(request)
+        if self._policy.order == STRICT:
+            return blocked is None or blocked.reason == SEMAPHORE
+        return blocked is None and not self.fits(request)
+
+    def _take(self, request: WaitingLease) -> None:
+        self._protected.clear()
+        self._delaying.clear()
+        end = self._end(request)
+        for pool, count in request.need:
+            self.free[pool] -= count
+            self._taken.setdefault(pool, []).append((end, count))
+            self._releases.pop(pool, None)
+        for name in request.semaphores:
+            self._semaphores[name] = self._semaphores.get(name, 0) + 1
+
+    def _end(self, request: WaitingLease) -> float:
+        return inf if request.expected_s is None else self._now + request.expected_s
+
+    def _start(self, head: WaitingLease) -> float:
+        """When a protected lease can start, after which nothing may have its machines."""
+        if self._policy.order == STRICT:
+            return -inf
+        aged = is_aged(head, self._policy, self._now)
+        if self._policy.order != BACKFILL:
+            return -inf if aged else inf
+        start = max(self._free_from(pool, count) for pool, count in head.need)
+        return -inf if aged and start == inf else start
+
+    def _left(self, pool: str, head: WaitingLease, start: float) -> int:
+        """How many machines of a pool the protected lease leaves over when it starts."""
+        if start == -inf:
+            return 0
+        released = sum(count for end, count in self._all_ends(pool) if end <= start)
+        return self.free[pool] + self._added(pool) + released - dict(head.need)[pool]
+
+    def _free_from(self, pool: str, count: int) -> float:
+        free = self.free[pool] + self._added(pool)
+        if free >= count:
+            return self._now  # what boots for it is soon there
+        for end, released in self._all_ends(pool):
+            free += released
+            if free >= count:
+                return end
+        return inf
+
+    def _added(self, pool: str) -> int:
+        """Machines that NodePools add for those that wait; none to a pool that is drained."""
+        return 0 if pool in self._policy.draining_pools else self._pools[pool].expected
+
+    def _all_ends(self, pool: str) -> list[tuple[float, int]]:
+        """When machines of a pool are released, soonest first."""
+        found = self._releases.get(pool)
+        if found is None:
+            found = sorted([*self._ends(pool), *self._taken.get(pool, [])])
+            self._releases[pool] = found
+        return found
