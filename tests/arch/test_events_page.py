@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.source_tree import ROOT, SRC, nodes, sources
 
 PAGE = ROOT / "docs" / "reference" / "events.md"
-SETTERS = {"Condition": (0, "type"), "judged": (1, "kind")}
+SETTERS = {"Condition": (0, "type"), "set_status": (1, "kind")}
 """Calls that make a condition: where its type is among the arguments."""
 
 

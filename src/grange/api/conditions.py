@@ -51,7 +51,7 @@ def set_condition(
     return tuple(stamped if item.type == new.type else item for item in conditions)
 
 
-def judged(
+def set_status(
     conditions: Sequence[Condition],
     kind: str,
     verdict: tuple[str, str, str],
@@ -65,7 +65,7 @@ def judged(
         conditions: as they are; not changed.
         kind: the condition's type.
         verdict: status, reason and message.
-        generation: of the object when it was judged.
+        generation: of the object that the verdict is about.
         now: wall time.
     """
     status, reason, message = verdict

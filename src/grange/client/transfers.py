@@ -69,11 +69,11 @@ async def transfer_replicas(  # noqa: PLR0913  both sides, both changes, both st
         Refused: the giver bears another order, which was put down meanwhile; nothing was changed.
         BadIntent: an order on the giver cannot be read.
         NotFound: one of them is gone; if it went meanwhile, what became of the order is not known.
-        Conflict: others kept changing the controllers; the order stands, ``settle`` carries it out.
-    Cancellation: the order may stand; ``settle`` carries it out.
+        Conflict: others kept changing the controllers; the order stands, ``complete_transfer`` carries it out.
+    Cancellation: the order may stand; ``complete_transfer`` carries it out.
     """
     _check(giver, receiver, add=add, remove=remove, giver_start=giver_start)
-    await settle(client, namespace, giver)
+    await complete_transfer(client, namespace, giver)
     source = await client.get(REPLICATIONCONTROLLER, giver, namespace)
     target = await client.get(REPLICATIONCONTROLLER, receiver, namespace)
     past = _way_is_free(source)
@@ -99,7 +99,7 @@ async def transfer_replicas(  # noqa: PLR0913  both sides, both changes, both st
         raise OtherCount(f"{receiver}: no longer asks for {receiver_start}; nothing was moved")
 
 
-async def settle(client: Client, namespace: str, giver: str) -> bool:
+async def complete_transfer(client: Client, namespace: str, giver: str) -> bool:
     """Carry out, or give up, the transfer that the giver bears; nothing if it bears none.
 
     It is about the one that the giver bears at first: another one that is ordered meanwhile is left
@@ -150,7 +150,7 @@ async def _follow(
             await _advance(client, namespace, giver, order)
         except Conflict:
             continue
-    raise Conflict(f"the transfer of {giver}'s replicas could not be settled: it keeps changing")
+    raise Conflict(f"the transfer of {giver}'s replicas could not be completed: it keeps changing")
 
 
 def _way_is_free(source: ReplicationController) -> dict[str, str | None]:

@@ -22,7 +22,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.client import Client
 from grange.client.replica_operations import OperationRefused, OtherCount
-from grange.client.transfers import settle, transfer_replicas
+from grange.client.transfers import complete_transfer, transfer_replicas
 
 Interlude = Callable[[], Awaitable[object]]
 
@@ -97,7 +97,7 @@ async def test_given_up_order_is_reported_before_a_later_completed_one(
 ) -> None:
     async def others() -> None:
         await there.change("receiver", replicas=3)
-        assert not await settle(there.client, "default", "giver")
+        assert not await complete_transfer(there.client, "default", "giver")
         await move(there.client, "later", receiver_start=3)
 
     crossed = Client(Interrupted(there.client, others, write=1), clock=clock)
@@ -110,7 +110,7 @@ async def test_completed_order_is_reported_before_a_later_given_up_one(
     there: World, clock: Clock
 ) -> None:
     async def others() -> None:
-        assert await settle(there.client, "default", "giver")
+        assert await complete_transfer(there.client, "default", "giver")
         later = Client(Interrupted(there.client, changed, write=1), clock=clock)
         with pytest.raises(OtherCount):
             await move(later, "later", giver_start=3, receiver_start=3)
@@ -134,7 +134,7 @@ async def test_an_order_under_way_is_not_overwritten(there: World, clock: Clock)
     standing = transfer_of(await there.controller("giver"))
     assert standing is not None
     assert standing.id == "first"
-    assert await settle(there.client, "default", "giver")
+    assert await complete_transfer(there.client, "default", "giver")
     assert await counts(there) == (4, 2)
 
 
@@ -143,12 +143,12 @@ async def test_a_completed_order_is_reported_by_who_found_it_first(
 ) -> None:
     async def others() -> None:
         await there.change("receiver", replicas=2)
-        await settle(there.client, "default", "giver")
+        await complete_transfer(there.client, "default", "giver")
         await move(there.client, "later", receiver_start=2)
 
     await note_first(there)
     crossed = Client(Interrupted(there.client, others, before=2), clock=clock)
-    assert not await settle(crossed, "default", "giver")
+    assert not await complete_transfer(crossed, "default", "giver")
     assert await counts(there) == (4, 3)
 
 

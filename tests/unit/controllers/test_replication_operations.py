@@ -38,7 +38,7 @@ from grange.client.replica_operations import (
     StillWanted,
     WouldRemove,
 )
-from grange.client.transfers import prune, settle, transfer_replicas
+from grange.client.transfers import complete_transfer, prune, transfer_replicas
 from grange.controllers.replication.controller import ReplicationService
 
 SPEC: dict[str, object] = {"template": builders.TEMPLATE, "placement": "Packed"}
@@ -436,9 +436,9 @@ async def test_transfer_loses_nothing_wherever_its_giver_dies(
         await transfer(mortal)
     between = await counts(there)
     assert sum(between) >= 2 + 3, "on the way there are too many, never too few"
-    await settle(there.client, "default", "giver")
+    await complete_transfer(there.client, "default", "giver")
     assert await counts(there) in {(5, 1), (2, 3)}
-    await settle(there.client, "default", "giver")
+    await complete_transfer(there.client, "default", "giver")
     end = await counts(there)
     if end == (2, 3):
         await transfer(there.client, transfer_id="t2", giver_start=2, receiver_start=3, remove=1)
@@ -489,7 +489,7 @@ async def test_the_note_of_a_transfer_under_way_is_kept(there: World, clock: Clo
     assert received(receiver) == {"t1": "giver"}
     assert await prune(there.client, receiver) is None
     assert received(await there.controller("receiver")) == {"t1": "giver"}
-    await settle(there.client, "default", "giver")
+    await complete_transfer(there.client, "default", "giver")
     assert await counts(there) == (2, 3)
 
 
@@ -499,7 +499,7 @@ async def test_two_who_finish_one_transfer_do_it_once(there: World, clock: Clock
     with pytest.raises(asyncio.CancelledError):
         await transfer(mortal)
     for _ in range(3):
-        there.nursery.start(settle(there.client, "default", "giver"))
+        there.nursery.start(complete_transfer(there.client, "default", "giver"))
     await there.settle()
     assert await counts(there) == (2, 3)
 
@@ -512,7 +512,7 @@ async def test_transfer_is_given_up_when_the_receiver_changed_first(
     with pytest.raises(asyncio.CancelledError):
         await transfer(mortal)
     await there.change("receiver", replicas=9)
-    assert not await settle(there.client, "default", "giver")
+    assert not await complete_transfer(there.client, "default", "giver")
     assert await counts(there) == (5, 9)
     await transfer(there.client, transfer_id="t2", receiver_start=9)
     assert await counts(there) == (2, 11), "what was given up blocks nothing"

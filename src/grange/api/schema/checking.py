@@ -23,7 +23,7 @@ class _Compiled:
     Attributes:
         schema: the definition.
         definitions: what it refers to.
-        type: the msgspec type that a faultless document converts to.
+        type: the msgspec type that a valid document converts to.
         exact: whether the type alone decides that a document is right.
         fill: puts in the schema's defaults, where it has any.
     """

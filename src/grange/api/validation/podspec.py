@@ -14,11 +14,11 @@ from grange.api.restart_policies import RESTART_POLICIES
 from grange.api.stop_signals import STOP_SIGNALS
 from grange.api.validation import scheduling
 from grange.api.validation.causes import Faults
-from grange.api.validation.faultless import Faultless
 from grange.api.validation.pod_dns import DNS_POLICIES, check_pod_dns
 from grange.api.validation.resize_rules import check_resize_policy, check_restart_by_resize
 from grange.api.validation.resources import check_amount, check_resources
 from grange.api.validation.restart_rules import check_restart_rules
+from grange.api.validation.validation_cache import ValidationCache
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
@@ -65,7 +65,7 @@ _ENV_FIELDS = (
 _KEYED_FIELDS = ("metadata.labels['", "metadata.annotations['")
 _PROGRAM_FIELDS = ("volumes", "initContainers", "containers")
 _tokens = msgspec.json.Encoder(order="sorted")
-PROGRAMS = Faultless()
+PROGRAMS = ValidationCache()
 """The volumes and containers of templates that pods came from lately."""
 
 

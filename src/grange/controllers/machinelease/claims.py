@@ -204,7 +204,7 @@ class LeaseClaims:
             if conditions.find(found, MACHINES_REQUESTED) is not None:
                 verdicts[MACHINES_REQUESTED] = "False", "Granted", "it has its machines"
             for kind, why in verdicts.items():
-                found = conditions.judged(found, kind, why, generation=generation, now=now)
+                found = conditions.set_status(found, kind, why, generation=generation, now=now)
             status = {
                 "observedGeneration": generation,
                 "phase": GRANTED,

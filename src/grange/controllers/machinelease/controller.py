@@ -165,7 +165,7 @@ class MachineLeaseController:
         nodes = [machine.node for machine in lease.status.machines]
         found = {name: machine for name in nodes if (machine := table.get(name)) is not None}
         verdict = logic.machines_verdict(lease, found)
-        after = conditions.judged(
+        after = conditions.set_status(
             lease.status.conditions,
             "MachinesReady",
             verdict,

@@ -72,7 +72,7 @@ class LeaseStatusWriter:
         if grows or conditions.find(found, MACHINES_REQUESTED) is not None:
             verdicts[MACHINES_REQUESTED] = logic.growth_verdict(lease, grows=grows)
         for kind, verdict in verdicts.items():
-            found = conditions.judged(
+            found = conditions.set_status(
                 found,
                 kind,
                 verdict,
@@ -97,7 +97,7 @@ class LeaseStatusWriter:
 
     def final(self, lease: MachineLease, phase: str, reason: str, message: str) -> Document:
         """The status of a lease that has ended without machines."""
-        found = conditions.judged(
+        found = conditions.set_status(
             lease.status.conditions,
             "Granted",
             ("False", reason, message),

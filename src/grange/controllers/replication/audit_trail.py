@@ -187,7 +187,7 @@ class AuditTrail:
         due = bool(missing) and not self._retries.left_s(controller.metadata.uid)
         if not (controller.status.outbox or due) and found == controller.status.audited:
             return Recorded(found, missing=missing)
-        recorded = await self.settle(controller, owned, missing=missing if due else "")
+        recorded = await self.write_pending(controller, owned, missing=missing if due else "")
         return self._give_up(controller, recorded, missing, reported=due)
 
     async def record(
@@ -218,7 +218,7 @@ class AuditTrail:
         """
         missing = missing_of(controller.status.conditions)
         try:
-            recorded = await self.settle(controller, owned, missing=missing)
+            recorded = await self.write_pending(controller, owned, missing=missing)
         except ApiError as error:
             self._report(controller, f"Error writing audit records: {error.message}")
             raise
@@ -226,7 +226,7 @@ class AuditTrail:
             self._report(controller, refusal_message(refusal))
         return recorded.members
 
-    async def settle(
+    async def write_pending(
         self, controller: ReplicationController, seen: Sequence[Pod], *, missing: str = ""
     ) -> Recorded:
         """Write the records of what an earlier reconcile left in the outbox, and of what others did.

@@ -15,7 +15,7 @@ from grange.api.replication import RECEIVED_ANNOTATION, BadIntent, pods_to_remov
 from grange.api.status import Conflict, NotFound
 from grange.base.log import Logger
 from grange.client.client import Client
-from grange.client.transfers import prune, settle
+from grange.client.transfers import complete_transfer, prune
 from grange.controllers.replication import deletion_budgets
 from grange.controllers.replication.inputs import Inputs
 
@@ -62,7 +62,7 @@ async def follow(
     try:
         order = transfer_of(controller)
         if order is not None and not order.refused:
-            await settle(client, meta.namespace, meta.name)
+            await complete_transfer(client, meta.namespace, meta.name)
             return FollowedOperations(finished=True)
     except BadIntent as error:
         malformed = str(error)

@@ -293,7 +293,7 @@ def status_of(outcome: ReconcileOutcome, now: datetime) -> ReplicationController
             verdict = before.status, before.reason, before.message
         else:
             verdict = "Unknown", "NodesUnknown", "it is not known which nodes may be used"
-        known = conditions.judged(known, kind.name, verdict, generation=generation, now=now)
+        known = conditions.set_status(known, kind.name, verdict, generation=generation, now=now)
     return replace(
         controller.status,
         observed_generation=generation,
@@ -316,7 +316,7 @@ def refused(
         f"{why}: correct the spec; until then nothing is touched",
     )
     generation = controller.metadata.generation
-    found = conditions.judged(
+    found = conditions.set_status(
         controller.status.conditions, "Reconciled", verdict, generation=generation, now=now
     )
     return replace(controller.status, observed_generation=generation, conditions=found)

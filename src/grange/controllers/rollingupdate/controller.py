@@ -31,7 +31,7 @@ from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.backoff import Exponential
 from grange.base.tasks import Nursery
 from grange.client.replica_operations import OperationRefused
-from grange.client.transfers import settle, transfer_replicas
+from grange.client.transfers import complete_transfer, transfer_replicas
 from grange.controllers.rollingupdate import finalizer, logic, pending_steps
 from grange.controllers.rollingupdate.finalizer import Pair, RolloutFinalizer
 from grange.controllers.rollingupdate.logic import OVER, Census, Decision
@@ -129,7 +129,7 @@ class RollingUpdateService:
     async def _advance(self, update: RollingUpdate) -> Result:
         over = bool(update.status.phase) and RolloutPhase(update.status.phase) in OVER
         if update.metadata.deletion_timestamp:
-            pair = await self._pair(update, settled=not over)
+            pair = await self._pair(update, completed=not over)
             if not over and pending_steps.is_pending(update, pair):
                 await pending_steps.revoke(self._client, pair)
             await self._finalizer.cancel(update, pair, over=over)
@@ -137,7 +137,7 @@ class RollingUpdateService:
         if over:
             left_s = await self._finalizer.finish(update, (await self._pair(update)).new)
             return Requeue(left_s) if left_s else Done()
-        pair = await self._pair(update, settled=True)
+        pair = await self._pair(update, completed=True)
         if _is_held_up(update.status):  # else each attempt would first report progress
             for controller in (pair.old, pair.new):
                 if controller is not None:
@@ -153,13 +153,13 @@ class RollingUpdateService:
                 in_doubt = error
         return await self._step(update, pair, in_doubt)
 
-    async def _pair(self, update: RollingUpdate, *, settled: bool = False) -> Pair:
+    async def _pair(self, update: RollingUpdate, *, completed: bool = False) -> Pair:
         """The controllers that it began with; later ones of the same names are ignored."""
         namespace, status = update.metadata.namespace, update.status
         found = []
         for name, uid in ((update.spec.old, status.old_uid), (update.spec.new, status.new_uid)):
-            if name and settled:
-                await settle(self._client, namespace, name)
+            if name and completed:
+                await complete_transfer(self._client, namespace, name)
             controller = await self._find(namespace, name)
             ours = controller is not None and uid in {"", controller.metadata.uid}
             found.append(controller if ours else None)
@@ -290,7 +290,7 @@ class RollingUpdateService:
         meta = update.metadata
         with suppress(Conflict, NotFound):  # it has changed: there is another reconcile
             live = await self._client.get(ROLLINGUPDATE, meta.name, meta.namespace)
-            found = conditions.judged(
+            found = conditions.set_status(
                 live.status.conditions,
                 "Progressing",
                 ("False", INVALID_ANNOTATION, why),
@@ -455,7 +455,7 @@ def _with_conditions(
     found = update.status.conditions
     for kind, holds in verdicts.items():
         verdict = str(holds), phase.value, decision.message
-        found = conditions.judged(
+        found = conditions.set_status(
             found, kind, verdict, generation=update.metadata.generation, now=now
         )
     return replace(decision.status, conditions=found)

@@ -175,7 +175,7 @@ def with_condition(
 ) -> tuple[Condition, ...]:
     """An object's conditions with this one."""
     generation = obj.metadata.generation
-    return conditions.judged(
+    return conditions.set_status(
         known, CONDITION, condition_of(missing), generation=generation, now=now
     )
 

@@ -51,7 +51,7 @@ def pool_status(
                 amounts[name] += quantity.milli(kind.capacity.get(name, 0))
     found = pool.status.conditions
     for kind_of, verdict in _verdicts(result).items():
-        found = conditions.judged(
+        found = conditions.set_status(
             found, kind_of, verdict, generation=pool.metadata.generation, now=now
         )
     return {

@@ -174,7 +174,7 @@ def condition_fields(
     """
     found, generation = machine.status.conditions, machine.metadata.generation
     for kind, status in verdicts.items():
-        found = conditions.judged(
+        found = conditions.set_status(
             found, kind, (status, reason, message or reason), generation=generation, now=now
         )
     return {"conditions": msgspec.to_builtins(found)}

@@ -1,7 +1,7 @@
 """Parts of documents that broke no rule when they were last looked at.
 
 Pods come from templates: thousands bear the same containers and differ in name and node. Rules are
-pure, so what was faultless once is faultless whenever it comes again.
+pure, so what broke none once breaks none whenever it comes again.
 """
 
 from grange.api import codec
@@ -11,7 +11,7 @@ _PARTS_MAX = 256
 _PART_MAX_BYTES = 8_192  # with the number of parts: at most 2 MiB
 
 
-class Faultless:
+class ValidationCache:
     """Remembers parts by their bytes, so that equal means equal in type and order, too.
 
     Attributes:

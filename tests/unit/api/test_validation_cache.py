@@ -7,8 +7,8 @@ from tests.unit.api.documents import controller, pod
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.validation import validate
-from grange.api.validation.faultless import Faultless
 from grange.api.validation.podspec import PROGRAMS
+from grange.api.validation.validation_cache import ValidationCache
 
 
 def looks(document: dict[str, Any], faults: int = 0, kind: Any = POD) -> int:
@@ -55,7 +55,7 @@ def test_volumes_belong_to_what_is_remembered() -> None:
 
 @pytest.mark.parametrize("like", [1, 1.0, True, "1"])
 def test_only_what_has_the_same_bytes_is_the_same(like: object) -> None:
-    known = Faultless()
+    known = ValidationCache()
     for part in (1, 1.0, True, "1"):
         if type(part) is not type(like):
             known.add(known.unknown([part]))
@@ -63,14 +63,14 @@ def test_only_what_has_the_same_bytes_is_the_same(like: object) -> None:
 
 
 def test_large_parts_are_not_kept() -> None:
-    known = Faultless()
+    known = ValidationCache()
     for _ in range(2):
         known.add(known.unknown("x" * 10_000))
     assert known.looks == 2
 
 
 def test_few_parts_are_kept_and_those_only_if_they_were_added() -> None:
-    known = Faultless()
+    known = ValidationCache()
     for number in range(1_000):
         body = known.unknown(number)
         assert body
