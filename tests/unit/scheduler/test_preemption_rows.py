@@ -299,21 +299,17 @@ def test_an_answer_for_a_pods_own_node_is_for_itself_alone() -> None:
     assert world.decide(mine) == "a"
 
 
-def test_existing_anti_affinity_is_asked_once_per_label_set() -> None:
-    """And again when another term joins: then rules decide where loads did alone."""
+def test_existing_anti_affinity_is_asked_of_each_pod() -> None:
+    """Also when another term joins: then rules decide where loads did alone."""
     world = Kept()
     world.nodes("a", "b")
     world.put(pod("low", 1, "4"), "a").put(refusing("db", 20, "100m"), "b")
     for name in ("one", "two", "three"):
         assert world.victims(pod(name, 9, labels={"app": "web"})) == ("a", ["low"])
-    (kept,) = world.evaluator._classes.values()
-    assert [*kept.by_label_set.values()] == [True]
     world.put(refusing("web", 20, "0"), "a")
     for name in ("four", "five"):
         assert world.victims(pod(name, 9, labels={"app": "web"})) == (None, [])
-    assert [*kept.by_label_set.values()] == [False]
     assert world.victims(pod("six", 9, labels={"app": "other"})) == ("a", ["low"])
-    assert [*kept.by_label_set.values()] == [False, True]
 
 
 def refusing(app: str, priority: int, cpu: str) -> PodInfo:
@@ -373,7 +369,7 @@ def test_the_first_candidates_are_those_of_the_loop(
     assert UNKNOWN not in [states[place] for place in order[:count]]
 
 
-RANKS = st.tuples(st.integers(0, 3), st.integers(0, 1 << 40))
+RANKS = st.integers(0, 1 << 200)
 
 
 @given(
@@ -396,9 +392,9 @@ def test_the_least_rank_is_found(
 
 
 def test_the_least_rank_is_found_while_ranks_fall() -> None:
-    ranking: list[Rank] = [(0,), (1,), (2000,), (2001,)]
+    ranking: list[Rank] = [0, 1, 2000, 2001]
     for at in range(100):
-        ranking[2 + at % 2] = (1000 - at,)
+        ranking[2 + at % 2] = 1000 - at
         assert least(ranking, 1, 3) == 1
         assert least(ranking, 2, 2) == 2 + at % 2
 

@@ -32,7 +32,7 @@ from grange.scheduler.framework import (
 )
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominated
-from grange.scheduler.podinfo import LabelSet, PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.lower_priority import LowerPriority
 from grange.scheduler.preemption.victim_selection import (
     CLEAN,
@@ -58,7 +58,6 @@ BY_SCHEDULER = "PreemptionByScheduler"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 _EXPLAINED_MAX = 100  # nodes that are tried again for the sake of the message
 _CLASSES_MAX = 64
-_LABEL_SETS_MAX = 1_000
 _PATTERNS_MAX = 4096
 _NOTHING = Nominated()
 
@@ -189,17 +188,13 @@ class _VictimCache:
 class _ClassState:
     """What is known for pods of one class and priority."""
 
-    __slots__ = ("by_label_set", "by_load", "layout", "nodes", "order", "terms", "victims")
+    __slots__ = ("by_load", "layout", "nodes", "order", "victims")
 
     def __init__(self) -> None:
         self.layout = self.nodes = -1
         self.order: Integers = np.zeros(0, np.int64)  # rows that the pod does not refuse
         self.victims: _VictimCache | None = None
-        # Whether loads decide alone as long as no placed pod has terms about others.
-        self.by_load: bool | None = None
-        # The same among pods that have; which terms matter to a pod follows from its labels.
-        self.by_label_set: dict[LabelSet, bool] = {}
-        self.terms = (-1, -1)
+        self.by_load: bool | None = None  # while no placed pod has terms about others
 
 
 class Evaluator:
@@ -316,20 +311,11 @@ class Evaluator:
 
     def _by_load(self, known: _ClassState, trial: DryRun) -> bool:
         """Whether loads decide alone about this pod."""
-        index = self._handle.snapshot.index
-        if index.silent:
-            if known.by_load is None:
-                known.by_load = LoadDryRun.suits(trial)
-            return known.by_load
-        terms = (index.epoch, index.known)
-        if known.terms != terms or len(known.by_label_set) >= _LABEL_SETS_MAX:
-            known.terms = terms
-            known.by_label_set.clear()
-        labels = trial.pod.label_set()
-        found = known.by_label_set.get(labels)
-        if found is None:
-            found = known.by_label_set[labels] = LoadDryRun.suits(trial)
-        return found
+        if not self._handle.snapshot.index.silent:
+            return LoadDryRun.suits(trial)  # terms of placed pods look at its labels
+        if known.by_load is None:
+            known.by_load = LoadDryRun.suits(trial)
+        return known.by_load
 
     def _may_fit(self, pod: PodInfo) -> Mask:
         """By row, whether the pod might fit without any less important pod."""

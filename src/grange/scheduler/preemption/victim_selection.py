@@ -31,10 +31,11 @@ T = TypeVar("T")
 UNKNOWN, UNHELPFUL, VIOLATING, CLEAN = range(4)  # what is known of a node
 _STEP = 64  # nodes at a time, when few more are wanted
 NO_VICTIMS = "No preemption victims found for incoming pod"
-Rank = tuple[float, ...]
-NO_RANK: Rank = (inf,)  # after all others
+Rank = int
+NO_RANK: Rank = 1 << 256  # after all others
 
 _OFFSET = 1 << 31  # makes every priority positive, so that fewer victims never sum to more
+_LATEST_US = 1 << 62
 NONE_BELOW = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
 
 _PatternKey = tuple[Load, tuple[int, ...], int]
@@ -62,10 +63,13 @@ class Victims(msgspec.Struct, frozen=True):
         Fewest violations; the least important of the most important victims; the smallest sum
         of priorities; fewest victims; of the most important victims' earliest starts, the latest.
         """
-        first = self.pods[0]
-        total = sum([_OFFSET + info.pod.spec.priority for info in self.pods])
-        priority = first.pod.spec.priority
-        return self.violations, priority, total, len(self.pods), -started(first)
+        first, count = self.pods[0], len(self.pods)
+        priority, since = first.pod.spec.priority, started(first)
+        total = sum([info.pod.spec.priority for info in self.pods]) + count * _OFFSET
+        # One number: a search compares hundreds.
+        rank = self.violations << 33 | (priority + _OFFSET)
+        rank = (rank << 64 | total) << 32 | count
+        return rank << 63 | (0 if since == inf else _LATEST_US - int(since * 1e6))
 
 
 @lru_cache(maxsize=65_536)
@@ -121,8 +125,10 @@ def select_victims(
     if not candidates:
         return NONE_BELOW
     candidates.sort(key=importance)
-    violating, others = budgets.split(candidates)
-    candidates = [*violating, *others]
+    violating: list[PodInfo] = []
+    if budgets:
+        violating, others = budgets.split(candidates)
+        candidates = [*violating, *others]
     if patterns is None:
         gone = _reprieve(trial, node, candidates, nominated)
     else:
@@ -167,15 +173,11 @@ def _known_pattern(
     """As ``_reprieve``, once for all nodes and pods that are alike."""
     held = node.load.usage
     # Ports, disks and devices depend on who holds them, anti-affinity on labels.
-    if (
-        held.ports
-        or held.devices.tenants
-        or any(
-            info.ports or info.disks or info.devices or info.has_required_anti_affinity
-            for info in nominated
-        )
-    ):
+    if held.ports or held.devices.tenants:
         return _reprieve(trial, node, pods, nominated)
+    for info in nominated:
+        if info.ports or info.disks or info.devices or info.has_required_anti_affinity:
+            return _reprieve(trial, node, pods, nominated)
     # Pods that request the same mostly share one object, which is kept with its number.
     requests = [info.request for info in pods]
     if nominated:
