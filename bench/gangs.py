@@ -40,7 +40,7 @@ class Loop:
         self.cycle = Cycle(self.profile, self.cache)
         policy = BestEffortFIFO(overtakes=64)
         self.gangs = Coscheduling(self.profile, self.cycle, self.cache, self.queue, policy)
-        self.loop = ScheduleOne(self.cycle, self.cache, self.queue, self.gangs)
+        self.loop = ScheduleOne(self.cycle, self.queue, self.gangs)
         for number in range(NODES):
             labels = {"rack": f"rack-{number % RACKS}"}
             node = builders.node(f"node-{number}", zone=f"zone-{number % 3}", labels=labels)

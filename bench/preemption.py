@@ -41,15 +41,13 @@ class Cluster:
         self.cache, self.queue = Cache(), SchedulingQueue(profile)
         rng = Stream(1)
         self.cycle = Cycle(profile, self.cache, offset=lambda count: rng.integer(0, count - 1))
-        self.loop = ScheduleOne(self.cycle, self.cache, self.queue)
+        self.loop = ScheduleOne(self.cycle, self.queue)
         self.handlers = EventHandlers(
-            profile,
-            self.cache,
+            self.cycle,
             self.queue,
             OURS,
             now=lambda: self.now,
             log=Logger("bench"),
-            nominator=self.cycle.nominator,
         )
         for number in range(nodes):
             self.handlers.node_added(builders.node(f"node-{number}", zone=f"zone-{number % 3}"))

@@ -42,7 +42,7 @@ class Cluster:
         for number in range(nodes):
             self.add_node(number)
         self.cycle = Cycle(self.profile, self.cache)
-        self.loop = ScheduleOne(self.cycle, self.cache, self.queue)
+        self.loop = ScheduleOne(self.cycle, self.queue)
         self.cache.update_node_info_snapshot(self.cycle.snapshot)
 
     def add_node(self, number: int) -> None:

@@ -55,7 +55,7 @@ def engine(
         profile.sign(info)
         queue.add(info, 0.0)
     cycle = Cycle(profile, cache)
-    loop = ScheduleOne(cycle, cache, queue)
+    loop = ScheduleOne(cycle, queue)
     cache.update_node_info_snapshot(cycle.snapshot)
     started = time.perf_counter()
     while (outcome := loop.schedule_one(0.0)) is not None:

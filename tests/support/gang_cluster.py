@@ -64,7 +64,7 @@ class Bench(Cluster):
         self.cycle = Cycle(self.profile, self.cache)
         policy = policy or BestEffortFIFO(overtakes)
         self.gangs = Coscheduling(self.profile, self.cycle, self.cache, self.queue, policy)
-        self.loop = ScheduleOne(self.cycle, self.cache, self.queue, self.gangs)
+        self.loop = ScheduleOne(self.cycle, self.queue, self.gangs)
         self.now = 0.0
         self.where: dict[str, str] = {}
         self.why: dict[str, str] = {}

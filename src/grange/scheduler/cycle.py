@@ -102,6 +102,11 @@ class Cycle:
         permits_changed: called when Permit plugins have decided about pods.
         budgets: what preemption may disrupt.
         offset: where searches for victims start: a number below the argument.
+
+    Attributes:
+        snapshot: the cluster as decisions see it.
+        nominator: the nominated pods.
+        waiting_pods: the pods that Permit plugins hold.
     """
 
     def __init__(
@@ -116,8 +121,8 @@ class Cycle:
         self.snapshot = NodeInfoSnapshot()
         self.nominator = Nominator()
         self.waiting_pods: WaitingPods[Assumed] = WaitingPods(permits_changed)
-        self._profiles = profiles
-        self._cache = cache
+        self.profiles = profiles
+        self.cache = cache
         rotation = Rotation()
         self._engines = {
             profile: Engine(profile, self.snapshot, rotation=rotation)
@@ -135,7 +140,7 @@ class Cycle:
     @property
     def statistics(self) -> EngineStatistics:
         """The work counters of the first profile's engine."""
-        return self._engines[self._profiles.each()[0]].statistics
+        return self._engines[self.profiles.each()[0]].statistics
 
     @property
     def decisions(self) -> int:
@@ -150,7 +155,7 @@ class Cycle:
         Raises:
             SnapshotInconsistent: it is repaired for the next time.
         """
-        self._cache.update_node_info_snapshot(self.snapshot)
+        self.cache.update_node_info_snapshot(self.snapshot)
 
     def reset(self) -> None:
         """Drop what an interrupted decision left: trials on the snapshot, half-updated results."""
@@ -161,21 +166,21 @@ class Cycle:
     def decide(self, pod: PodInfo, state: CycleState) -> str | Diagnosis:
         """The node for a pod on the newest snapshot, or why there is none; nothing is assumed."""
         try:
-            self._cache.update_node_info_snapshot(self.snapshot)
+            self.cache.update_node_info_snapshot(self.snapshot)
         except SnapshotInconsistent as error:
             return Diagnosis(self.snapshot.num_nodes, pre_filter=str(error), error=True)
         return self.decide_on_snapshot(pod, state)
 
     def decide_on_snapshot(self, pod: PodInfo, state: CycleState) -> str | Diagnosis:
         """As ``decide``, on the snapshot as it is, trials included."""
-        engine = self._engines[self._profiles.of(pod)]
+        engine = self._engines[self.profiles.of(pod)]
         return engine.decide(pod, state, self.nominator.nominations_for(pod))
 
     # --- post-filter -------------------------------------------------------------------------
 
     def find_preemption(self, pod: PodInfo, state: CycleState) -> PostFilterResult | None:
         """The result of the first PostFilter plugin that nominates a node; nothing is carried out."""
-        for ask in self._post_filters[self._profiles.of(pod)]:
+        for ask in self._post_filters[self.profiles.of(pod)]:
             found = ask(state, pod)
             if found.nominated:
                 return found
@@ -197,7 +202,7 @@ class Cycle:
         Returns:
             The result, None for nothing; and why preemption does not help.
         """
-        asked, why_not = self._post_filters[self._profiles.of(pod)], ""
+        asked, why_not = self._post_filters[self.profiles.of(pod)], ""
         if diagnosis.pre_filter and asked:  # no node was the reason
             total = diagnosis.num_nodes
             return None, f"0/{total} nodes are available: {total} {NOT_HELPFUL}."
@@ -218,7 +223,7 @@ class Cycle:
 
     def info_on(self, info: PodInfo, node_name: str) -> PodInfo:
         """The pod as it would be on a node that all filters passed, devices included."""
-        profile = self._profiles.of(info)
+        profile = self.profiles.of(info)
         info = info.on(node_name)
         choose = profile.device_allocator
         if choose is not None and devices.asked(info.request):
@@ -235,11 +240,11 @@ class Cycle:
             everything taken back, why not.
         """
         info = queued.info
-        profile = self._profiles.of(info)
+        profile = self.profiles.of(info)
         plain = not (profile.has_reserve_or_permit or info.request.resources.scalars)
         info = info.on(node_name) if plain else self.info_on(info, node_name)
         assumed = Assumed(queued, info, node_name, state)
-        self._cache.assume_pod(info)
+        self.cache.assume_pod(info)
         self.nominator.remove(info.uid)
         if plain:
             return assumed, _NO_WAITS
@@ -281,11 +286,11 @@ class Cycle:
         try:
             self.unreserve(assumed)
         finally:
-            if self._cache.is_assumed_pod(assumed.info.pod):
-                self._cache.forget_pod(assumed.info.pod)
+            if self.cache.is_assumed_pod(assumed.info.pod):
+                self.cache.forget_pod(assumed.info.pod)
 
     def unreserve(self, assumed: Assumed) -> None:
         """Release what was reserved for a pod, in reverse order; a bug in one plugin does not stop the others."""
         with ExitStack() as stack:
-            for _, plugin in self._profiles.of(assumed.info).reserve:
+            for _, plugin in self.profiles.of(assumed.info).reserve:
                 stack.callback(plugin.unreserve, assumed.state, assumed.info, assumed.node_name)

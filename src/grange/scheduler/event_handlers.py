@@ -21,7 +21,6 @@ from grange.api.quantity import QuantityError
 from grange.api.selectors import SelectorError
 from grange.base.log import Logger
 from grange.reconcile.informer import Informer
-from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -32,19 +31,16 @@ from grange.scheduler.clusterevents import (
     node_update,
     pod_update,
 )
-from grange.scheduler.cycle import Assumed
+from grange.scheduler.cycle import Assumed, Cycle
 from grange.scheduler.defaultspread import DefaultSpread
 from grange.scheduler.disruption_budgets import DisruptionBudgets
 from grange.scheduler.errors import CacheCorrupted, CacheError
 from grange.scheduler.explain.attempt_history import AttemptHistory
-from grange.scheduler.framework import Profiles
 from grange.scheduler.gangs.event_handlers import GangEventHandlers
 from grange.scheduler.informers import Informers
-from grange.scheduler.nominator import Nominator
 from grange.scheduler.pod_conditions import SCHEDULING_GATED, PodConditions
 from grange.scheduler.podinfo import PodInfo, PodInfoCache
 from grange.scheduler.queue import SchedulingQueue
-from grange.scheduler.waiting_pods import WaitingPods
 
 T = TypeVar("T", bound=Resource)
 P = ParamSpec("P")
@@ -60,19 +56,17 @@ class EventHandlers:
 
     def __init__(
         self,
-        profiles: Profiles,
-        cache: Cache,
+        cycle: Cycle,
         queue: SchedulingQueue,
         names: frozenset[str],
         *,
         now: Callable[[], float],
         log: Logger,
-        nominator: Nominator | None = None,
     ) -> None:
-        self._nominator = Nominator() if nominator is None else nominator
+        self._nominator = cycle.nominator
         self._log = log
-        self._profiles = profiles
-        self._cache = cache
+        self._profiles = cycle.profiles
+        self._cache = cycle.cache
         self._queue = queue
         self._names = names
         self._now = now
@@ -265,28 +259,25 @@ class InformerEventHandlers(EventHandlers):
 
     def __init__(  # noqa: PLR0913  all that an event may change
         self,
-        profiles: Profiles,
-        cache: Cache,
+        cycle: Cycle,
         queue: SchedulingQueue,
         names: frozenset[str],
         *,
         now: Callable[[], float],
         log: Logger,
-        nominator: Nominator,
         informers: Informers,
         budgets: DisruptionBudgets,
         gangs: GangEventHandlers,
-        waiting_pods: WaitingPods[Assumed],
         conditions: PodConditions,
         history: AttemptHistory,
         wake: asyncio.Event,
         in_progress: Callable[[], Iterable[Assumed]],
     ) -> None:
-        super().__init__(profiles, cache, queue, names, now=now, log=log, nominator=nominator)
+        super().__init__(cycle, queue, names, now=now, log=log)
         self._informers = informers
         self._budgets = budgets
         self._gangs = gangs
-        self._waiting_pods = waiting_pods
+        self._waiting_pods = cycle.waiting_pods
         self._conditions = conditions
         self._history = history
         self._wake = wake

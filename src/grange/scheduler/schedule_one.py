@@ -6,7 +6,6 @@ and again.
 
 from dataclasses import replace
 
-from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
 from grange.scheduler.cycle import Assumed, Cycle, Dropped, Outcome, Unschedulable, Waiting
 from grange.scheduler.diagnosis import Diagnosis
@@ -23,10 +22,10 @@ class ScheduleOne:
     """Takes pods from a queue and schedules them, one at a time."""
 
     def __init__(
-        self, cycle: Cycle, cache: Cache, queue: SchedulingQueue, gangs: Coscheduling | None = None
+        self, cycle: Cycle, queue: SchedulingQueue, gangs: Coscheduling | None = None
     ) -> None:
         self._cycle = cycle
-        self._cache = cache
+        self._cache = cycle.cache
         self._queue = queue
         self._gangs = gangs
 

@@ -118,19 +118,16 @@ class Scheduler:
             changed=self._status.changed,
             withdrawn=self._evictor.withdraw,
         )
-        self.schedule_one = ScheduleOne(self.cycle, self.cache, self.queue, self.gangs)
+        self.schedule_one = ScheduleOne(self.cycle, self.queue, self.gangs)
         self._handlers = InformerEventHandlers(
-            self._profile,
-            self.cache,
+            self.cycle,
             self.queue,
             config.scheduler_names,
             now=clock.monotonic,
             log=log,
-            nominator=self.cycle.nominator,
             informers=self._informers,
             budgets=budgets,
             gangs=self.gangs.handlers,
-            waiting_pods=self.cycle.waiting_pods,
             conditions=self._conditions,
             history=self._history,
             wake=self._wake,

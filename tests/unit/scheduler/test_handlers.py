@@ -10,6 +10,7 @@ from grange.api.kinds.pod import ContainerStatus, Pod, PodStatus
 from grange.base.log import Logger
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import Action, Subject, pod_update
+from grange.scheduler.cycle import Cycle
 from grange.scheduler.event_handlers import EventHandlers
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
@@ -23,7 +24,7 @@ class Scene:
     def __init__(self, log: Logger) -> None:
         self.cache, self.queue = Cache(), SchedulingQueue(PROFILE)
         self.handlers = EventHandlers(
-            PROFILE, self.cache, self.queue, OURS, now=lambda: 0.0, log=log
+            Cycle(PROFILE, self.cache), self.queue, OURS, now=lambda: 0.0, log=log
         )
 
     @property

@@ -42,7 +42,7 @@ class Cluster:
     def __init__(self) -> None:
         self.cache, self.queue = Cache(), SchedulingQueue(PROFILE)
         self.cycle = Cycle(PROFILE, self.cache)
-        self.loop = ScheduleOne(self.cycle, self.cache, self.queue)
+        self.loop = ScheduleOne(self.cycle, self.queue)
         self.plain = NodeInfoSnapshot()
         self.waiting: dict[str, Pod] = {}
         self.placed: list[Pod] = []

@@ -11,6 +11,7 @@ from grange.api.quantity import QuantityError
 from grange.base.log import Logger
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
+from grange.scheduler.cycle import Cycle
 from grange.scheduler.event_handlers import EventHandlers
 from grange.scheduler.framework import Profile
 from grange.scheduler.podinfo import PodInfo, PodInfoCache
@@ -78,7 +79,11 @@ def test_what_cannot_be_read_is_reported_of_every_pod() -> None:
 def test_a_service_changes_what_its_pods_have_in_common(log: Logger) -> None:
     profile = Profile(plugins.DEFAULT)
     handlers = EventHandlers(
-        profile, Cache(), SchedulingQueue(profile), frozenset(), now=lambda: 0.0, log=log
+        Cycle(profile, Cache()),
+        SchedulingQueue(profile),
+        frozenset(),
+        now=lambda: 0.0,
+        log=log,
     )
     assert handlers.info(builders.pod("a", labels=BLUE)).spread == ()
     meta = ObjectMeta(name="blue", namespace="default")

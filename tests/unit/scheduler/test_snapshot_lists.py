@@ -13,6 +13,7 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.base.log import Logger
 from grange.scheduler.cache import Cache
+from grange.scheduler.cycle import Cycle
 from grange.scheduler.diagnosis import Diagnosis, Narrowed
 from grange.scheduler.engine import reference
 from grange.scheduler.errors import CacheError
@@ -38,7 +39,7 @@ def built(log: Logger, nodes: Iterable[Node], pods: Iterable[Pod]) -> NodeInfoSn
     cache, snapshot = Cache(), NodeInfoSnapshot()
     queue = SchedulingQueue(PROFILE)
     handlers = EventHandlers(
-        PROFILE, cache, queue, frozenset({"default-scheduler"}), now=lambda: 0.0, log=log
+        Cycle(PROFILE, cache), queue, frozenset({"default-scheduler"}), now=lambda: 0.0, log=log
     )
     for node in nodes:
         handlers.node_added(node)

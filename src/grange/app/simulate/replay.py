@@ -154,9 +154,9 @@ class Replay:
         self.cache = Cache()
         self._queue = SchedulingQueue(profiles, config.queue)
         self._cycle = Cycle(profiles, self.cache)
-        self._loop = ScheduleOne(self._cycle, self.cache, self._queue)
+        self._loop = ScheduleOne(self._cycle, self._queue)
         self._handlers = EventHandlers(
-            profiles, self.cache, self._queue, self._names, now=lambda: self.now, log=log
+            self._cycle, self._queue, self._names, now=lambda: self.now, log=log
         )
         for node in trace.nodes:
             self._handlers.node_added(node)
