@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from grange.api import timestamps
-from grange.api.http import User
+from grange.api.http import Request, User
 from grange.api.kinds import CRONJOB, EVENT, JOB
 from grange.api.kinds.batchjob import BatchJob
+from grange.api.status import ApiError, Forbidden
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -150,6 +151,23 @@ async def test_time_that_waits_for_a_job_is_reported_once(world: CronWorld) -> N
     await world.settle(60)
     events = (await world.client.list(EVENT)).items
     assert [item.count for item in events if item.reason == "JobAlreadyActive"] == [1, 1]
+
+
+async def test_refused_job_is_reported_and_tried_again(world: CronWorld) -> None:
+    def gate(request: Request) -> ApiError | None:
+        if request.method == "POST" and request.path.endswith("/jobs"):
+            return Forbidden("exceeded quota: jobs", kind="jobs", name="")
+        return None
+
+    world.gate = gate
+    await world.add(schedule="*/10 * * * *")
+    await world.settle(605)
+    events = (await world.client.list(EVENT)).items
+    assert {(item.type, item.reason) for item in events} == {("Warning", "FailedCreate")}
+    assert "exceeded quota: jobs" in events[0].message
+    world.gate = lambda request: None
+    await world.settle(120)
+    assert len(await world.jobs()) == 1
 
 
 async def test_replaced_jobs_are_deleted_first(world: CronWorld) -> None:

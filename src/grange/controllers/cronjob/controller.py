@@ -12,7 +12,14 @@ from grange.api.kinds import CRONJOB, JOB
 from grange.api.kinds.batchjob import BatchJob
 from grange.api.kinds.cronjob import CronJob
 from grange.api.meta import Document, ObjectKey, Resource, controller_of, preconditions
-from grange.api.status import AlreadyExists, Conflict, NotFound
+from grange.api.status import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
 from grange.base.tasks import Nursery
 from grange.controllers.cronjob import logic
 from grange.controllers.cronjob.logic import CronChild, CronSpec, CronState
@@ -153,6 +160,10 @@ class CronJobController:
             message = f"Job {name} exists and does not belong to the CronJob; delete it"
             self._recorder.event(cron, WARNING, "FailedCreate", message, kind=CRONJOB)
             return None
+        except (BadRequest, Forbidden, Invalid) as error:
+            message = f"Job {name} was not created: {error.message}"
+            self._recorder.event(cron, WARNING, "FailedCreate", message, kind=CRONJOB)
+            raise
         self._recorder.event(cron, NORMAL, "SuccessfulCreate", f"Created job {name}", kind=CRONJOB)
         return created
 
