@@ -75,9 +75,6 @@ class Strategy(ABC):
     """A score by utilisation: the weighted mean over resources, 0 to 100.
 
     A formula is stated once, for the amounts of one node and for columns of them.
-
-    Attributes:
-        resources: what counts.
     """
 
     resources: tuple[ResourceWeight, ...]

@@ -36,8 +36,6 @@ class LabelColumn:
 
     Attributes:
         ids: the number of each row's value; ``ABSENT`` where the label is missing.
-        values: the value of each number.
-        numbers: the number of each value.
     """
 
     ids: Ids
@@ -74,7 +72,6 @@ class NodeTable:
         size: rows that were ever in use; every array is at least this long.
         valid, unschedulable: one bool a row.
         taint_set: index into ``taint_sets``.
-        rows: row by node name.
         names: node name by row; empty in an invalid row.
         images: the images that nodes have, by name; kept current by the owner of the table.
         entries: what the owner of the table has of each row's node.

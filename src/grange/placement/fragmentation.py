@@ -75,12 +75,7 @@ class TargetWorkload:
         return int(np.searchsorted(self._cpus, cpu_left, side="right"))
 
     def fragmentation(self, rank: int, left: Free) -> int:
-        """F(M) of a node, times the number of pods.
-
-        Args:
-            rank: of the CPU that is left.
-            left: of each device.
-        """
+        """F(M) of a node, times the number of pods."""
         return self.number * sum(left) - self._remember(rank, tuple(sorted(left)))
 
     def of_load(self, load: Load) -> int:

@@ -23,14 +23,12 @@ class WaitingLease:
     """A lease that waits.
 
     Attributes:
-        uid: of the lease.
         namespace: whose share counts.
         need: machines by pool, in the order of the lease; each pool once.
         priority: higher ones go first.
         created: when, in seconds.
         semaphores: limits of which it takes one each.
         expected_s: how long it will have the machines; None where nothing is known.
-        holder: for whom, for people.
         requested: since when machines are requested for it, in seconds; None where none are.
     """
 
@@ -50,13 +48,8 @@ class GrantedLease:
     """A lease that has machines.
 
     Attributes:
-        uid: of the lease.
-        namespace: whose share counts.
-        held: machines by pool.
-        semaphores: limits of which it has taken one each.
+        namespace, semaphores, expected_s, holder: as of a ``WaitingLease``.
         started: when it was granted, in seconds.
-        expected_s: how long it was expected to last; None where nothing is known.
-        holder: for whom, for people.
     """
 
     uid: str
@@ -128,7 +121,6 @@ class Blocked:
     """Why a lease is not granted.
 
     Attributes:
-        reason: one word.
         what: the pool or semaphore that it waits for.
         by: uid of the lease that it must not pass.
     """

@@ -36,7 +36,6 @@ class LeaseOutlook:
     """How a lease waits.
 
     Attributes:
-        request: of the lease.
         position: in the queue, from 1.
         reason: one word; empty if it is about to be granted.
         message: the same for people.
@@ -73,11 +72,7 @@ def message(
 ) -> str:
     """Why a request waits, with pool, asked, free, capacity and holders where these matter.
 
-    Args:
-        queue: where.
-        request: which.
-        blocked: why.
-        holders: who has the machines of pools, as text; filled as needed.
+    ``holders`` is filled as needed: who has the machines of pools.
     """
     what, asked = blocked.what, dict(request.need).get(blocked.what, 0)
     counts = queue.pools.get(what)

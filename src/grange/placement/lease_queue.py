@@ -53,10 +53,9 @@ class LeaseDecision:
 
 
 class LeaseQueue:
-    """Waiting and granted leases, pools and policy.
+    """Waiting and granted leases, pools, and the policy, which may be replaced at any time.
 
     Attributes:
-        policy: the rules; may be replaced at any time.
         judged: how many classes were looked at since the start.
     """
 

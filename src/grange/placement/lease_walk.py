@@ -60,8 +60,6 @@ class LeaseWalk:
     their places, and shares decide only whose next one comes up.
 
     Args:
-        lines: all that wait.
-        held: how many machines each namespace has.
         share: the weighted share of a namespace, given how many machines each has.
         youngest: those that were created before have waited for long.
     """
@@ -184,12 +182,8 @@ class LeasePlanner:
     lease has waited for long, nothing passes it.
 
     Args:
-        policy: the rules.
-        pools: machines by pool.
-        semaphores: how many grants take each.
         ends: of a pool, when grants are expected to end and how many machines each has.
         line: the queue without what was let through.
-        now: seconds.
 
     Attributes:
         free: machines that are left, by pool.

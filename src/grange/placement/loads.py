@@ -20,12 +20,7 @@ _STEPS_MAX = 1_000
 
 
 class Load:
-    """A load; compared by identity, so that tables keyed by it are quick.
-
-    Attributes:
-        allocatable: what the node offers.
-        usage: what its pods need.
-    """
+    """A load; compared by identity, so that tables keyed by it are quick."""
 
     __slots__ = ("_after", "_before", "allocatable", "usage")
 
@@ -39,14 +34,7 @@ class Load:
     def changed(
         self, request: PodRequest, ports: tuple[Holding, ...], held: Sequence[int], sign: int
     ) -> "Load":
-        """The load with one more pod (1), or one less (-1): each is the exact inverse of the other.
-
-        Args:
-            request: what it asks for.
-            ports: the host ports and disks that it holds.
-            held: the devices that it holds.
-            sign: whether it comes or goes.
-        """
+        """The load with one more pod (1), or one less (-1): each is the exact inverse of the other."""
         known = self._after if sign > 0 else self._before
         plain = not (ports or held)
         if plain and (found := known.get(id(request))) is not None:

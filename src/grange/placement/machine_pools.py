@@ -29,11 +29,7 @@ class PoolUnknownError(ReservationError):
     """A pool is needed that was not added.
 
     Args:
-        pool: its name.
         dedicated: a dedicated NodePool whose machines have the label; empty for none.
-
-    Attributes:
-        pool: its name.
     """
 
     def __init__(self, pool: str, dedicated: str = "") -> None:
@@ -52,11 +48,6 @@ class PoolCapacityError(ReservationError):
 
     Args:
         limit: what bounds the capacity of a pool that can grow; empty for another pool.
-
-    Attributes:
-        pool: its name.
-        requested: machines that are needed.
-        capacity: machines that it has.
     """
 
     def __init__(self, pool: str, requested: int, capacity: int, limit: str = "") -> None:
@@ -76,13 +67,7 @@ class PoolCapacityError(ReservationError):
 
 
 class PoolAvailabilityError(ReservationError):
-    """More machines of a pool are needed than are free now; try again later.
-
-    Attributes:
-        pool: its name.
-        requested: machines that are needed.
-        available: machines that are free.
-    """
+    """More machines of a pool are needed than are free now; try again later."""
 
     def __init__(self, pool: str, requested: int, available: int) -> None:
         super().__init__(
@@ -100,7 +85,6 @@ class Pool:
     Attributes:
         name: value of the node label ``pool``.
         available: machines that can be reserved now.
-        capacity: machines in all.
     """
 
     name: str

@@ -18,8 +18,6 @@ class PoolMachine:
     """A machine.
 
     Attributes:
-        node: name of its node.
-        pool: whose it is.
         usable: ready, not cordoned, and not about to be taken away.
         busy: it is not free, though no lease has it.
         pod: one of the pods of others that are on it; empty for none.
@@ -37,13 +35,7 @@ class PoolMachine:
 
 
 def machine_of(node: Node, *, pod: str = "", avoided: bool = False) -> PoolMachine:
-    """The machine that a node is.
-
-    Args:
-        node: of the machine.
-        pod: one of the pods of others that are on it; empty for none.
-        avoided: it is not to be granted for now.
-    """
+    """The machine that a node is."""
     meta = node.metadata
     return PoolMachine(
         node=meta.name,

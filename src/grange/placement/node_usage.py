@@ -38,10 +38,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         cpu_milli, memory_bytes, ephemeral_bytes: sums of the requests.
-        pods: how many pods.
         nonzero_cpu_milli, nonzero_memory_bytes: sums of the non-zero view.
         scalars: sums by name; names whose sum is zero may be left out.
-        ports: the host ports held.
         devices: what is in use of each GPU.
     """
 

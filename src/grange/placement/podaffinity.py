@@ -60,8 +60,6 @@ class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """One term.
 
     Attributes:
-        kind: affinity, anti-affinity or preference.
-        selector: the pods it is about.
         key: the node label whose equal values make nodes one domain.
         weight: of a preference, negative for anti-affinity; 0 otherwise.
     """

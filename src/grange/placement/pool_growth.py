@@ -18,7 +18,6 @@ class PoolGrowth:
     """What NodePools may add to a pool.
 
     Attributes:
-        machines: how many more they may make.
         limit: what bounds that, for people.
         refusal: why none is to be expected soon all the same; empty if it is.
         boot_s: how long one boots, by the slowest NodePool; None where that is not known.

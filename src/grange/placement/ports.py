@@ -34,7 +34,6 @@ class Disk(NamedTuple):
     """One disk that a pod of a node uses; a holding like a host port.
 
     Attributes:
-        protocol: the kind of volume.
         port: what the disk is known by among those of its kind.
         monitors: of a Ceph cluster; two that share one are the same cluster.
         shared: it is used read-only, and so may others.

@@ -14,7 +14,6 @@ class ChangeLog(Generic[T]):
 
     Attributes:
         position: after the newest entry; what a reader remembers.
-        limit: the largest number of entries to keep.
     """
 
     __slots__ = ("_entries", "limit", "position")

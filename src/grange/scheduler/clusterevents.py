@@ -48,7 +48,6 @@ class ClusterEvent:
     """Something happened, or would be of interest.
 
     Attributes:
-        subject: to what.
         action: what; of a registration, any of these.
     """
 
@@ -86,7 +85,6 @@ class Registration:
     """A plugin's wish to have pods that it rejected tried again.
 
     Attributes:
-        event: after which events.
         hint: asked for every such event; None stands for yes.
     """
 

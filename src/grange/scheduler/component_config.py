@@ -165,12 +165,7 @@ class Configuration(ConfigSection, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """The content of a file.
-
-    Attributes:
-        config: the settings.
-        profiles: the plugins.
-    """
+    """The content of a file."""
 
     config: SchedulerConfig
     profiles: ProfileSet
@@ -178,9 +173,6 @@ class Configured:
 
 def load(text: str) -> Configured:
     """Read a configuration file.
-
-    Args:
-        text: YAML or JSON; one document.
 
     Raises:
         ConfigurationError: it is no such file, or anything in it is wrong.

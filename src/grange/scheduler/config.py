@@ -23,7 +23,6 @@ class SchedulerConfig:
         slice_pods: the same in pods.
         queue_policy: in which order gangs and pods wait, by its name in ``gangs.queue_policies``.
         overtakes: how many pods may be placed before a gang that comes first and waits.
-        queue: backoff and timeouts.
     """
 
     scheduler_names: frozenset[str] = frozenset({"default-scheduler", "grange"})

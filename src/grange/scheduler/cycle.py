@@ -37,10 +37,7 @@ class Assumed(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A pod with a node, assumed in the cache, to be bound.
 
     Attributes:
-        queued: the pod as it was popped.
         info: the assumed copy, whose ``nodeName`` is set.
-        node_name: where.
-        state: for the later extension points.
     """
 
     queued: QueuedPod
@@ -66,8 +63,6 @@ class Unschedulable:
     """A pod without a node; it is back in the queue.
 
     Attributes:
-        queued: the pod.
-        diagnosis: why.
         post_filter: the result of PostFilter, to be carried out; None without any.
     """
 
@@ -100,13 +95,7 @@ class Cycle:
 
     Args:
         permits_changed: called when Permit plugins have decided about pods.
-        budgets: what preemption may disrupt.
         offset: where searches for victims start: a number below the argument.
-
-    Attributes:
-        snapshot: the cluster as decisions see it.
-        nominator: the nominated pods.
-        waiting_pods: the pods that Permit plugins hold.
     """
 
     def __init__(

@@ -25,7 +25,6 @@ class Domains:
         counts: the sum by domain number, and a last entry that is always 0.
         count: the same, for single elements.
         present: the domains that have a node that counts.
-        total: over all domains.
     """
 
     def __init__(self, snapshot: NodeInfoSnapshot, counter: Counter, key: str) -> None:

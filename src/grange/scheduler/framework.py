@@ -62,9 +62,8 @@ class Status(msgspec.Struct, frozen=True, gc=False):
     """The result of a plugin.
 
     Attributes:
-        code: its kind.
-        reasons: why, each as it appears in the pod's condition.
-        plugin: the plugin; the framework fills it in.
+        reasons: each as it appears in the pod's condition.
+        plugin: filled in by the framework.
         wait_s: with ``WAIT``, for how long at most; 0 for as long as the framework allows.
     """
 
@@ -144,7 +143,7 @@ class PreFilterResult:
     """The result of a PreFilter plugin.
 
     Attributes:
-        status: its status; ``UNRESOLVABLE`` ends the cycle at once.
+        status: ``UNRESOLVABLE`` ends the cycle at once.
         node_names: the only candidate nodes; None for all.
     """
 
@@ -233,12 +232,7 @@ class DomainScore(Protocol):
         """Take in what changed."""
 
     def scores(self, domains: DomainsOf, feasible: Mask) -> Integers:
-        """0 to 100 for feasible rows or groups, anything for the others.
-
-        Args:
-            domains: of all of them.
-            feasible: which of them have a feasible node; at least one.
-        """
+        """0 to 100 for feasible rows or groups, of which there is one at least; anything for the others."""
 
 
 def check_rules(rules: Iterable[tuple[str, DomainRule]], table: NodeTable, row: int) -> Status:
@@ -285,10 +279,6 @@ class Handle:
     """What a PostFilter plugin gets of one scheduling loop.
 
     Attributes:
-        profile: the plugins.
-        snapshot: the cluster; current whenever the plugin is called.
-        nominator: the nominated pods.
-        budgets: the disruption budgets.
         offset: returns a random number from 0 up to, not including, the argument.
     """
 
@@ -306,7 +296,6 @@ class PostFilterResult:
     Attributes:
         status: success if a node accepts the pod once the result is carried out.
         nominated: the node to nominate the pod to; empty removes a nomination, None keeps it.
-        victims: pods to delete.
         cleared: pods that lose their nominations.
         lent: UIDs of victims that are deleted because they use borrowed quota.
     """
@@ -326,7 +315,7 @@ That changes nothing: the cycle and the service carry the result out.
 
 
 class Reserve(Protocol):
-    """Reserves resources of a node for a pod."""
+    """Reserves resources of a node for a pod that is assumed on it."""
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """The pod is assumed on the node."""
@@ -454,12 +443,14 @@ class Profile:
                     f"plugin {item.name} filters by all node objects, which scores may do"
                 )
 
+    # A profile alone is a set of profiles, whatever the scheduler name.
+
     def of(self, pod: PodInfo) -> "Profile":
-        """The profile of a pod: this one, for all of them."""
+        """The profile of a pod."""
         return self
 
     def named(self, scheduler_name: str) -> "Profile | None":
-        """The profile of that name: this one, whatever the name."""
+        """The profile of that name."""
         return self
 
     def each(self) -> "tuple[Profile, ...]":

@@ -34,7 +34,6 @@ class Attribute(Generic[V]):
 
     Attributes:
         scope: for how long a verdict about it holds.
-        of: its value on a node.
         columns: its values on rows, where the table has them.
         of_object: its value according to the node object alone; only with scope ``NODE``.
         of_pod: its value on a node that runs just this pod; only where a pod adds to the value.

@@ -44,11 +44,8 @@ class NodePlugin(ABC, Generic[D, V]):
 
     Attributes:
         name: as in kube-scheduler's configuration.
-        attribute: what it reads of a node.
-        weight: of its score.
         scale: the largest score it gives.
         resolvable: whether a node that refuses may accept once pods are gone.
-        reason: why a node refuses.
         normalise: how its scores become 0 to 100.
     """
 

@@ -23,7 +23,6 @@ class ImageState:
 
     Attributes:
         size_bytes: as the first node reported it.
-        all_nodes: every node of the cluster.
         nodes: the nodes that have it, in order of arrival.
     """
 
@@ -63,11 +62,8 @@ class NodeInfo:
     whose pods are still there).
 
     Attributes:
-        name: the node's name.
-        node: the object.
         load: what it offers and what its pods need together.
         pods: its pods, assumed ones included.
-        pods_with_affinity: those of them that state affinity or anti-affinity.
         image_states: the images it has, by every name.
         generation: when it last changed; unique among all changes of one cache.
     """
@@ -192,11 +188,7 @@ class NodeInfo:
 
 
 class ImageStates:
-    """The images of a cluster.
-
-    Attributes:
-        by_name: every image that some node has.
-    """
+    """The images of a cluster."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, ImageState] = {}

@@ -30,10 +30,6 @@ class LabelSet:
 
     Compared by identity, so that tables keyed by it are quick. Equal ones with labels in one order are
     one object, until so many were seen that the register is emptied: results do not rely on it.
-
-    Attributes:
-        namespace: the namespace.
-        labels: the labels.
     """
 
     __slots__ = ("labels", "namespace")
@@ -59,10 +55,7 @@ class PodInfo(msgspec.Struct, gc=False):
     """A pod and what follows from its spec.
 
     Attributes:
-        pod: the object.
         uid: its UID, the scheduler's identity of it.
-        request: what it needs.
-        ports: the host ports it requests.
         affinity: its demands and wishes about nodes.
         has_affinity: it states any pod affinity or anti-affinity, even a preference.
         claims: the persistent volume claims it mounts, as ``namespace/name``.
@@ -70,7 +63,6 @@ class PodInfo(msgspec.Struct, gc=False):
         spread: its topology spread constraints, default ones included.
         images: what its containers run, by name with tag.
         devices: the devices that it holds on its node, by number.
-        disks: the inline disks that it uses.
         signature: filled in by the profile: pods with equal numbers are placed alike.
         known_label_set: filled in by ``label_set``: its namespace and labels.
     """

@@ -51,16 +51,9 @@ class QueuedPod(msgspec.Struct, eq=False, gc=False):
     """A pod on its way through the queue.
 
     Attributes:
-        info: the pod as last seen.
-        timestamp: when it was last queued.
-        first_queued: when it was first queued.
-        attempts: how often it was tried.
-        unschedulable_count: how often it was marked unschedulable.
         errors: failures by error in a row; a plain diagnosis ends the row.
-        rejectors: the plugins that rejected it last.
         pending: those of them that wait for something they will recognise.
         gate: the PreEnqueue plugin that holds it; empty when none does.
-        pool: where it is.
         gone: it was deleted or assigned by others while in flight.
     """
 
@@ -108,13 +101,7 @@ class Heap:
         self._entries: list[_Entry] = []
 
     def push(self, key: Key, ticket: int, pod: QueuedPod) -> None:
-        """Put a pod in; an entry that it already has becomes void.
-
-        Args:
-            key: the smallest leaves first.
-            ticket: larger than any before.
-            pod: the pod.
-        """
+        """Put a pod in; an entry that it already has becomes void."""
         pod.pool = self.pool
         pod.ticket = ticket
         heappush(self._entries, (key, ticket, pod))

@@ -46,7 +46,6 @@ class NodeInfoSnapshot:
         node_info_map: entries by name; every one has a node object.
         node_info_list: the same objects in the order of the node tree.
         generation: of the newest entry that it has seen.
-        table: the same entries as columns.
         by_row: the same entries by row of the table; one without pods or node in an unused row.
         changes: rows of the table that changed: twice the row, and one more if its node object did.
         touched: rows of the table where anything changed, another version of a pod included.

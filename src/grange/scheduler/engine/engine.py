@@ -1,25 +1,11 @@
 """The engine: decides as ``reference`` does, without looking at every node again for every pod.
 
-Theory of operation. Pods of one signature form a *class*. For each class in use the engine keeps
-what every row of the node table is worth to it: a key that is -1 where the pod cannot run and
-otherwise ``total score · 2³² + tie``, where the tie is larger for nodes earlier in the tree. The
-largest key is the decision, because keys order nodes exactly as the reference does: by score, then
-by place.
+Pods of one signature form a *class*. For each class in use the engine keeps a key of every row of the node
+table: -1 where the pod cannot run, otherwise ``total score · 2³² + tie``, the tie being larger for nodes
+earlier in the tree. Keys order nodes as the reference does, so the largest is the decision.
 
-What depends on other nodes (topology spread, pod affinity) joins in ``topology_class``: pods that it
-concerns alike form a class together.
-
-A placement or an event changes a few rows. The snapshot notes them in its log, and a class that is
-used again brings just those rows up to date. Verdicts that depend only on node objects are kept
-until the node object changes. Scores that are normalised by their maximum over the feasible nodes
-are kept raw, with that maximum; when the maximum moves, all keys are computed again (vectorised).
-The best keys are in a heap (``lazy_heap``), so neither changing a key nor finding the largest looks at
-all of them.
-
-Why this is exact: a key depends on the class, the row's node object, the row's usage and the
-maxima. The log names every row whose node object or usage changed; the maxima are over feasible
-rows and are updated with them; a new order of nodes voids the class as a whole. Nothing else enters
-the decision of a class that no rule about other nodes concerns.
+A placement or an event changes a few rows; a class that is used again brings just those up to date from the
+snapshot's log. Why that is exact, and what it costs, is in docs/explanation/engine.md.
 """
 
 from collections import OrderedDict

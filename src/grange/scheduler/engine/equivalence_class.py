@@ -95,7 +95,6 @@ class EquivalenceClass:
     """What every row is worth to pods of one signature.
 
     Attributes:
-        pod: any pod of the class.
         each: PreFilter plugins run for each of its pods.
         diagnosis: why no node is feasible, as long as that is current.
     """
@@ -231,13 +230,7 @@ class EquivalenceClass:
         self._rekey(snapshot)
 
     def _evaluate(self, table: NodeTable, rows: Rows, renewed: Rows) -> None:
-        """Compute the verdicts and scores of rows with the vectorised forms.
-
-        Args:
-            table: the nodes.
-            rows: to be evaluated.
-            renewed: those of them whose node object changed.
-        """
+        """Compute rows with the vectorised forms; the node objects of ``renewed`` changed."""
         self.diagnosis = None
         pod, nodes_changed = self.pod, kernels.count(table, renewed) > 0
         if nodes_changed:

@@ -2,12 +2,8 @@
 
 Rules and rankings look at nodes only by their domains, so all rows in the same domains share their
 verdicts and the scores of the rankings. Such a group of rows is a *cell*: one for each combination
-of zones, for example. A decision takes the best key of each cell that the rules
-leave open, adds the cell's score, and takes the best of those.
-
-That is exact, as a cell's score is added to all of its keys alike and therefore does not change
-which is the largest. Rankings are scaled over the cells that are open and have a feasible row, which
-are those that hold the feasible nodes.
+of zones, for example. A decision takes the best key of each cell that the rules leave open, adds the cell's
+score, which all of its keys share, and takes the best of those.
 
 Labels with a value for nearly every node (the hostname) make no useful cells. A rule that only asks
 whether there are pods in the domain seldom changes its verdict, so it bars rows one by one instead.
@@ -100,7 +96,6 @@ class TopologyClass(EquivalenceClass):
 
     Args:
         rules: what rules nodes out, with the name of the plugin, in the order of their reasons.
-        rankings: what ranks them, with weights.
         few_domains: up to so many values of a label, its domains make cells.
     """
 

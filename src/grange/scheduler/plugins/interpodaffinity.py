@@ -38,8 +38,6 @@ class NoPodsInDomain(DomainRule):
     """Anti-affinity: no pod that the term selects, or none that holds the term, in the domain.
 
     Args:
-        domains: counts those pods.
-        term: the term.
         existing: it is a term of existing pods, which select this one.
     """
 
@@ -60,8 +58,6 @@ class PodsInDomain(DomainRule):
     """Affinity: some pod that all terms select in the domain, unless this one is the first of them.
 
     Args:
-        group: counts those pods, for each of the terms.
-        term: the term.
         at: which of the terms it is.
         selects_itself: all terms select this pod.
     """

@@ -198,11 +198,7 @@ def with_requests(info: PodInfo, limits: Mapping[str, int]) -> PodInfo:
 
 
 class ResourcesExplanation:
-    """By resource, what the pod needs and what is left.
-
-    Args:
-        request: what the plugin counts of the pod's requests.
-    """
+    """By resource, what the pod needs and what is left."""
 
     def __init__(self, refusals: Refusals, request: PodRequest) -> None:
         table, refused = refusals.snapshot.table, refusals.refused
