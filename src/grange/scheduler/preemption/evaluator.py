@@ -73,23 +73,24 @@ class _VictimCache:
     place is its number in the order in which searches go. Without this, 200 preemptions on
     5,000 nodes take 50 times the processor time.
 
-    Args:
-        handle: the parts of the scheduling loop.
-        order: the rows whose nodes do not refuse the class, in the order in which they are tried.
-
     Attributes:
+        order: the rows whose nodes do not refuse the class, in the order in which they are tried.
+        version: of the nodes of which that is so.
+        by_load: whether loads decide alone while no placed pod has terms about others.
         evaluated: how many nodes with pods of lower priority were evaluated (a work counter).
     """
 
-    def __init__(self, handle: Handle, order: Integers) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
+        self.order: Integers = np.zeros(0, np.int64)
+        self.version: tuple[int, int] | None = None
+        self.by_load: bool | None = None
         self.evaluated = 0
         self._rows: list[int] = []
         self._places: list[int] = []  # by row; -1 for those that are not tried
-        self._lay_out(order)
-        self._states = bytearray(len(order))
-        self._ranks: list[Rank] = [NO_RANK] * len(order)
-        self._victims: list[Victims | None] = [None] * len(order)
+        self._states = bytearray()
+        self._ranks: list[Rank] = []
+        self._victims: list[Victims | None] = []
         self._patterns: Patterns = BoundedDict(_PATTERNS_MAX)
         self._covered: dict[tuple[str, str], dict[int, None]] = {}  # rows by budget
         self._seen = self._positions()
@@ -98,14 +99,11 @@ class _VictimCache:
         """Take other rows, or another order of them; what is known is kept."""
         known, states = self._places, self._states
         victims, ranks = self._victims, self._ranks
-        sources = [known[row] if row < len(known) else -1 for row in order.tolist()]
+        self.order, self._rows = order, order.tolist()
+        sources = [known[row] if row < len(known) else -1 for row in self._rows]
         self._states = bytearray([states[at] if at >= 0 else UNKNOWN for at in sources])
         self._victims = [victims[at] if at >= 0 else None for at in sources]
         self._ranks = [ranks[at] if at >= 0 else NO_RANK for at in sources]
-        self._lay_out(order)
-
-    def _lay_out(self, order: Integers) -> None:
-        self._rows = order.tolist()
         places = np.full(self._handle.snapshot.table.size, -1)
         places[order] = np.arange(len(order))
         self._places = places.tolist()
@@ -185,18 +183,6 @@ class _VictimCache:
                 states[place] = UNKNOWN
 
 
-class _ClassState:
-    """What is known for pods of one class and priority."""
-
-    __slots__ = ("by_load", "layout", "nodes", "order", "victims")
-
-    def __init__(self) -> None:
-        self.layout = self.nodes = -1
-        self.order: Integers = np.zeros(0, np.int64)  # rows that the pod does not refuse
-        self.victims: _VictimCache | None = None
-        self.by_load: bool | None = None  # while no placed pod has terms about others
-
-
 class Evaluator:
     """Finds nodes and victims by preemption, for the pods of one profile."""
 
@@ -206,7 +192,7 @@ class Evaluator:
         self._lower = LowerPriority(handle.snapshot)
         # Without that plugin amounts are not counted, so they rule nothing out.
         self._counts_amounts = "NodeResourcesFit" in handle.profile.plugins
-        self._classes: BoundedDict[tuple[int, int], _ClassState] = BoundedDict(_CLASSES_MAX)
+        self._classes: BoundedDict[tuple[int, int], _VictimCache] = BoundedDict(_CLASSES_MAX)
         self.tried = 0
         """How many nodes were tried (a work counter)."""
 
@@ -253,7 +239,7 @@ class Evaluator:
     ) -> Victims | None:
         """The best candidate, if there is any; ``refused`` takes the rows that were tried in vain."""
         handle, snapshot = self._handle, self._handle.snapshot
-        known = self._of(trial, pod)
+        known = self._of(pod)
         order = known.order
         if not len(order):
             return None
@@ -269,12 +255,9 @@ class Evaluator:
             return found
 
         if self._by_load(known, trial):
-            cache = known.victims
-            if cache is None:
-                cache = known.victims = _VictimCache(handle, order)
-            evaluated = cache.evaluated
-            best = cache.best(trial, offset, wanted, nominated)
-            self.tried += cache.evaluated - evaluated
+            evaluated = known.evaluated
+            best = known.best(trial, offset, wanted, nominated)
+            self.tried += known.evaluated - evaluated
             return best
         order = np.concatenate([order[offset:], order[:offset]])
         found = dry_run(order[self._may_fit(pod)[order]].tolist(), wanted, trying)
@@ -285,7 +268,7 @@ class Evaluator:
     ) -> str:
         """Why no node has victims for the pod, in kube-scheduler's words: counts by reason."""
         snapshot, priority = self._handle.snapshot, pod.pod.spec.priority
-        rows = self._of(trial, pod).order
+        rows = self._of(pod).order
         counts = Counter({NOT_HELPFUL: snapshot.num_nodes - len(rows)})
         removable = self._lower.any_on(rows, priority)
         counts[NO_VICTIMS] = int(np.count_nonzero(~removable))
@@ -309,7 +292,7 @@ class Evaluator:
         )
         return f"0/{snapshot.num_nodes} nodes are available: {reasons}."
 
-    def _by_load(self, known: _ClassState, trial: DryRun) -> bool:
+    def _by_load(self, known: _VictimCache, trial: DryRun) -> bool:
         """Whether loads decide alone about this pod."""
         if not self._handle.snapshot.index.silent:
             return LoadDryRun.suits(trial)  # terms of placed pods look at its labels
@@ -332,21 +315,17 @@ class Evaluator:
                 return status
         return select_victims(trial, node, self._handle.budgets, nominated=nominated)
 
-    def _of(self, trial: DryRun, pod: PodInfo) -> _ClassState:
+    def _of(self, pod: PodInfo) -> _VictimCache:
         """What is known for pods of this class, brought up to date."""
         snapshot = self._handle.snapshot
         key = (self._handle.profile.sign(pod), pod.pod.spec.priority)
         known = self._classes.get(key)
         if known is None:
-            known = self._classes[key] = _ClassState()
-        moved = known.layout != snapshot.layout
-        if moved or known.nodes != snapshot.index.nodes:
-            known.layout, known.nodes = snapshot.layout, snapshot.index.nodes
-            order = self._open_rows(pod)
-            # Even where the order stays, there may be a new row.
-            if known.victims is not None and (moved or not np.array_equal(order, known.order)):
-                known.victims.follow(order)
-            known.order = order
+            known = self._classes[key] = _VictimCache(self._handle)
+        version = snapshot.layout, snapshot.index.nodes
+        if known.version != version:
+            known.version = version
+            known.follow(self._open_rows(pod))
         return known
 
     def _open_rows(self, pod: PodInfo) -> Integers:
