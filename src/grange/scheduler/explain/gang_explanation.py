@@ -31,7 +31,6 @@ from grange.scheduler.gangs.capacity import (
     room_when_empty,
     shapes,
 )
-from grange.scheduler.plugin_explanation import Remedy
 from grange.scheduler.plugins.noderesourcesfit import (
     format_amount,
     with_requests,
@@ -60,14 +59,11 @@ def explain_gang(
     profiles: Profiles, snapshot: NodeInfoSnapshot, demand: GangDemand
 ) -> GangExplanation:
     """Explain a gang on a snapshot that is up to date; without content where it is not known cheaply."""
-    if demand.has_nominations:
-        return GangExplanation()
     found = shapes(profiles, demand.pods)
-    if len(found) != 1:
+    if demand.has_nominations or len(found) != 1:
         return GangExplanation()
-    shape = found[0]
-    profile = profiles.of(shape.pod)
-    if profile.amounts is None or not _decided_by_columns(profile, shape.pod, snapshot):
+    shape, profile = found[0], profiles.of(found[0].pod)
+    if not _decided_by_columns(profile, shape.pod, snapshot):
         return GangExplanation()
     fit = _GangFit(profile, snapshot, shape, demand.domain_key)
     counts = count_reasons(profiles, snapshot.table, demand.pods)
@@ -81,12 +77,16 @@ def explain_gang(
 
 
 def _decided_by_columns(profile: Profile, pod: PodInfo, snapshot: NodeInfoSnapshot) -> bool:
-    for name, plugin in profile.filters:
-        if plugin.scope is not Scope.NODE and name != _RESOURCES_FILTER and plugin.applies(pod):
-            return False
-    if profile.rules(pod, snapshot, profile.concerns(pod, snapshot.index)):
-        return False
-    return pre_filter(profile, CycleState(), pod, snapshot) is EVERY_NODE
+    others = any(
+        plugin.scope is not Scope.NODE and name != _RESOURCES_FILTER and plugin.applies(pod)
+        for name, plugin in profile.filters
+    )
+    return (
+        profile.amounts is not None
+        and not others
+        and not profile.rules(pod, snapshot, profile.concerns(pod, snapshot.index))
+        and pre_filter(profile, CycleState(), pod, snapshot) is EVERY_NODE
+    )
 
 
 class _GangFit:
@@ -112,6 +112,11 @@ class _GangFit:
 
     def _holds(self, fitting: Integers) -> bool:
         return self.room(fitting) >= self._shape.count
+
+    def _holds_changed(self, pod: PodInfo) -> bool:
+        """Whether all pods fit when they are like this one."""
+        allowed = self._profile.allowed_rows(pod, self._table)
+        return self._holds(np.where(allowed, copies(self._table, self._counted(pod)), 0))
 
     def changes(self, reasons: set[str]) -> tuple[Change, ...]:
         """The cheapest changes after which all pods fit."""
@@ -162,8 +167,7 @@ class _GangFit:
         return limits(low)
 
     def _fits_with(self, limits: Mapping[str, int]) -> bool:
-        changed = self._counted(with_requests(self._shape.pod, limits))
-        return self._holds(np.where(self._allowed, copies(self._table, changed), 0))
+        return self._holds_changed(with_requests(self._shape.pod, limits))
 
     def _fewer_pods(self) -> Iterator[tuple[float, str]]:
         room, wanted = self.room(), self._shape.count
@@ -180,15 +184,9 @@ class _GangFit:
             if name == _RESOURCES_FILTER:
                 continue
             for remedy in explanation.changes(np.flatnonzero(explanation.lacks > 0)):
-                if self._helps(remedy):
+                change = remedy.change
+                if change is not None and self._holds_changed(change(self._shape.pod)):
                     yield remedy.cost, f"if {remedy.text}"
-
-    def _helps(self, remedy: Remedy) -> bool:
-        if remedy.change is None:
-            return False
-        changed = remedy.change(self._shape.pod)
-        allowed = self._profile.allowed_rows(changed, self._table)
-        return self._holds(np.where(allowed, copies(self._table, self._counted(changed)), 0))
 
     # --- changes of the cluster --------------------------------------------------------------
 

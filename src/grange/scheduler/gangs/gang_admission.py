@@ -22,8 +22,8 @@ from grange.api.pod_requests import PODS
 from grange.api.quantity import QuantityError
 from grange.base.backoff import Exponential
 from grange.scheduler.gangs.pod_groups import Gang
-from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank, listed, read, total
-from grange.scheduler.gangs.wait_line import WaitLine
+from grange.scheduler.gangs.quotas import Amounts, Quotas, listed, read, total
+from grange.scheduler.gangs.wait_line import QuotaWaiter, WaitLine
 
 HOLD_S = 60.0
 """For so long the quota of an admitted gang is held without its pods."""
@@ -73,9 +73,11 @@ class GatedGang:
         """The name under which its quota is charged."""
         return owner_of(self.uid)
 
-    def may_be_tried(self, now: float) -> bool:
-        """Whether it waits to be admitted, and may be."""
-        return self.state is GateState.WAITING and self.until <= now
+    @property
+    def created(self) -> str:
+        """When its group was created, RFC 3339."""
+        group = self.gang.group
+        return "" if group is None else group.metadata.creation_timestamp or ""
 
 
 def owner_of(uid: str) -> str:
@@ -212,16 +214,22 @@ class GangAdmission:
 
     def _pass(self, now: float) -> int:
         """Decide about all that wait, in order, among the pods that wait in the same line; return how many."""
-        waiting = [item for item in self._gated.values() if item.may_be_tried(now)]
+        waiting = [
+            item
+            for item in self._gated.values()
+            if item.state is GateState.WAITING and item.until <= now
+        ]
         if not waiting:
             return 0
         for gated in waiting:
             self._rank(gated.gang, now)
-        found = _Pass(self._reclaimed())
-        entries: list[_Entry] = [
-            (gated.gang.rank, gated, gated.gang.queue, {}) for gated in waiting
+        # Gangs that wait equally long come in the order of their creation.
+        entries = [
+            *((waiter.rank, "", None, waiter.queue, waiter.wanted) for waiter in self._others()),
+            *((item.gang.rank, item.created, item, item.gang.queue, {}) for item in waiting),
         ]
-        for rank, item, queue, wanted in sorted([*self._others(), *entries], key=_order):
+        found = _Pass(self._reclaimed())
+        for rank, _, item, queue, wanted in sorted(entries, key=lambda entry: entry[:2]):
             found.places[queue] = found.places.get(queue, 0) + 1
             if item is not None:
                 self._decide(item, found, now)
@@ -246,12 +254,12 @@ class GangAdmission:
         defaults = (item.value for item in self._classes.values() if item.global_default)
         return next(defaults, 0)
 
-    def _others(self) -> Iterator["_Entry"]:
+    def _others(self) -> Iterator[QuotaWaiter]:
         """The pods, and gangs with pods, that wait for quota."""
         for waiter in self.line.for_quota:
             gated = self._gated.get(waiter.owner)
             if gated is None or gated.state is not GateState.WAITING:
-                yield waiter.rank, None, waiter.queue, waiter.wanted
+                yield waiter
 
     def _reclaimed(self) -> dict[str, Amounts]:
         """By queue, what gangs want that were admitted without a charge."""
@@ -367,10 +375,6 @@ class GangAdmission:
         self.changed(gang)
 
 
-_Entry = tuple[Rank, GatedGang | None, str, Amounts]
-"""What waits: its rank, the gang if it is gated, its queue, and what it wants if it is not."""
-
-
 @dataclass(slots=True)
 class _Pass:
     """What one pass has found so far.
@@ -384,14 +388,6 @@ class _Pass:
     ahead: dict[str, Amounts]
     places: dict[str, int] = field(default_factory=dict)
     refused: dict[tuple[object, ...], tuple[str, str]] = field(default_factory=dict)
-
-
-def _order(entry: _Entry) -> tuple[Rank, str]:
-    """Gangs of which it is not known how long they wait come in the order of their creation."""
-    rank, item, _, _ = entry
-    if item is None or item.gang.group is None:
-        return rank, ""
-    return rank, item.gang.group.metadata.creation_timestamp or ""
 
 
 def _wanted(gang: Gang) -> Amounts:
