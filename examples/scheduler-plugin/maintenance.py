@@ -3,8 +3,7 @@
 An example of a scheduler plugin: this file in ``scheduler/plugins`` and one line in its ``__init__``.
 """
 
-from grange.scheduler.node_attributes import NAME_AND_LABELS, NameAndLabels
-from grange.scheduler.node_plugin import NodeFilter
+from grange.scheduler.node_plugin import NAME_AND_LABELS, NameAndLabels, NodeFilter
 from grange.scheduler.plugin_explanation import Remedy
 from grange.scheduler.podinfo import PodInfo
 

@@ -1,6 +1,7 @@
 """Plugins that state a rule about one attribute of a node; the other forms follow from it.
 
-A plugin compares a *demand*, what it reads of the pod, with an *attribute*, what it reads of a node.
+A plugin compares a *demand*, what it reads of the pod, with an *attribute*, what it reads of a node: of one, of
+many rows, and, for queueing hints, of a node object or of a pod that left. Rows with equal values are judged once.
 From ``allows`` and ``score_value`` come the forms for one node and for many rows, the counted
 reasons, the signature, the queueing hints and the explanation. A plugin overrides a derived form only
 where that is measurably faster; the parity tests compare all of them. Amounts have kernels because a new
@@ -8,15 +9,19 @@ class of pods looks at every load: without them it takes 14 times as long on 5,0
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
-from dataclasses import replace
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from grange.api.kinds.node import Node
+from grange.api.kinds.node import Node, Taint
 from grange.api.kinds.pod import Pod
-from grange.placement.columns import Integers, Mask, NodeTable, Rows
+from grange.placement import ports
+from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
+from grange.placement.loads import Load
+from grange.placement.ports import UsedPorts
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.framework import (
     PASS,
@@ -29,7 +34,6 @@ from grange.scheduler.framework import (
     Scope,
     Status,
 )
-from grange.scheduler.node_attributes import Attribute
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy
 from grange.scheduler.podinfo import PodInfo
@@ -37,6 +41,114 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 
 D = TypeVar("D", bound=Hashable)
 V = TypeVar("V")
+
+# --- what plugins read of a node ------------------------------------------------------------------
+
+NO_ACTION = Action(0)
+
+Values: TypeAlias = tuple[NDArray[np.integer], Sequence[V]]
+"""By row, the number of its value; and the values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute(Generic[V]):
+    """One attribute of nodes.
+
+    Attributes:
+        scope: for how long a verdict about it holds.
+        columns: its values on rows, where the table has them.
+        of_object: its value according to the node object alone; only with scope ``NODE``.
+        of_pod: its value on a node that runs just this pod; only where a pod adds to the value.
+        action: the updates of a node object that change it.
+    """
+
+    scope: Scope
+    of: Callable[[NodeInfo], V]
+    columns: Callable[[NodeTable, Rows], Values[V]] | None = None
+    of_object: Callable[[Node], V] | None = None
+    of_pod: Callable[[Pod], V] | None = None
+    action: Action = NO_ACTION
+
+    def of_rows(self, table: NodeTable, rows: Rows) -> Values[V]:
+        """Its values on rows; the same object is one value."""
+        if self.columns is not None:
+            return self.columns(table, rows)
+        numbers: dict[int, int] = {}
+        kept: list[V] = []  # so that no identity is used again
+        of_row = []
+        read, entries = self.of, table.entries
+        for row in range(*rows.indices(table.size)) if isinstance(rows, slice) else rows.tolist():
+            value = read(entries[row])
+            number = numbers.setdefault(id(value), len(kept))
+            if number == len(kept):
+                kept.append(value)
+            of_row.append(number)
+        return np.asarray(of_row, np.int64), kept
+
+
+def _of_object(
+    read: Callable[[Node], V],
+    action: Action,
+    absent: V,
+    columns: Callable[[NodeTable, Rows], Values[V]] | None = None,
+) -> Attribute[V]:
+    def of(info: NodeInfo) -> V:
+        return absent if info.node is None else read(info.node)
+
+    return Attribute(Scope.NODE, of, columns, of_object=read, action=action)
+
+
+def label(key: str) -> Attribute[str | None]:
+    """The value of a label; None for nodes without it."""
+    return _of_object(
+        lambda node: node.metadata.labels.get(key),
+        Action.NODE_LABEL,
+        None,
+        # The values are numbered from 0, and ABSENT is the number before.
+        lambda table, rows: (
+            table.labels(key).ids[rows] - ABSENT,
+            (None, *table.labels(key).values),
+        ),
+    )
+
+
+NameAndLabels: TypeAlias = tuple[str, Mapping[str, str]]
+_NAMELESS: NameAndLabels = ("", {})
+_NO_FEATURES: Collection[str] = frozenset()
+
+NAME: Attribute[str] = _of_object(lambda node: node.metadata.name, NO_ACTION, "")
+NAME_AND_LABELS: Attribute[NameAndLabels] = _of_object(
+    lambda node: (node.metadata.name, node.metadata.labels), Action.NODE_LABEL, _NAMELESS
+)
+UNSCHEDULABLE: Attribute[bool] = _of_object(
+    lambda node: node.spec.unschedulable,
+    Action.NODE_TAINT,
+    absent=False,
+    columns=lambda table, rows: (table.unschedulable[rows].view(np.int8), (False, True)),
+)
+TAINTS: Attribute[Sequence[Taint]] = _of_object(
+    lambda node: node.spec.taints,
+    Action.NODE_TAINT,
+    (),
+    lambda table, rows: (table.taint_set[rows], table.taint_sets),
+)
+DECLARED_FEATURES: Attribute[Collection[str]] = _of_object(
+    lambda node: node.status.declared_features, Action.NODE_FEATURES, _NO_FEATURES
+)
+EXCLUSIVE_USE: Attribute[UsedPorts] = Attribute(
+    Scope.LOAD,
+    lambda info: info.usage.ports,
+    of_pod=lambda pod: ports.held(
+        ports.NO_PORTS, (*ports.host_ports(pod.spec), *ports.inline_disks(pod.spec))
+    ),
+)
+"""Host ports and inline disks in use."""
+
+LOAD: Attribute[Load] = Attribute(Scope.LOAD, lambda info: info.load)
+"""What the node offers and what its pods use."""
+
+
+# --- filters and scores ---------------------------------------------------------------------------
 
 
 class NodePlugin(ABC, Generic[D, V]):

@@ -160,6 +160,11 @@ class EquivalenceClass:
             total += score.scaled(score.raw[rows], most) if most else score.nought
         return total
 
+    def best_of(self, snapshot: NodeInfoSnapshot, feasible: Mask) -> int:
+        """The largest key if just these of the feasible rows were, at least one."""
+        keys = (self.totals(snapshot, feasible) << TIE_BITS) + snapshot.ties[snapshot.table.all]
+        return kernels.most(keys, feasible)
+
     def diagnose(self, snapshot: NodeInfoSnapshot) -> Diagnosis:
         """Why each node refuses: the first plugin that does, as in the reference."""
         if self.diagnosis is None:

@@ -250,12 +250,9 @@ class NominatedFilter:
     def _best(self, one: EquivalenceClass, feasible: Mask, state: CycleState) -> str:
         """The best of these rows, with scores scaled over them."""
         snapshot = self._snapshot
-        totals = one.totals(snapshot, feasible)
-        keys = (totals << TIE_BITS) + snapshot.ties[snapshot.table.all]
-        keys[~feasible] = -1
-        row = int(np.argmax(keys))
-        state.score = int(totals[row])
-        return snapshot.table.names[row]
+        best = one.best_of(snapshot, feasible)
+        state.score = best >> TIE_BITS
+        return snapshot.node_info_list[TIE_MAX - (best & TIE_MAX)].name
 
     def _one_by_one(
         self, one: EquivalenceClass, pod: PodInfo, nominated: Nominated, state: CycleState

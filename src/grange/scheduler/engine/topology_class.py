@@ -225,10 +225,7 @@ class TopologyClass(EquivalenceClass):
     def _best_row(self, snapshot: NodeInfoSnapshot) -> int:
         self._statistics.by_row += 1
         feasible = self._opened(snapshot)
-        if not feasible.any():
-            return -1
-        keys = (self.totals(snapshot, feasible) << TIE_BITS) + snapshot.ties[snapshot.table.all]
-        return kernels.most(keys, feasible)
+        return self.best_of(snapshot, feasible) if feasible.any() else -1
 
     def _opened(self, snapshot: NodeInfoSnapshot) -> Mask:
         feasible = self._open_now(snapshot)

@@ -5,8 +5,7 @@ from grange.placement import allocation
 from grange.placement.columns import Integers, NodeTable, Rows
 from grange.placement.loads import Load
 from grange.scheduler.framework import Plugin
-from grange.scheduler.node_attributes import LOAD
-from grange.scheduler.node_plugin import NodeScore
+from grange.scheduler.node_plugin import LOAD, NodeScore
 from grange.scheduler.plugin_args import (
     ConfigSection,
     PluginArgs,

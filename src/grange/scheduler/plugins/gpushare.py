@@ -15,8 +15,7 @@ from grange.placement import devices
 from grange.placement.loads import Load
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.framework import Code, Status
-from grange.scheduler.node_attributes import LOAD
-from grange.scheduler.node_plugin import NodeFilter, NodeScore, PodFilter
+from grange.scheduler.node_plugin import LOAD, NodeFilter, NodeScore, PodFilter
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.podinfo import PodInfo
 

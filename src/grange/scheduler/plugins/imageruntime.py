@@ -6,8 +6,7 @@ has the label, every node is worth the same.
 
 from grange.api.kinds.pod import uses_images
 from grange.api.pod_fields import IMAGES_LABEL
-from grange.scheduler.node_attributes import label
-from grange.scheduler.node_plugin import NodeScore
+from grange.scheduler.node_plugin import NodeScore, label
 from grange.scheduler.podinfo import PodInfo
 
 

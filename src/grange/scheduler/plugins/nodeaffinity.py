@@ -27,8 +27,7 @@ from grange.scheduler.framework import (
     PreFilterResult,
     Status,
 )
-from grange.scheduler.node_attributes import NAME_AND_LABELS, NameAndLabels
-from grange.scheduler.node_plugin import NodeFilter, NodeScore
+from grange.scheduler.node_plugin import NAME_AND_LABELS, NameAndLabels, NodeFilter, NodeScore
 from grange.scheduler.plugin_args import PluginArgs, configurable, refusal
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy, altered
 from grange.scheduler.podinfo import PodInfo

@@ -3,8 +3,7 @@
 from collections.abc import Collection
 
 from grange.api.kinds.pod import PodSpec
-from grange.scheduler.node_attributes import DECLARED_FEATURES
-from grange.scheduler.node_plugin import NodeFilter
+from grange.scheduler.node_plugin import DECLARED_FEATURES, NodeFilter
 from grange.scheduler.podinfo import PodInfo
 
 RESTART_ALL = "RestartAllContainersOnContainerExits"

@@ -1,7 +1,6 @@
 """NodeName: a pod that names its node runs nowhere else."""
 
-from grange.scheduler.node_attributes import NAME
-from grange.scheduler.node_plugin import NodeFilter
+from grange.scheduler.node_plugin import NAME, NodeFilter
 from grange.scheduler.podinfo import PodInfo
 
 

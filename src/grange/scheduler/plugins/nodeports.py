@@ -6,8 +6,7 @@ from functools import partial
 from grange.placement import ports
 from grange.placement.columns import Integers
 from grange.placement.ports import HostPort, UsedPorts
-from grange.scheduler.node_attributes import EXCLUSIVE_USE
-from grange.scheduler.node_plugin import NodeFilter
+from grange.scheduler.node_plugin import EXCLUSIVE_USE, NodeFilter
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy, altered
 from grange.scheduler.podinfo import PodInfo

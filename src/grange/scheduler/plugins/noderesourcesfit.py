@@ -30,8 +30,7 @@ from grange.placement.loads import Load
 from grange.placement.node_usage import IDLE, amount_of, asked_amounts
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.framework import Code, Plugin, Status
-from grange.scheduler.node_attributes import LOAD
-from grange.scheduler.node_plugin import NodeFilter, NodeScore
+from grange.scheduler.node_plugin import LOAD, NodeFilter, NodeScore
 from grange.scheduler.plugin_args import (
     ConfigSection,
     PluginArgs,

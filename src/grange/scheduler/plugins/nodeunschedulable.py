@@ -1,8 +1,7 @@
 """NodeUnschedulable: cordoned nodes accept no new pods, except those that tolerate it."""
 
 from grange.placement import taint_toleration
-from grange.scheduler.node_attributes import UNSCHEDULABLE
-from grange.scheduler.node_plugin import NodeFilter
+from grange.scheduler.node_plugin import UNSCHEDULABLE, NodeFilter
 from grange.scheduler.plugin_explanation import Remedy
 from grange.scheduler.podinfo import PodInfo
 

@@ -14,8 +14,7 @@ from grange.placement import devices
 from grange.placement.fragmentation import PodKind, TargetWorkload
 from grange.placement.loads import Load
 from grange.scheduler.framework import Plugin
-from grange.scheduler.node_attributes import LOAD, NAME
-from grange.scheduler.node_plugin import NodeScore
+from grange.scheduler.node_plugin import LOAD, NAME, NodeScore
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.plugin_args import ConfigSection, PluginArgs, configurable, refusal, within
 from grange.scheduler.podinfo import PodInfo

@@ -11,8 +11,7 @@ from grange.api.kinds.pod import Toleration
 from grange.placement import taint_toleration
 from grange.scheduler.clusterevents import Action, ClusterEvent, Registration, Subject
 from grange.scheduler.framework import Code, Normalise, Status
-from grange.scheduler.node_attributes import TAINTS
-from grange.scheduler.node_plugin import NodeFilter, NodeScore
+from grange.scheduler.node_plugin import TAINTS, NodeFilter, NodeScore
 from grange.scheduler.plugin_explanation import Remedy, altered
 from grange.scheduler.podinfo import PodInfo
 

@@ -2,8 +2,7 @@
 
 from grange.placement import ports
 from grange.placement.ports import Disk, UsedPorts
-from grange.scheduler.node_attributes import EXCLUSIVE_USE
-from grange.scheduler.node_plugin import NodeFilter
+from grange.scheduler.node_plugin import EXCLUSIVE_USE, NodeFilter
 from grange.scheduler.podinfo import PodInfo
 
 
