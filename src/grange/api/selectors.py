@@ -142,16 +142,6 @@ class Labels:
             requirements.append(Requirement(key, operator, values))
         return cls(requirements)
 
-    @classmethod
-    def everything(cls) -> Self:
-        """The empty selector."""
-        return cls()
-
-    @classmethod
-    def nothing(cls) -> Self:
-        """The selector that no labels match."""
-        return cls(nothing=True)
-
     @property
     def empty(self) -> bool:
         """Whether it matches everything."""

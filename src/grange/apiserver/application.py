@@ -5,7 +5,7 @@ here. The in-process transport calls it directly; the listener puts HTTPS in fro
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv4Network
 
 from msgspec import structs
@@ -58,7 +58,6 @@ from grange.apiserver.request_context import Call, add_warnings
 from grange.apiserver.request_info import Target
 from grange.apiserver.reviews import Reviews
 from grange.apiserver.service_allocation import DEFAULT_NETWORK
-from grange.apiserver.storage import Work
 from grange.apiserver.token_reviews import TokenReviewer
 from grange.apiserver.unreadable import UnreadableObjects
 from grange.apiserver.watch import Watches
@@ -98,21 +97,6 @@ _ROOTS = (
     "/readyz",
     "/version",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ServerStatistics:
-    """What the server did and holds.
-
-    Attributes:
-        work: counts of decodings and encodings.
-        watches: how many are open.
-        revision: the store's.
-    """
-
-    work: Work
-    watches: int
-    revision: int
 
 
 class Application:
@@ -263,10 +247,6 @@ class Application:
     def end_streams(self) -> None:
         """End all watches in order, before the listener closes; later ones end after their state."""
         self.watches.end()
-
-    def statistics(self) -> ServerStatistics:
-        """What the server did and holds now."""
-        return ServerStatistics(self.registry.work, len(self.watches), self.store.revision)
 
     async def handle(self, request: Request) -> Response:
         """Serve one request.

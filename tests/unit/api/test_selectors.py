@@ -141,8 +141,8 @@ def test_missing_selector_matches_nothing_and_empty_everything() -> None:
     assert not Labels.of(None).empty
     assert Labels.of({}).matches({"a": "1"})
     assert Labels.of(LabelSelector()).empty
-    assert Labels.nothing() != Labels.everything()
-    assert repr(Labels.nothing()) == "Labels(nothing)"
+    assert Labels(nothing=True) != Labels()
+    assert repr(Labels(nothing=True)) == "Labels(nothing)"
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ class Server:
 
     @property
     def work(self) -> Work:
-        return self.application.statistics().work
+        return self.application.registry.work
 
     async def ask(
         self,

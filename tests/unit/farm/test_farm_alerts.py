@@ -28,7 +28,7 @@ async def test_members_report_alerts_under_one_key(world: World, clock: Clock) -
     await clock.sleep(5)
     raised = ("raised", "farm/replication/no_objects_found")
     for hand in hands:
-        assert Trigger.EMPTY in hand.farm.triggers
+        assert Trigger.EMPTY in hand.farm.deletion_guard.triggers
         assert reported(hand) == [raised]
     world.crash("a")
     await create(world, *NAMES)

@@ -456,6 +456,6 @@ async def test_weight_concerns_the_deletion_guard_alone(world: World, clock: Clo
         patch = {"spec": {"replicas": 0}}
         await world.client.patch(REPLICATIONCONTROLLER, name, NAMESPACE, patch=patch)
     await clock.sleep(0.5)
-    assert a.farm.triggers == (Trigger.ALL_ZERO,)
+    assert a.farm.deletion_guard.triggers == (Trigger.ALL_ZERO,)
     claims = [key for _, key, _ in world.history.since(before) if "replicationcontrollers" in key]
     assert len(claims) <= len(NAMES), "our own writes, and no claim"

@@ -21,6 +21,12 @@ def refused(memory: CapacityMemory, seconds: float, zone: str = "z1", *, spot: b
     return memory.refusal("A", zone, spot=spot, now=later(seconds)) is not None
 
 
+def zones(memory: CapacityMemory, *, spot: bool) -> tuple[str, ...]:
+    """Where the type may be tried now."""
+    offered = {item.zone for item in A.offerings if item.spot == spot}
+    return tuple(zone for zone in sorted(offered) if not refused(memory, 0.0, zone, spot=spot))
+
+
 def test_f67_a_mark_hides_exactly_its_offering() -> None:
     memory = CapacityMemory()
     memory.refuse("A", "z1", spot=True, now=NOW)
@@ -32,12 +38,12 @@ def test_f67_a_mark_hides_exactly_its_offering() -> None:
 
 def test_f69_zones_shrink_and_a_mark_of_the_type_empties_them() -> None:
     memory = CapacityMemory()
-    assert memory.zones(A, spot=True, now=NOW) == ("z1", "z2")
+    assert zones(memory, spot=True) == ("z1", "z2")
     memory.refuse("A", "z1", spot=True, now=NOW)
-    assert memory.zones(A, spot=True, now=NOW) == ("z2",)
-    assert memory.zones(A, spot=False, now=NOW) == ("z1", "z2")
+    assert zones(memory, spot=True) == ("z2",)
+    assert zones(memory, spot=False) == ("z1", "z2")
     memory.refuse("A", "", spot=True, now=NOW)
-    assert memory.zones(A, spot=True, now=NOW) == ()
+    assert zones(memory, spot=True) == ()
 
 
 def test_a_mark_is_not_extended_while_it_lasts() -> None:

@@ -44,7 +44,7 @@ async def test_bound_pod_costs_one_of_each_and_a_share_of_a_request(
         document = builders.pod_document(f"p{number}", requests={"cpu": "1m"})
         await client.create(POD, document, "default")
     writes.clear()
-    work, disk = application.statistics().work, store.statistics()
+    work, disk = application.registry.work, store.statistics()
     before = (work.decodes, work.encodes, work.event_encodes, work.evaluations)
 
     informers = InformerFactory(client, clock=clock, rng=rng, log=log)

@@ -1,7 +1,7 @@
 """The providers of the pools and machines that there are, each watched as long as one uses it."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -101,10 +101,6 @@ class ProviderTable:
         for watch, _ in self._watches.values():
             await watch.calls.provider.close()
         self._watches.clear()
-
-    def watches(self) -> Iterable[ProviderWatch]:
-        """Those that there are."""
-        return [watch for watch, _ in self._watches.values()]
 
     def _key(self, machine: Machine) -> Key:
         text = machine.metadata.annotations.get(CONFIG_ANNOTATION)

@@ -8,7 +8,6 @@ success ends that.
 from collections.abc import Iterable
 from datetime import datetime
 
-from grange.machines.catalogue import InstanceType
 from grange.machines.scaling.refusal_pauses import RefusalPauses
 
 SHORTAGE_S, QUOTA_S = 180.0, 900.0
@@ -59,19 +58,6 @@ class CapacityMemory:
             if (pause := self._pauses.find((instance_type, known, spot), now)) is not None:
                 return f"{pause.reason or 'no capacity'}; tried again at {pause.end}"
         return None
-
-    def zones(self, kind: InstanceType, *, spot: bool, now: datetime) -> tuple[str, ...]:
-        """The zones in which a type may be tried, sorted; those of a type without zones are ``("",)``."""
-        return tuple(
-            sorted(
-                {
-                    offering.zone
-                    for offering in kind.offerings
-                    if offering.spot == spot
-                    and self.refusal(kind.name, offering.zone, spot=spot, now=now) is None
-                }
-            )
-        )
 
     def prune(self, now: datetime) -> None:
         """Forget marks that are over for so long that they no longer double the next."""

@@ -22,7 +22,7 @@ from grange.base.tasks import Nursery
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import TICK_S, FarmConfig
-from grange.reconcile.farm.deletion_guard import DeletionGuard, Trigger
+from grange.reconcile.farm.deletion_guard import DeletionGuard
 from grange.reconcile.farm.errors import DeletionsHeld, SessionLost
 from grange.reconcile.farm.fenced_client import FencedClient, PassFence, at_work
 from grange.reconcile.farm.hashing import assign, score
@@ -537,11 +537,6 @@ class Farm(Generic[R]):
         """An operator confirms the present state."""
         self.deletion_guard.resume(self._clock.monotonic())
         self._wake.set()
-
-    @property
-    def triggers(self) -> tuple[Trigger, ...]:
-        """Why deletions are held; empty when they are not."""
-        return self.deletion_guard.triggers
 
 
 async def _under(claim: Claim, reconcile: Reconcile, results: list[Result]) -> None:
