@@ -289,7 +289,7 @@ class Coscheduling:
         return self._place_all(attempt)
 
     def _candidates(self, gang: Gang) -> list[QueuedPod]:
-        """The members that may be placed self._now, the most important first, then the oldest.
+        """The members that may be placed now, the most important first, then the oldest.
 
         Of a gang with parts those come first that make up its quorum.
         """
