@@ -277,10 +277,7 @@ class Coscheduling:
                 f"waits until {counted(need, 'more pod')} of pod group {gang.key} may be scheduled"
             )
             return self._park(gang, leader, TOO_FEW, message, of_pod=of_pod)
-        if gang.waiting_since is None:
-            gang.waiting_since = self._now
-        gang.priority = candidates[0].info.pod.spec.priority
-        gang.rank = self._policy.rank(gang.priority, gang.waiting_since)
+        self.wait_line.rank(gang, candidates[0].info.pod.spec.priority, self._now)
         attempt = GangAttempt(gang, leader, candidates, need)
         self.quotas.renew(str(gang.key), attempt.wanted, gang.rank)  # members came, went or changed
         refusal = self._refusal(gang, candidates[:need])
@@ -478,7 +475,8 @@ class Coscheduling:
             else:
                 self._preemption.under_way(attempt.pods)
         reported = [leader] if gang.reason == reason and not found else attempt.candidates
-        self._note(gang, reason, diagnosis.message)
+        if gang.note(reason, diagnosis.message):
+            self._changed(gang)
         return Batch(
             tuple(Unschedulable(item, diagnosis, found.get(item.uid)) for item in reported)
         )
@@ -488,7 +486,8 @@ class Coscheduling:
     ) -> Outcome:
         """A pod of a gang waits; the gang's own message counts, the pod's must not grow stale."""
         self._preemption.withdraw([queued.info])
-        self._note(gang, reason, message)
+        if gang.note(reason, message):
+            self._changed(gang)
         diagnosis = self._diagnosis(of_pod or message, _ASLEEP)
         return self._unschedulable(queued, replace(diagnosis, event_after_s=INCOMPLETE_EVENT_S))
 
@@ -504,11 +503,6 @@ class Coscheduling:
         gang = self.groups.containing(pods[0].pod)
         if gang is not None:
             gang.reason = ""  # the conditions of its members name nodes: all are written again
-
-    def _note(self, gang: Gang, reason: str, message: str) -> None:
-        if (gang.reason, gang.message) != (reason, message):
-            gang.reason, gang.message = reason, message
-            self._changed(gang)
 
     def _refreshed(self) -> bool:
         """Bring the snapshot up to date; False where it has to be repaired first."""

@@ -103,7 +103,7 @@ class GangAdmission:
     room: Callable[[int | None, Amounts], Mapping[str, int]]
     can_reclaim: Callable[[str, Amounts], bool]
     changed: Callable[[Gang | str], None]
-    _gated: dict[str, GatedGang] = field(default_factory=dict)  # by key of the group
+    _gated: dict[Gang, GatedGang] = field(default_factory=dict)
     _timed: dict[GatedGang, None] = field(default_factory=dict)  # by ``until``
     _classes: dict[str, PriorityClass] = field(default_factory=dict)
     _is_due: bool = False
@@ -113,15 +113,15 @@ class GangAdmission:
 
     def update_group(self, gang: Gang, now: float) -> None:
         """A group is new, or its spec changed."""
-        key, group = str(gang.key), gang.group
+        group = gang.group
         if group is None or not gang.is_gated:
             self.delete_group(gang)
             return
         wanted = _wanted(gang)
-        known = self._gated.get(key)
+        known = self._gated.get(gang)
         if known is None or known.uid != group.metadata.uid:
             self.delete_group(gang)
-            known = self._gated[key] = GatedGang(gang, group.metadata.uid, wanted)
+            known = self._gated[gang] = GatedGang(gang, group.metadata.uid, wanted)
             if conditions.is_true(group.status.conditions, ADMITTED_CONDITION):
                 self._admit(known, now)  # by a scheduler before this one
         known.wanted = wanted
@@ -135,7 +135,7 @@ class GangAdmission:
 
     def delete_group(self, gang: Gang) -> None:
         """A group is gone, or not gated any more."""
-        known = self._gated.pop(str(gang.key), None)
+        known = self._gated.pop(gang, None)
         gang.admitted = False
         if known is not None:
             self._timed.pop(known, None)
@@ -155,7 +155,7 @@ class GangAdmission:
 
     def tried(self, gang: Gang) -> None:
         """All pods of a gang exist and were tried: from now on they count, or wait."""
-        known = self._gated.get(str(gang.key)) if gang.is_gated else None
+        known = self._gated.get(gang)
         if known is not None and known.state is not GateState.ADMITTED:
             known.state, known.expiries = GateState.ADMITTED, 0
             gang.admitted = True
@@ -165,14 +165,14 @@ class GangAdmission:
 
     def emptied(self, gang: Gang, now: float) -> None:
         """A gang lost its last pod."""
-        known = self._gated.get(str(gang.key)) if gang.is_gated else None
+        known = self._gated.get(gang)
         if known is not None and known.state is GateState.ADMITTED:
             self._wait(known, now)
             known.until = now
 
     def overtaken(self, gang: Gang) -> None:
         """So many pods overtook a gang that it must not wait for room any more."""
-        known = self._gated.get(str(gang.key))
+        known = self._gated.get(gang)
         if known is not None and known.state is GateState.WAITING:
             known.is_overdue = self._is_due = True
 
@@ -186,7 +186,7 @@ class GangAdmission:
 
     def beyond_hold(self, gang: Gang, wanted: Amounts) -> Amounts:
         """What a gang wants apart from what is held for it."""
-        known = self._gated.get(str(gang.key)) if gang.is_gated else None
+        known = self._gated.get(gang)
         held = {} if known is None else self.quotas.charge_of(known.owner)[1]
         return {name: max(0, amount - held.get(name, 0)) for name, amount in wanted.items()}
 
@@ -222,7 +222,7 @@ class GangAdmission:
         if not waiting:
             return 0
         for gated in waiting:
-            self._rank(gated.gang, now)
+            self.line.rank(gated.gang, self._priority(gated.gang), now)
         # Gangs that wait equally long come in the order of their creation.
         entries = [
             *((waiter.rank, "", None, waiter.queue, waiter.wanted) for waiter in self._others()),
@@ -240,12 +240,6 @@ class GangAdmission:
                 found.ahead[queue], self._is_due = together, True
         return len(waiting)
 
-    def _rank(self, gang: Gang, now: float) -> None:
-        if gang.waiting_since is None:
-            gang.waiting_since = now
-        gang.priority = self._priority(gang)
-        gang.rank = self.line.policy.rank(gang.priority, gang.waiting_since)
-
     def _priority(self, gang: Gang) -> int:
         name = "" if gang.group is None else gang.group.spec.priority_class_name
         if name:
@@ -257,7 +251,7 @@ class GangAdmission:
     def _others(self) -> Iterator[QuotaWaiter]:
         """The pods, and gangs with pods, that wait for quota."""
         for waiter in self.line.for_quota:
-            gated = self._gated.get(waiter.owner)
+            gated = None if waiter.gang is None else self._gated.get(waiter.gang)
             if gated is None or gated.state is not GateState.WAITING:
                 yield waiter
 
@@ -328,9 +322,7 @@ class GangAdmission:
         number = str(place) if place <= _POSITIONS_MAX else f"over {_POSITIONS_MAX}"
         where = f"position {number} in queue {gang.queue}" if gang.queue else ""
         rest = self.quotas.remedy(gang.queue, item.wanted) or where
-        message = f"{why}; {rest}" if rest else why
-        if (gang.reason, gang.message) != (reason, message):
-            gang.reason, gang.message = reason, message
+        if gang.note(reason, f"{why}; {rest}" if rest else why):
             self.changed(gang)
             if gang.queue:
                 self.changed(gang.queue)

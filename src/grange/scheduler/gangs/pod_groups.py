@@ -224,6 +224,12 @@ class Gang:
 
     # --- the group ---------------------------------------------------------------------------
 
+    def note(self, reason: str, message: str) -> bool:
+        """Note what it waits for; whether that is news."""
+        before = self.reason, self.message
+        self.reason, self.message = reason, message
+        return before != (reason, message)
+
     @property
     def started(self) -> bool:
         """Whether it was placed as a gang and members are there: then others come one by one."""

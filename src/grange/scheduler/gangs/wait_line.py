@@ -48,6 +48,13 @@ class WaitLine:
         for_quota = (waiter.gang for waiter in self.for_quota)
         return [*self.for_nodes.values(), *(gang for gang in for_quota if gang is not None)]
 
+    def rank(self, gang: Gang, priority: int, now: float) -> None:
+        """Give a gang of this priority its place; it waits from now on, unless it does already."""
+        if gang.waiting_since is None:
+            gang.waiting_since = now
+        gang.priority = priority
+        gang.rank = self.policy.rank(priority, gang.waiting_since)
+
     def wait_for_nodes(self, gang: Gang, now: float) -> None:
         """Add a gang that found no room, or choose its nodes again if it waits already."""
         key = str(gang.key)
@@ -88,8 +95,8 @@ class WaitLine:
         """Put a gang whose timeout is over behind all others of its priority."""
         key = str(gang.key)
         self.quotas.unclaim(key)
-        gang.overtaken, gang.waiting_since = 0, now
-        gang.rank = self.policy.rank(gang.priority, now)
+        gang.overtaken, gang.waiting_since = 0, None
+        self.rank(gang, gang.priority, now)
         waiter = self.for_quota.get(key)
         if waiter is not None:
             self.for_quota.put(key, waiter.queue, waiter.wanted, gang.rank, gang)
