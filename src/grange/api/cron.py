@@ -92,8 +92,7 @@ class CronSchedule:
     def __init__(self, text: str, zone: str = "") -> None:
         from cronsim import CronSimError  # every command imports the kinds, few need schedules
 
-        if len(text) > _LONGEST:
-            raise InvalidSchedule(f"must have at most {_LONGEST} characters")
+        _check_length(text)
         self._zone = time_zone(zone)
         fields = _MACROS.get(text.strip().lower(), text).split()
         if len(fields) != _FIELDS:
@@ -142,11 +141,18 @@ def parse_schedule(text: str, zone: str = "", *, since: datetime) -> Schedule:
     Raises:
         InvalidSchedule: either cannot be understood; the message gives the reason.
     """
+    _check_length(text)
     macro, _, duration = text.strip().partition(" ")
     if macro != _EVERY:
         return CronSchedule(text, zone)
     time_zone(zone)
     return IntervalSchedule(_duration(duration), since)
+
+
+def _check_length(text: str) -> None:
+    # The time that it takes to parse a duration grows with the square of its length.
+    if len(text) > _LONGEST:
+        raise InvalidSchedule(f"must have at most {_LONGEST} characters")
 
 
 def _duration(text: str) -> timedelta:

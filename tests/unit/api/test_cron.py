@@ -116,6 +116,13 @@ def test_refused_intervals(text: str) -> None:
         parse_schedule(text, since=NOON)
 
 
+@pytest.mark.parametrize("text", ["1" * 5000, "1" * 5000 + "s", "1s" * 5000])
+def test_long_interval_is_refused_unread(text: str) -> None:
+    """A user must not occupy the API server with one number."""
+    with pytest.raises(InvalidSchedule, match="at most 200"):
+        parse_schedule(f"@every {text}", since=NOON)
+
+
 @given(st.integers(1, 10**6), moments, st.integers(0, 10**8))
 def test_interval_times_enclose_a_moment(every_s: int, since: datetime, later_s: int) -> None:
     schedule = IntervalSchedule(timedelta(seconds=every_s), since)
