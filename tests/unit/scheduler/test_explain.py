@@ -523,6 +523,14 @@ def test_history_is_bounded_by_pod_and_in_all() -> None:
     assert attempts.of("p49") == [AttemptRecord(AttemptResult.SCHEDULED, 0.0, 0.0, 1, "n", 1)]
 
 
+def test_bindings_that_fail_do_not_grow_the_history() -> None:
+    """Nothing is recorded between two choices of a node where the binding had no answer."""
+    attempts = AttemptHistory(each=3)
+    for at in range(20):
+        attempts.scheduled("u", "n", 1, float(at))
+    assert [entry.last for entry in attempts.of("u")] == [16.0, 17.0, 18.0, 19.0]
+
+
 def test_a_placed_pod_keeps_what_was_before() -> None:
     attempts = AttemptHistory()
     attempts.rejected("u", diagnosis(1), 1.0)

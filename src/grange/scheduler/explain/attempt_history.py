@@ -65,7 +65,7 @@ class AttemptHistory:
     def scheduled(self, uid: str, node: str, score: int, now: float) -> None:
         """A node was chosen for the pod."""
         record = AttemptRecord(AttemptResult.SCHEDULED, now, now, 1, node, score)
-        self._placed[uid] = [*self._pop(uid), record]
+        self._placed[uid] = [*self._pop(uid)[-self._each :], record]
         while len(self._placed) > self._placed_max:
             self._placed.popitem(last=False)
 
