@@ -11,8 +11,10 @@ import pytest
 from tests.support.job_world import JobWorld, job_world
 
 from grange.api.http import Request, Response
+from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectKey
+from grange.api.status import ApiError, Forbidden
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -135,6 +137,35 @@ async def test_job_of_many_bursts_does_not_pause_between_them(
     await world.add_job(replicas=40, runPolicy={"schedulingPolicy": {"backend": "None"}})
     await world.settle(1)
     assert len(await world.pods()) == 40
+
+
+async def test_refused_pods_are_not_tried_again_with_each_event(
+    world: JobWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = JobPace.planned
+    plans: list[float] = []
+
+    def slowly(pace: JobPace, key: ObjectKey, took_s: float, *, left_of: str = "") -> None:
+        plans.append(world.clock.monotonic())
+        planned(pace, key, took_s + 0.06, left_of=left_of)
+
+    def refuse(request: Request) -> ApiError | None:
+        creates = request.method == "POST" and request.path.endswith("/pods")
+        return Forbidden("exceeded quota") if creates and len(plans) > 1 else None
+
+    monkeypatch.setattr(JobPace, "planned", slowly)
+    world.gate = refuse
+    world.nursery.start(world.deps.informers.run())
+    world.start(JobService(world.deps, GANGJOB_ADAPTER, GangJobConfig(burst=5)))
+    await world.add_job(replicas=40, runPolicy={"schedulingPolicy": {"backend": "None"}})
+    await world.settle(10)
+    assert len(await world.pods()) == 5
+    plans.clear()
+    for number in range(100):
+        patch = {"metadata": {"annotations": {"number": str(number)}}}
+        await world.client.patch(POD, "train-worker-0", "default", patch=patch)
+        await world.settle(0.1)
+    assert 5 <= len(plans) <= 20
 
 
 async def test_job_at_rest_costs_nothing(world: JobWorld, costs: Costs) -> None:

@@ -59,6 +59,12 @@ async def test_job_with_more_to_do_goes_on_when_its_writes_are_seen(
     assert pace.delay_s(KEY) == pytest.approx(0.3)
 
 
+async def test_job_whose_writes_failed_is_not_tried_with_each_event(pace: JobPace) -> None:
+    pace.planned(KEY, 0.02, left_of=UID)
+    pace.failed(KEY)
+    assert pace.delay_s(KEY) == pytest.approx(0.3)
+
+
 async def test_job_that_is_gone_is_forgotten(pace: JobPace) -> None:
     pace.planned(KEY, 0.02)
     pace.forget(KEY)

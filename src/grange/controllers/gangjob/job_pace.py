@@ -4,7 +4,7 @@ Planning looks at all pods of a job, so a large job is planned for many events a
 left with more to do than one reconcile may do goes on as soon as its cache shows what was done.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grange.api.meta import ObjectKey
 from grange.base.clock import Clock
@@ -44,6 +44,12 @@ class JobPace:
             left_of: UID of the job if it has more to do than is done at once.
         """
         self._jobs[key] = _Planned(took_s, self._clock.monotonic(), left_of)
+
+    def failed(self, key: ObjectKey) -> None:
+        """What is left failed; it is not tried again with each event."""
+        job = self._jobs.get(key)
+        if job is not None:
+            self._jobs[key] = replace(job, left_of="")
 
     def delay_s(self, key: ObjectKey) -> float:
         """Seconds until a job is planned after an event."""

@@ -322,6 +322,7 @@ class JobReconciler(Generic[R]):
         self._report_separated(observed)
         error = await self._carry_out(observed, plan)
         if error is not None:
+            self.pace.failed(job.key)
             raise error
         if plan.delete_job:
             with suppress(NotFound, Conflict):
