@@ -192,7 +192,7 @@ class Application:
         self.accounts = accounts or AccountTokens(
             key_from(stream.fork("accounts").uid()), store, clock
         )
-        nodes = NodeAuthorizer(store, self.registry.occupancy)
+        nodes = NodeAuthorizer(store, self.registry.node_capacity)
         self._authorizer = AuthorizerChain((Superusers(), nodes, *authorizers, self._rbac))
         self._reviews = Reviews(self._authorizer, self._rbac, TokenReviewer(self.accounts, authn))
         self._usage = MetricsAPI(usage, self.registry, self._authorizer)
@@ -208,7 +208,7 @@ class Application:
         """
         await self._unreadable.find(self.store, self.scheme)
         await self._priority.load(self._skipped.skip)
-        await self.registry.occupancy.load(self._skipped.skip)
+        await self.registry.node_capacity.load(self._skipped.skip)
         await self._load_services()
         documents = [("", "namespaces", {"metadata": {"name": name}}) for name in BUILT_IN]
         documents += [

@@ -4,7 +4,7 @@ And whose it is: a binding of a pod that does not tolerate the lease of its node
 
 Theory of operation. Whether a pod fits is decided where its write is *accepted*: there all writes
 of all clients have one order, so of two bindings that compete for the last place the later one
-sees the earlier one, also within one group. For that the registry lets the books note each write of a
+sees the earlier one, also within one group. For that the registry lets the totals note each write of a
 pod or a node as part of the write's value, which the store asks for at acceptance and not otherwise.
 A binding that does not fit is declined in the same place.
 
@@ -17,7 +17,7 @@ ephemeral storage and places for pods a node that names any of them has the name
 leaves out.
 
 If the disk refuses, all writes that were accepted and not acknowledged are undone without notice. The
-books check that in the store before each step, and only then read again what was not acknowledged.
+totals check that in the store before each step, and only then read again what was not acknowledged.
 """
 
 from collections import deque
@@ -88,7 +88,7 @@ class Leased(NamedTuple):
 
 @dataclass(slots=True)
 class _Node:
-    """A node's books: what it offers, to whom it is leased, and sums over its pods."""
+    """A node's totals: what it offers, to whom it is leased, and sums over its pods."""
 
     offer: Resources | None = None
     lease: LeaseTaint | None = None
@@ -177,20 +177,20 @@ _nodes = msgspec.json.Decoder(_StoredNode)
 _POD_KEYS, _NODE_KEYS = storage.prefix(POD), storage.prefix(NODE)
 
 
-class Occupancy:
-    """The books of all nodes.
+class NodeCapacity:
+    """The totals of all nodes.
 
     Args:
         store: whose accepted writes they follow.
 
     Attributes:
-        rereads: how often writes that were noted were undone, and the books put right.
+        rereads: how often writes that were noted were undone, and the totals put right.
     """
 
     def __init__(self, store: Store) -> None:
         self.rereads = 0
         self._store = store
-        self._books: dict[str, _Node] = {}
+        self._nodes: dict[str, _Node] = {}
         self._held: dict[str, Resources] = {}  # by the pod's key; the pod itself names its node
         # Revision, key and a pod's node of what may still be undone, and of some more.
         self._journal: deque[tuple[int, str, str]] = deque()
@@ -263,32 +263,32 @@ class Occupancy:
     def pods_on(self, node: str) -> Iterator[str]:
         """The keys of the pods on a node that have not ended."""
         self._confirm()
-        books = self._books.get(node)
-        yield from sorted(books.keys) if books is not None else ()
+        totals = self._nodes.get(node)
+        yield from sorted(totals.keys) if totals is not None else ()
 
     def sums(self) -> Iterator[tuple[str, int, Resources]]:
         """By node how many pods there are and what they ask for together, for comparisons."""
         self._confirm()
-        for name, books in self._books.items():
+        for name, totals in self._nodes.items():
             total = Resources(
-                books.cpu_milli,
-                books.memory_bytes,
-                books.ephemeral_bytes,
-                scalars=MappingProxyType(dict(books.scalars)),
+                totals.cpu_milli,
+                totals.memory_bytes,
+                totals.ephemeral_bytes,
+                scalars=MappingProxyType(dict(totals.scalars)),
             )
-            yield name, books.pods, total
+            yield name, totals.pods, total
 
     # --- inside ------------------------------------------------------------------------------
 
     def _refusal(
         self, key: str, node: str, need: Resources | None, tolerations: Tolerations
     ) -> Leased | Shortage | None:
-        books = self._books.get(node)
-        if need is None or books is None or key in self._held:
+        totals = self._nodes.get(node)
+        if need is None or totals is None or key in self._held:
             return None
-        if books.lease is not None and not is_tolerated(books.lease, tolerations):
-            return Leased(node, books.lease.lease)
-        found = books.lacks(need)
+        if totals.lease is not None and not is_tolerated(totals.lease, tolerations):
+            return Leased(node, totals.lease.lease)
+        found = totals.lacks(need)
         return None if found is None else Shortage(node, *found)
 
     def _accept_node(
@@ -337,42 +337,42 @@ class Occupancy:
 
     def _put_node(self, key: str, status: Any, lease: LeaseTaint | None) -> None:
         name = key.removeprefix(_NODE_KEYS)
-        books = self._books.get(name)
+        totals = self._nodes.get(name)
         offer = None
         if status and (given := status.get("allocatable")):
             try:
                 offer = _offered(tuple(given.items()))
             except QuantityError:
                 # As schedulers do: what it offers stays as it was.
-                offer = books.offer if books is not None else None
-        if books is None:
+                offer = totals.offer if totals is not None else None
+        if totals is None:
             if offer is None and lease is None:
                 return
-            books = self._books[name] = _Node()
-        books.offer, books.lease = offer, lease
-        self._drop_empty(name, books)
+            totals = self._nodes[name] = _Node()
+        totals.offer, totals.lease = offer, lease
+        self._drop_empty(name, totals)
 
     def _put_pod(self, key: str, node: str, need: Resources | None) -> None:
         before = self._held.get(key)
         if before is need:
             return
-        books = self._books.get(node)
-        if books is None:
-            books = self._books[node] = _Node()
+        totals = self._nodes.get(node)
+        if totals is None:
+            totals = self._nodes[node] = _Node()
         if before is not None:
-            books.add(before, -1)
+            totals.add(before, -1)
         if need is not None:
             self._held[key] = need
-            books.add(need, 1)
-            books.keys.add(key)
+            totals.add(need, 1)
+            totals.keys.add(key)
         else:
             del self._held[key]
-            books.keys.discard(key)
-            self._drop_empty(node, books)
+            totals.keys.discard(key)
+            self._drop_empty(node, totals)
 
-    def _drop_empty(self, name: str, books: _Node) -> None:
-        if books.offer is None and not books.pods and books.lease is None:
-            del self._books[name]
+    def _drop_empty(self, name: str, totals: _Node) -> None:
+        if totals.offer is None and not totals.pods and totals.lease is None:
+            del self._nodes[name]
 
     def _remember(self, revision: int, key: str, node: str) -> None:
         journal = self._journal
@@ -384,7 +384,7 @@ class Occupancy:
             self._journal_max = max(_JOURNAL_KEPT, 2 * len(journal))
 
     def _confirm(self) -> None:
-        """See to it that the books show what is accepted and nothing else."""
+        """See to it that the totals show what is accepted and nothing else."""
         setbacks = self._store.setbacks
         if setbacks == self._setbacks:
             return

@@ -25,7 +25,7 @@ from grange.apiserver import deletion, metadata, storage
 from grange.apiserver.admission import AdmissionPlugin, Attributes, Mutation
 from grange.apiserver.conformance import conform, conforms_without_spec, refuse
 from grange.apiserver.lease_renewal import renewed
-from grange.apiserver.node_capacity import Occupancy
+from grange.apiserver.node_capacity import NodeCapacity
 from grange.apiserver.object_parts import Part, main_part, status_part
 from grange.apiserver.pod_spec_cache import PodSpecCache, SentPod
 from grange.apiserver.service_allocation import DEFAULT_NETWORK, ServiceAllocator
@@ -151,7 +151,7 @@ class Registry:
         unreadable: objects that cannot be read.
 
     Attributes:
-        occupancy: what the pods of each node ask for together; to be loaded from a store in use.
+        node_capacity: what the pods of each node ask for together; to be loaded from a store in use.
         services: the addresses and ports of Services; to be loaded from a store in use.
         pod_specs: the cache of accepted specs of pods.
         unreadable: objects that cannot be read; to be found in a store in use.
@@ -174,7 +174,7 @@ class Registry:
         self.scheme = scheme
         self.clock = clock
         self.work = Work()
-        self.occupancy = Occupancy(store)
+        self.node_capacity = NodeCapacity(store)
         self.services = ServiceAllocator(store, service_network)
         self.pod_specs = PodSpecCache()
         self._rng = rng.fork("registry")
@@ -300,7 +300,7 @@ class Registry:
                 raise storage.already_exists(place.info, place.name)
             return Written(value(0), warnings)
         key = place.key
-        noted = self.occupancy.noting(place.info, key, document, value)
+        noted = self.node_capacity.noting(place.info, key, document, value)
         try:
             entry = await self.store.put(key, noted, expect=0)
         except StoreError as error:
@@ -468,7 +468,7 @@ class Registry:
                 continue
             accepted.append(len(outcomes))
             outcomes.append(_NOT_YET)
-            noted = self.occupancy.noting(place.info, entry.key, new, value, fits=True)
+            noted = self.node_capacity.noting(place.info, entry.key, new, value, fits=True)
             writes.append(Write(entry.key, noted, entry.revision))
         if writes:
             with storage.translated():
@@ -492,7 +492,7 @@ class Registry:
         value = storage.encode(place.info, document, self.work)
         if options.dry_run:
             return Written(value(entry.revision), warnings)
-        noted = self.occupancy.noting(place.info, entry.key, document, value)
+        noted = self.node_capacity.noting(place.info, entry.key, document, value)
         try:
             written = await self.store.put(entry.key, noted, expect=entry.revision)
         except StoreError as error:
@@ -533,7 +533,7 @@ class Registry:
         value = storage.encode(place.info, document, self.work)
         if dry_run:
             return Written(value(entry.revision), removed=True)
-        noted = self.occupancy.noting(place.info, entry.key, document, value, gone=True)
+        noted = self.node_capacity.noting(place.info, entry.key, document, value, gone=True)
         try:
             gone = await self.store.delete(entry.key, value=noted, expect=entry.revision)
         except StoreError as error:
@@ -580,7 +580,7 @@ class Registry:
             raise storage.conflict(place.info, place.name, storage.CHANGED)
 
     def _check_room(self, place: Place, key: str, new: Document) -> None:
-        refusal = self.occupancy.refusal(place.info, key, new)
+        refusal = self.node_capacity.refusal(place.info, key, new)
         if refusal is not None:
             raise storage.conflict(place.info, place.name, str(refusal))
 

@@ -41,7 +41,7 @@ class PreferredNodes:
 
 @dataclass(frozen=True, slots=True)
 class NodeRules:
-    """A pod's demands and wishes about nodes; equal values choose alike.
+    """A pod's demands and preferences about nodes; equal values choose alike.
 
     Attributes:
         selector: nodeSelector, sorted.

@@ -337,7 +337,7 @@ class Informer(Generic[R]):
         nursery.cancel()
 
     async def _read(self) -> Exception | None:
-        """Apply events until the watch ends; what ended it, None if it was the server's wish."""
+        """Apply events until the watch ends; what ended it, None if the server ended it."""
         batches = self._client.watch_batches(
             self._kind,
             self._namespace,

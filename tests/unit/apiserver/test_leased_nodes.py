@@ -2,7 +2,7 @@
 
 import pytest
 from tests.unit.apiserver.server import NODES, PODS, Answer, Server
-from tests.unit.apiserver.test_occupancy import add_node, add_pod, bind_all, codes
+from tests.unit.apiserver.test_node_capacity import add_node, add_pod, bind_all, codes
 
 from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.meta import Document

@@ -299,7 +299,7 @@ async def test_cached_spec_is_refused_in_a_namespace_that_ends(server: Server) -
 async def test_cached_spec_counts_on_its_node(server: Server) -> None:
     for number in range(3):
         await server.made(PODS, pod(f"web-{number}", nodeName="node-1"))
-    [(node, pods, _)] = server.application.registry.occupancy.sums()
+    [(node, pods, _)] = server.application.registry.node_capacity.sums()
     assert (node, pods) == ("node-1", 3)
 
 

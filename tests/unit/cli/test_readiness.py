@@ -6,7 +6,7 @@ import pytest
 from grange.api.meta import Document
 from grange.cli import readiness, session
 from grange.cli.durations import parse_duration
-from grange.cli.verbs.wait import parse_wish
+from grange.cli.verbs.wait import parse_goal
 
 
 def controller(**status: object) -> Document:
@@ -120,15 +120,15 @@ def test_absence_is_not_ready_but_gone() -> None:
     assert not readiness.gone({"metadata": {"deletionTimestamp": "x"}}).done
 
 
-def test_wishes_of_wait() -> None:
+def test_goals_of_wait() -> None:
     conditions = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
-    assert parse_wish("condition=Ready=false")(conditions).done
-    assert not parse_wish("condition=Ready")(conditions).done
-    assert parse_wish("jsonpath={.status.phase}=Running")({"status": {"phase": "Running"}}).done
-    assert not parse_wish("jsonpath={.status.phase}")({"status": {}}).done
-    assert parse_wish("create")({}).done
+    assert parse_goal("condition=Ready=false")(conditions).done
+    assert not parse_goal("condition=Ready")(conditions).done
+    assert parse_goal("jsonpath={.status.phase}=Running")({"status": {"phase": "Running"}}).done
+    assert not parse_goal("jsonpath={.status.phase}")({"status": {}}).done
+    assert parse_goal("create")({}).done
     with pytest.raises(click.UsageError):
-        parse_wish("readiness")
+        parse_goal("readiness")
 
 
 @pytest.mark.parametrize(

@@ -446,5 +446,5 @@ def test_pod_with_a_pending_deletion_is_not_healthy() -> None:
     up = [builders.pod(owner, node=node) for node in "ab"]
     one = PendingDeletion(up[0].metadata.name, up[0].metadata.uid, "1")
     status = structs.replace(owner.status, pending_deletions=(one,))
-    found = logic.census(structs.replace(owner, status=status), up, frozenset(), NOW)
+    found = logic.count_pods(structs.replace(owner, status=status), up, frozenset(), NOW)
     assert (found.current, found.healthy, found.unknown) == (2, 1, 1)

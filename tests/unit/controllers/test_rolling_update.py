@@ -19,7 +19,7 @@ from grange.api.status import InternalError, NotFound
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.rollingupdate import logic
 from grange.controllers.rollingupdate.controller import RollingUpdateService
-from grange.controllers.rollingupdate.logic import Census
+from grange.controllers.rollingupdate.logic import PodCounts
 
 __all__ = ["tools"]
 
@@ -76,10 +76,10 @@ def test_check_u6_counts_of_a_controller() -> None:
     outdated = builders.pod(other, node="c")
 
     def seen(*pods: Any, down: frozenset[str] = frozenset()) -> tuple[int, ...]:
-        found = logic.census(owner, pods, down, NOW)
+        found = logic.count_pods(owner, pods, down, NOW)
         return (found.current, found.real, found.healthy, found.unhealthy, found.unknown)
 
-    assert logic.census(owner, up, frozenset(), NOW) == Census(3, 3, 3, 3, 0, 0)
+    assert logic.count_pods(owner, up, frozenset(), NOW) == PodCounts(3, 3, 3, 3, 0, 0)
     assert seen(*sick) == (3, 3, 0, 3, 0)
     assert seen(*up, down=frozenset("ab")) == (3, 3, 1, 0, 2)  # stale news is no news
     assert seen(*sick, down=frozenset("ab")) == (3, 3, 0, 1, 2)

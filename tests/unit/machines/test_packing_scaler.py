@@ -270,10 +270,10 @@ def test_host_ports_keep_pods_apart() -> None:
     assert len(plan([with_port("a"), with_port("b")]).start) == 2
 
 
-# --- wishes --------------------------------------------------------------------------------------------
+# --- preferences --------------------------------------------------------------------------------------------
 
 
-def wishes(*zones: str) -> Affinity:
+def preferences(*zones: str) -> Affinity:
     return Affinity(
         node_affinity=NodeAffinity(
             preferred_during_scheduling_ignored_during_execution=tuple(
@@ -290,11 +290,11 @@ def wishes(*zones: str) -> Affinity:
 
 
 def test_heaviest_wish_is_kept_where_it_can_be() -> None:
-    assert plan([pod("a", affinity=wishes("z1", "z2"))]).start[0].spec.placement.zone == "z2"
+    assert plan([pod("a", affinity=preferences("z1", "z2"))]).start[0].spec.placement.zone == "z2"
 
 
-def test_wishes_are_dropped_heaviest_first() -> None:
-    found = plan([pod("a", affinity=wishes("z2", "nowhere"))])
+def test_preferences_are_dropped_heaviest_first() -> None:
+    found = plan([pod("a", affinity=preferences("z2", "nowhere"))])
     assert found.start[0].spec.placement.zone == "z2"
 
 

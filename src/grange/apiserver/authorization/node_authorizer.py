@@ -37,7 +37,7 @@ from grange.apiserver.authorization.authorizer import (
     Opinion,
 )
 from grange.apiserver.client_certificates import node_of
-from grange.apiserver.node_capacity import Occupancy
+from grange.apiserver.node_capacity import NodeCapacity
 from grange.store.interface import Store
 
 _READS = frozenset({"get", "list", "watch"})
@@ -56,12 +56,12 @@ class NodeAuthorizer:
 
     Args:
         store: where pods are.
-        occupancy: knows the pods of each node.
+        node_capacity: knows the pods of each node.
     """
 
-    def __init__(self, store: Store, occupancy: Occupancy) -> None:
+    def __init__(self, store: Store, node_capacity: NodeCapacity) -> None:
         self._store = store
-        self._occupancy = occupancy
+        self._node_capacity = node_capacity
         rules: dict[AnyKind, Rule] = {
             POD: self._pods,
             NODE: self._nodes,
@@ -170,7 +170,7 @@ class NodeAuthorizer:
         wanted = (asked.resource, name)
         prefix = storage.prefix(POD, asked.namespace)
         mentioned = name.encode()  # names are plain ASCII: JSON does not change them
-        for key in self._occupancy.pods_on(node):
+        for key in self._node_capacity.pods_on(node):
             if not key.startswith(prefix):
                 continue
             entry = self._store.latest(key)

@@ -26,7 +26,7 @@ from grange.cli.results import Results
 @options.WHAT
 @click.option(
     "--for",
-    "wish",
+    "goal",
     default="ready",
     show_default=True,
     help="ready, delete, create, condition=TYPE[=STATUS] or jsonpath={PATH}=VALUE.",
@@ -41,14 +41,14 @@ def command(  # noqa: PLR0913  click hands every option over by name
     target: session.ClusterTarget,
     what: tuple[str, ...],
     *,
-    wish: str,
+    goal: str,
     selector: str,
     every: bool,
     timeout: str,
     output: str,
 ) -> None:
     """Wait for KIND NAME…, KIND/NAME…, or the objects with a label."""
-    check = parse_wish(wish)
+    check = parse_goal(goal)
     timeout_s = parse_duration(timeout)
     pairs = session.split_names(what)
     if any(not name for _, name in pairs) and not (selector or every):
@@ -92,15 +92,15 @@ async def uids(opened: session.ApiSession, targets: Sequence[waiting.WaitTarget]
     return found
 
 
-def parse_wish(wish: str) -> readiness.Check:
+def parse_goal(goal: str) -> readiness.Check:
     """The check that ``--for`` names.
 
     Raises:
         click.UsageError: it names none.
     """
-    name, _, rest = wish.partition("=")
-    if wish in {"ready", "delete", "create"}:
-        return {"ready": readiness.ready, "delete": readiness.gone, "create": _created}[wish]
+    name, _, rest = goal.partition("=")
+    if goal in {"ready", "delete", "create"}:
+        return {"ready": readiness.ready, "delete": readiness.gone, "create": _created}[goal]
     if name == "condition" and rest:
         kind, _, status = rest.partition("=")
         return readiness.has_condition(kind, status or "True")
@@ -108,7 +108,7 @@ def parse_wish(wish: str) -> readiness.Check:
         path, _, value = rest.rpartition("}")
         return _jsonpath(f"{path}}}", value.removeprefix("="))
     raise click.UsageError(
-        f"--for={wish}: unknown; write ready, delete, create, condition=… or jsonpath=…"
+        f"--for={goal}: unknown; write ready, delete, create, condition=… or jsonpath=…"
     )
 
 

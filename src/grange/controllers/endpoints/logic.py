@@ -92,12 +92,12 @@ def subsets(service: Service, pods: Iterable[Pod]) -> tuple[list[Document], bool
     found = []
     left = SLICE_MAX
     for ports, members in _by_ports(service, pods).items():
-        everybody = service.spec.publish_not_ready_addresses
-        staying = [pod for pod in members if everybody or not pod.metadata.deletion_timestamp]
+        unready_too = service.spec.publish_not_ready_addresses
+        staying = [pod for pod in members if unready_too or not pod.metadata.deletion_timestamp]
         chosen, over = staying[: max(0, left)], len(staying) > left
         left -= len(staying)
-        ready = [pod for pod in chosen if everybody or _is_serving(pod)]
-        waiting = [pod for pod in chosen if not everybody and not _is_serving(pod)]
+        ready = [pod for pod in chosen if unready_too or _is_serving(pod)]
+        waiting = [pod for pod in chosen if not unready_too and not _is_serving(pod)]
         if not chosen:
             continue
         subset: Document = {"ports": [_legacy_port(port) for port in ports]}
@@ -147,16 +147,16 @@ def _spread(
         for endpoint in item.endpoints
     }
     found: dict[str, list[Pod]] = {}
-    homeless = []
+    unassigned = []
     for pod in members:
         name = place.get(pod.metadata.uid)
         if name is not None and len(found.get(name, ())) < SLICE_MAX:
             found.setdefault(name, []).append(pod)
         else:
-            homeless.append(pod)
+            unassigned.append(pod)
     free = iter(_names(service, ports))
     name = min(found, key=lambda item: (len(found[item]), item), default="")
-    for pod in homeless:
+    for pod in unassigned:
         if not name or len(found.get(name, ())) >= SLICE_MAX:
             name = next(item for item in free if len(found.get(item, ())) < SLICE_MAX)
         found.setdefault(name, []).append(pod)

@@ -34,7 +34,7 @@ from grange.client.replica_operations import OperationRefused
 from grange.client.transfers import complete_transfer, transfer_replicas
 from grange.controllers.rollingupdate import finalizer, logic, pending_steps
 from grange.controllers.rollingupdate.finalizer import Pair, RolloutFinalizer
-from grange.controllers.rollingupdate.logic import OVER, Census, Decision
+from grange.controllers.rollingupdate.logic import OVER, Decision, PodCounts
 from grange.controllers.shared import availability, deletion_order
 from grange.controllers.shared.availability import Readiness
 from grange.controllers.shared.event_reasons import FAILURES, INVALID_ANNOTATION
@@ -168,11 +168,11 @@ class RollingUpdateService:
     async def _step(self, update: RollingUpdate, pair: Pair, in_doubt: ApiError | None) -> Result:
         """Decide and carry out; nothing is moved while the outcome of an earlier step is not certain."""
         old, new = pair.old, pair.new
-        decision = self._decide(update, pair, self._census(old), self._census(new))
+        decision = self._decide(update, pair, self._counts(old), self._counts(new))
         if _takes(decision, pair):
             # The watch may hang, or agents cannot write: read live before a pod is deleted.
             decision = self._decide(
-                update, pair, await self._live_census(old), await self._live_census(new)
+                update, pair, await self._live_counts(old), await self._live_counts(new)
             )
         if in_doubt is not None:
             status = replace(decision.status, replicas=update.status.replicas)
@@ -193,7 +193,7 @@ class RollingUpdateService:
         return Requeue(min(waits))
 
     def _decide(
-        self, update: RollingUpdate, pair: Pair, old_pods: Census, new_pods: Census
+        self, update: RollingUpdate, pair: Pair, old_pods: PodCounts, new_pods: PodCounts
     ) -> Decision:
         rivals, now = self._rivals(update), self._clock.now()
         facts = logic.UpdateInputs(update, pair.old, pair.new, old_pods, new_pods, rivals, now)
@@ -207,27 +207,27 @@ class RollingUpdateService:
         except NotFound:
             return None
 
-    def _census(self, controller: ReplicationController | None) -> Census:
+    def _counts(self, controller: ReplicationController | None) -> PodCounts:
         if controller is None:
-            return Census()
+            return PodCounts()
         active = [
             pod
             for pod in self._pods.store.by_index(_BY_OWNER, controller.metadata.uid)
             if pods.is_active(pod)
         ]
         now = self._clock.now()
-        return logic.census(controller, active, self._down(active), now, self._readiness)
+        return logic.count_pods(controller, active, self._down(active), now, self._readiness)
 
-    async def _live_census(self, controller: ReplicationController | None) -> Census:
-        """The census by what the server has and the nodes reported."""
+    async def _live_counts(self, controller: ReplicationController | None) -> PodCounts:
+        """The counts by what the server has and the nodes reported."""
         if controller is None:
-            return Census()
+            return PodCounts()
         active = await availability.active_pods(self._client, controller)
         down = self._down(active)
         ready = [pod for pod in active if deletion_order.is_ready(pod, down)]
         sure = await availability.reported_ready(self._client, controller, ready, self._readiness)
         now = self._clock.now()
-        return logic.census(controller, active, down, now, self._readiness, sure)
+        return logic.count_pods(controller, active, down, now, self._readiness, sure)
 
     def _down(self, active: Iterable[Pod]) -> frozenset[str]:
         return frozenset(

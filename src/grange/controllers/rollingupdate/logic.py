@@ -34,7 +34,7 @@ OVER = frozenset({RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK, RolloutPhase.
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class PodCounts:
     """The pods of one controller, by what is known of them.
 
     Attributes:
@@ -56,14 +56,14 @@ class Census:
     message: str = ""
 
 
-def census(
+def count_pods(
     controller: ReplicationController,
     active: Sequence[Pod],
     down: Container[str],
     now: datetime,
     readiness: Readiness | None = None,
     sure: Container[str] | None = None,
-) -> Census:
+) -> PodCounts:
     """Count the active pods of a controller.
 
     Args:
@@ -94,7 +94,7 @@ def census(
     message = failure_message.first_message(
         pod for pod in real if pod.metadata.uid not in available
     )
-    return Census(desired, len(active), len(real), healthy, unhealthy, unknown, message)
+    return PodCounts(desired, len(active), len(real), healthy, unhealthy, unknown, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ class UpdateInputs:
     update: RollingUpdate
     old: ReplicationController | None
     new: ReplicationController | None
-    old_pods: Census
-    new_pods: Census
+    old_pods: PodCounts
+    new_pods: PodCounts
     rivals: Sequence[str]
     now: datetime
 
@@ -141,7 +141,7 @@ class Decision:
     wait_s: float | None = None
 
 
-def _side(seen: Census) -> Side:
+def _side(seen: PodCounts) -> Side:
     """The side of a controller, without the broken pods that it removes anyway."""
     going = max(0, seen.current - seen.desired)
     return Side(seen.desired, seen.healthy, broken=max(0, seen.unhealthy - going))

@@ -37,13 +37,13 @@ def check_provisioning_time(draft: SessionDraft, why: str, *, keep: bool) -> Non
 
 def is_cancelled(draft: SessionDraft, *, keep: bool) -> bool:
     """End the attempt if a user or a newer session of the group asks for it."""
-    wish, newer = draft.inputs.session.spec.cancel, draft.inputs.group.superseding
-    if wish:
+    cancel, newer = draft.inputs.session.spec.cancel, draft.inputs.group.superseding
+    if cancel:
         message = f"cancelled by a user while {draft.phase.value}"
         end_attempt(
             draft,
             AttemptOutcome(testsession.CANCELED, SessionReason.CANCELLED, message),
-            keep=keep and wish != NOW,
+            keep=keep and cancel != NOW,
         )
     elif newer:
         message = f"superseded by TestSession {newer} while {draft.phase.value}"
@@ -52,7 +52,7 @@ def is_cancelled(draft: SessionDraft, *, keep: bool) -> bool:
             AttemptOutcome(testsession.CANCELED, SessionReason.SUPERSEDED, message),
             keep=keep,
         )
-    return bool(wish or newer)
+    return bool(cancel or newer)
 
 
 def is_unusable(draft: SessionDraft, lease: MachineLease) -> bool:

@@ -1,6 +1,6 @@
 """What a waiting pod asks of a shared machine, from everything it would like to what it must have.
 
-Wishes count as demands at first and are dropped one at a time when the pod fits nowhere, in Karpenter's
+Preferences count as demands at first and are dropped one at a time when the pod fits nowhere, in Karpenter's
 order: preferred pod affinity, preferred pod anti-affinity, preferred node affinity, each the heaviest
 first, then spread constraints that need not hold, then taints that are better avoided.
 """
@@ -62,7 +62,7 @@ class PackedPod:
         priority: of the pod.
         created: RFC 3339.
         request: what it requests.
-        steps: its rules, all wishes first; each has one wish less than the one before.
+        steps: its rules, all preferences first; each has one preference less than the one before.
         group: ``namespace/name`` of its PodGroup; empty for none.
     """
 
@@ -133,7 +133,7 @@ def packed_pod(pod: Pod) -> PackedPod:
 
 
 def rules_of(pod: Pod) -> tuple[PodRules, ...]:
-    """A pod's rules, all wishes first.
+    """A pod's rules, all preferences first.
 
     Raises:
         SelectorError: a selector cannot be evaluated.
@@ -162,10 +162,10 @@ def rules_of(pod: Pod) -> tuple[PodRules, ...]:
         )
 
     steps = [current()]
-    wishes: tuple[list[object], ...] = (near, far, liked, even)  # type: ignore[assignment]  # only popped from
-    for wish in wishes:
-        while wish:
-            wish.pop()
+    preferences: tuple[list[object], ...] = (near, far, liked, even)  # type: ignore[assignment]  # only popped from
+    for preference in preferences:
+        while preference:
+            preference.pop()
             steps.append(current())
     return (*steps, current(avoids=False))
 

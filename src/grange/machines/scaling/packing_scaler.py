@@ -262,7 +262,7 @@ class PackingNodeScaler:
             unit.done(placed)
 
     def _place_all(self, bins: PackingBins, units: Sequence[PackingUnit]) -> list[PackingUnit]:
-        """Place units until nothing fits any more, dropping wishes one at a time; those that are left."""
+        """Place units until nothing fits any more, dropping preferences one at a time; those that are left."""
         limited = not all(allowance.unlimited for allowance in bins.allowances)
         # Where not all can be had, the more important ones get it.
         queue = sorted(
@@ -274,7 +274,7 @@ class PackingNodeScaler:
             ),
         )
         position = {id(unit): at for at, unit in enumerate(queue)}
-        parked: list[PackingUnit] = []  # only more room or fewer wishes help these
+        parked: list[PackingUnit] = []  # only more room or fewer preferences help these
         while queue:
             left = [unit for unit in queue if not self._place(bins, unit)]
             progress = len(left) < len(queue)
@@ -351,7 +351,7 @@ class PackingNodeScaler:
 
 
 def _relaxed(units: Iterable[PackingUnit]) -> bool:
-    """Drop one wish of each; whether there was any."""
+    """Drop one preference of each; whether there was any."""
     dropped = [unit.relax() for unit in units]
     return any(dropped)
 

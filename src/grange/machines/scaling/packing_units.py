@@ -28,7 +28,7 @@ class PackingUnit:
         domain_key: label of nodes whose value must be the same for all; empty for none.
         placed_on: nodes of members that have one, which fix that value.
         domain: that value, once some of them are placed.
-        step: how many wishes are dropped.
+        step: how many preferences are dropped.
     """
 
     pods: list[PackedPod]
@@ -64,7 +64,7 @@ class PackingUnit:
         return with_domain(rules, self.domain_key, domain) if domain else rules
 
     def relax(self) -> bool:
-        """Drop one wish more; whether there was one."""
+        """Drop one preference more; whether there was one."""
         if all(self.step >= len(pod.steps) - 1 for pod in self.pods):
             return False
         self.step += 1

@@ -110,9 +110,9 @@ def need_of(pod: Pod, spec: NodePoolSpec) -> PodNeed:
         UnusableNeed: an annotation has a value that is not known.
     """
     annotations, selector = pod.metadata.annotations, pod.spec.node_selector
-    wishes = _wishes(annotations) if annotations else _NO_WISHES
+    preferences = _preferences(annotations) if annotations else _NO_PREFERENCES
     request = pod_request(pod.spec).resources
-    spot = wishes.spot or spec.spot
+    spot = preferences.spot or spec.spot
     if spot not in SPOT_POLICIES:
         raise UnusableNeed(
             f"metadata.annotations[{SPOT_ANNOTATION}]: {spot!r} is none of "
@@ -130,14 +130,14 @@ def need_of(pod: Pod, spec: NodePoolSpec) -> PodNeed:
         instance_type=named,
         spot=spot,
         zone=selector.get(ZONE_LABEL, ""),
-        private_ip_only=wishes.private_ip_only or False,
-        dedicated_cpu=wishes.dedicated_cpu or False,
-        sustained_cpu=wishes.sustained_cpu,
-        volume_gib=wishes.volume_gib,
+        private_ip_only=preferences.private_ip_only or False,
+        dedicated_cpu=preferences.dedicated_cpu or False,
+        sustained_cpu=preferences.sustained_cpu,
+        volume_gib=preferences.volume_gib,
     )
 
 
-class _Wishes(NamedTuple):
+class _Preferences(NamedTuple):
     """What the annotations of a pod ask of its machine; see ``PodNeed``."""
 
     spot: str = ""
@@ -147,11 +147,11 @@ class _Wishes(NamedTuple):
     volume_gib: int = 0
 
 
-_NO_WISHES = _Wishes()
+_NO_PREFERENCES = _Preferences()
 
 
-def _wishes(annotations: Mapping[str, str]) -> _Wishes:
-    return _Wishes(
+def _preferences(annotations: Mapping[str, str]) -> _Preferences:
+    return _Preferences(
         annotations.get(SPOT_ANNOTATION, ""),
         _flag(annotations, PRIVATE_IP_ANNOTATION),
         _flag(annotations, DEDICATED_CPU_ANNOTATION),

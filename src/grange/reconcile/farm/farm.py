@@ -1,7 +1,7 @@
 """One farm: the objects of a kind, those that are this member's, and the passes over them.
 
 Theory of operation. A plan assigns each object to a member; it is computed from the caches whenever
-members, objects or labels have changed. It is only a wish. An object becomes ours by a compare and
+members, objects or labels have changed. It is only a target. An object becomes ours by a compare and
 set on the object itself, which is tried when the object is unowned, or was a session's that is
 over; it stops being ours by a release, after the last pass has ended, or with the session. So two
 members with different views may both try, but only one of them succeeds, and the one that
@@ -351,10 +351,10 @@ class Farm(Generic[R]):
         """Objects that the same members want are shared among them evenly."""
         holders = {peer.token: peer.name for peer in peers}
         selective = any(not peer.selector.empty for peer in peers)
-        everybody = tuple(peer.name for peer in peers)
+        all_members = tuple(peer.name for peer in peers)
         classes: dict[tuple[str, ...], dict[ObjectKey, str]] = {}
         for obj in self._informer.store:
-            names = everybody
+            names = all_members
             if selective:
                 labels = obj.metadata.labels
                 names = tuple(peer.name for peer in peers if peer.selector.matches(labels))
@@ -365,7 +365,7 @@ class Farm(Generic[R]):
         for names, owners in classes.items():
             target.update(assign(owners, names))
         self._loads = (
-            {} if selective else {**dict.fromkeys(everybody, 0), **Counter(target.values())}
+            {} if selective else {**dict.fromkeys(all_members, 0), **Counter(target.values())}
         )
         return target
 

@@ -1,7 +1,7 @@
 """Who should have what: rendezvous hashing with a cap, and as few moves as evenness allows.
 
 Every member computes the same from the same view, and different views do no harm: an assignment is
-a wish, and only a claim is a right. What is held stays where it is as long as its holder has no more
+a target, and only a claim is a right. What is held stays where it is as long as its holder has no more
 than its share, so objects move only when a member leaves (its own) or has too many (the surplus).
 """
 
@@ -34,9 +34,9 @@ def assign(holders: Mapping[K, str], members: Iterable[str]) -> dict[K, str]:
     if not ranked:
         return {}
     held: dict[str, list[K]] = {member: [] for member in ranked}
-    homeless: list[K] = []
+    unassigned: list[K] = []
     for item, holder in holders.items():
-        held[holder].append(item) if holder in held else homeless.append(item)
+        held[holder].append(item) if holder in held else unassigned.append(item)
     floor, larger = divmod(len(holders), len(ranked))
     # The members that have most keep the larger shares: then the fewest items move.
     by_load = sorted(ranked, key=lambda member: (-len(held[member]), member))
@@ -47,10 +47,12 @@ def assign(holders: Mapping[K, str], members: Iterable[str]) -> dict[K, str]:
         surplus = len(items) - quota[member]
         if surplus > 0:
             items.sort(key=lambda item: (-_best(short, item), str(item)))
-            homeless += items[:surplus]
+            unassigned += items[:surplus]
             del items[:surplus]
         result.update(dict.fromkeys(items, member))
-    _place(homeless, {member: len(items) for member, items in held.items()}, floor, larger, result)
+    _place(
+        unassigned, {member: len(items) for member, items in held.items()}, floor, larger, result
+    )
     return result
 
 

@@ -13,7 +13,7 @@ from grange.api import bindings
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.meta import Document
 from grange.api.pod_requests import Resources, allocatable, pod_request
-from grange.apiserver.node_capacity import Occupancy
+from grange.apiserver.node_capacity import NodeCapacity
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Inline
@@ -262,19 +262,19 @@ async def test_new_server_on_the_store_knows_what_is_there(
 Books = dict[str, tuple[int, Resources]]
 
 
-def sums(occupancy: Occupancy) -> Books:
-    return {node: (pods, total) for node, pods, total in occupancy.sums()}
+def sums(node_capacity: NodeCapacity) -> Books:
+    return {node: (pods, total) for node, pods, total in node_capacity.sums()}
 
 
 def books(server: Server) -> Books:
-    return sums(server.application.registry.occupancy)
+    return sums(server.application.registry.node_capacity)
 
 
 async def read_again(server: Server) -> Books:
     """What a server that starts now would find."""
-    occupancy = Occupancy(server.store)
-    await occupancy.load(lambda *_: None)
-    return sums(occupancy)
+    node_capacity = NodeCapacity(server.store)
+    await node_capacity.load(lambda *_: None)
+    return sums(node_capacity)
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
@@ -319,7 +319,7 @@ async def test_what_the_disk_refuses_never_happened(
         refused(await server.bind("b", "n1"))
         assert (await server.bind("b", "n2")).code == 201
         refused(await server.bind("a", "n2"))
-    assert server.application.registry.occupancy.rereads == 1
+    assert server.application.registry.node_capacity.rereads == 1
     await store.close()
 
 
@@ -342,7 +342,7 @@ async def test_refusal_finds_a_name_that_moved_on_its_last_node(
         lane.failures.append(failure(FULL))
         assert (await server.create(CONFIGMAPS, configmap())).code == 507
         assert books(server) == before
-        assert server.application.registry.occupancy.rereads == 1
+        assert server.application.registry.node_capacity.rereads == 1
 
 
 class Life:
@@ -467,4 +467,4 @@ async def test_books_are_right_whatever_the_disk_refuses(
                 await life.step()
             await life.lose(lane)
             assert books(server) == await read_again(server)
-        assert server.application.registry.occupancy.rereads == 20
+        assert server.application.registry.node_capacity.rereads == 20
