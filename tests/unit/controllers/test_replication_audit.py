@@ -33,11 +33,9 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.controllers.audit.config import AuditConfig
-from grange.controllers.audit.controller import AuditController
+from grange.controllers.audit.controller import AuditConfig, AuditController
 from grange.controllers.replication import audit_trail
-from grange.controllers.replication.config import ReplicationConfig
-from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.controller import ReplicationConfig, ReplicationService
 from grange.controllers.replication.plan import Addition, Plan, Removal
 from grange.controllers.shared import audit_records
 

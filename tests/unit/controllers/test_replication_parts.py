@@ -16,7 +16,6 @@ from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.controllers.replication import logic, status_conditions
-from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_eligibility import AllocationRefused, NodeSelectorScheduler
 from grange.controllers.replication.node_transfer_service import TransferResult
@@ -269,7 +268,7 @@ async def test_slow_start_touches_everything_when_nothing_fails() -> None:
 
 async def test_controller_that_no_budget_keeps_is_not_remembered(clock: Clock, log: Logger) -> None:
     """A change of a budget brings about passes of those that wait for one, and of no others."""
-    memory = ReplicationState(ReplicationConfig(), clock=clock)
+    memory = ReplicationState(PodBackoff(Exponential(initial_s=1.0), 600.0), clock=clock)
     waiting, going = (builders.controller(name, uid=f"uid-{name}") for name in ("one", "two"))
     for controller in (waiting, going):
         memory.wait_for_budget(controller, waits=True)

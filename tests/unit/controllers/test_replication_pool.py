@@ -28,8 +28,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication import logic, node_transfer
-from grange.controllers.replication.config import ReplicationConfig
-from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.controller import ReplicationConfig, ReplicationService
 from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
 from grange.controllers.replication.node_eligibility import NodeSelectorScheduler
 from grange.controllers.replication.node_transfer import TransferEvent, TransferPhase

@@ -23,8 +23,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.controllers.replication.config import ReplicationConfig
-from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.controller import ReplicationConfig, ReplicationService
 from grange.controllers.replication.node_transfer import TransferPhase
 from grange.reconcile.machine_pool import StaleRequest
 from grange.sim.simulated_pool import SimulatedPool

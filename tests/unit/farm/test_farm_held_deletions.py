@@ -9,8 +9,7 @@ from grange.api.kinds import AUDITRECORD, CONFIGMAP, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Condition
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
-from grange.controllers.audit.config import AuditConfig
-from grange.controllers.audit.controller import AuditController
+from grange.controllers.audit.controller import AuditConfig, AuditController
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from grange.api import timestamps
 from grange.api.kinds import AUDITRECORD
 from grange.api.status import ApiError, Expired, NotFound
 from grange.api.timestamps import TimestampError
-from grange.controllers.audit.config import AuditConfig
 from grange.reconcile.deps import Deps
 
 _PAGE = 500
@@ -18,6 +18,21 @@ NAME = "audit"
 
 _Held = tuple[str, int, str]
 """Time, version and name of a record; records of one decision have the same time and are ordered by version."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditConfig:
+    """Which records are kept.
+
+    Attributes:
+        keep: this many of the newest records of every controller are kept.
+        max_age_s: records older than this are deleted, in seconds.
+        sweep_s: seconds between two passes.
+    """
+
+    keep: int = 200
+    max_age_s: float = 90 * 86_400.0
+    sweep_s: float = 3600.0
 
 
 class AuditController:

@@ -1,16 +1,25 @@
-"""The replication controller: its parts, and its background tasks.
+"""The replication controller: its parts, its background tasks and its event handlers.
 
-Reconciles are triggered by events (``event_handlers``), by what becomes due (a pod that becomes available, a
-delayed replacement), by retries of failures, and by a slow resync. ``reconciler`` describes a reconcile.
+Reconciles are triggered by events, by what becomes due (a pod that becomes available, a delayed replacement), by
+retries of failures, and by a slow resync. ``reconciler`` describes a reconcile.
 """
 
-from dataclasses import replace
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
+import msgspec
+
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import ObjectKey
+from grange.api.selectors import SelectorError
 from grange.base.backoff import Exponential
+from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
-from grange.controllers.replication import node_eligibility
-from grange.controllers.replication.config import ReplicationConfig
-from grange.controllers.replication.event_handlers import ReplicationEventHandlers
+from grange.controllers.replication import node_eligibility, pod_control
 from grange.controllers.replication.lease_tolerations import LeaseTolerations
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.machine_pool_scheduler import (
@@ -18,19 +27,45 @@ from grange.controllers.replication.machine_pool_scheduler import (
     MachinePoolScheduler,
 )
 from grange.controllers.replication.reconciler import Reconciler
-from grange.controllers.replication.state import ReplicationState
+from grange.controllers.replication.state import PodBackoff, ReplicationState
+from grange.controllers.shared.pod_identity import controller_key
 from grange.reconcile.controller import Controller
 from grange.reconcile.deps import Deps
 from grange.reconcile.held_leases import HeldLeases
 from grange.reconcile.machine_pool import MachinePool
 from grange.reconcile.recorder import Recorder
 from grange.reconcile.workqueue import rate_limited_queue
+from grange.reconcile.write_tracker import is_only_annotated
 
 NAME = "replication"
 
 _RETRY = Exponential(
     initial_s=0.02, cap_s=60.0
 )  # client-go's cap of 17 minutes is too long for users
+_SETTLE_S = 0.02  # nodes change in bursts; one pass over the controllers serves many changes
+_SETTLE_SHARE = 10  # passes over the controllers take at most a tenth of the time
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationConfig:
+    """How the controller works.
+
+    Attributes:
+        workers: controllers reconciled at the same time.
+        burst: most pods created or deleted in one reconcile; the next one follows at once.
+        resync_s: every controller is reconciled again after so many seconds, also without events.
+        replacement: delay before a finished pod is replaced, by how often pods of the controller finished in a
+            row; the finished pod is kept for inspection meanwhile.
+        replacement_reset_s: seconds without a finished pod after which the delay is reset.
+        pool_sweep_s: seconds between two sweeps for machines whose holders are gone.
+    """
+
+    workers: int = 4
+    burst: int = 500
+    resync_s: float = 300.0
+    replacement: Exponential = field(default_factory=lambda: Exponential(initial_s=1.0, cap_s=60.0))
+    replacement_reset_s: float = 600.0
+    pool_sweep_s: float = 300.0
 
 
 class ReplicationService:
@@ -61,19 +96,22 @@ class ReplicationService:
             metrics=deps.metrics,
         )
         self._listers = Listers(deps.informers)
-        selector = node_eligibility.NodeSelectorScheduler(lambda: self._listers.nodes.store)
-        self._scheduler: node_eligibility.NodeScheduler = selector
+        self._selector = node_eligibility.NodeSelectorScheduler(lambda: self._listers.nodes.store)
+        self._scheduler: node_eligibility.NodeScheduler = self._selector
         self._collector: MachineCollector | None = None
         leased = LeaseTolerations()
         if pool is not None:
             leased = LeaseTolerations(HeldLeases(deps.informers))
-            self._scheduler = pooled = MachinePoolScheduler(selector, pool, deps.clock, leased)
+            self._scheduler = pooled = MachinePoolScheduler(
+                self._selector, pool, deps.clock, leased
+            )
             self._collector = MachineCollector(pooled, deps.client, clock=deps.clock, log=self._log)
-        state = ReplicationState(config, clock=deps.clock)
+        replacements = PodBackoff(config.replacement, config.replacement_reset_s)
+        self._state = ReplicationState(replacements, clock=deps.clock)
         self._reconciler = Reconciler(
             replace(deps, log=self._log),
             self._listers,
-            state,
+            self._state,
             scheduler=self._scheduler,
             leased=leased,
             recorder=self._recorder,
@@ -89,16 +127,22 @@ class ReplicationService:
             log=deps.log,
             metrics=deps.metrics,
         )
-        self._handlers = ReplicationEventHandlers(
-            self._listers, state, self.loop, selector=selector, clock=deps.clock
+        self._nodes_changed = asyncio.Event()
+        self._listers.controllers.add_handler(
+            self._controller_added, self._controller_changed, self._controller_gone
         )
+        self._listers.pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
+        self._listers.disruption_budgets.add_handler(
+            self._budget_changed, lambda _, new: self._budget_changed(new), self._budget_changed
+        )
+        self._listers.nodes.add_handler(self._node_changed, self._node_updated, self._node_changed)
 
     async def run(self) -> None:
         """Run until cancelled; starts when the listers are synced."""
         await self._listers.wait_synced()
         async with Nursery(NAME) as nursery:
             nursery.start(self._recorder.run(), name="replication events")
-            nursery.start(self._handlers.watch_nodes(self._scheduler), name="replication nodes")
+            nursery.start(self._watch_nodes(), name="replication nodes")
             nursery.start(self._resync(), name="replication resync")
             if self._collector is not None:
                 every_s = self._config.pool_sweep_s
@@ -112,3 +156,110 @@ class ReplicationService:
             for controller in self._listers.controllers.store.list():
                 delay_s = self._rng.uniform(0.0, self._config.resync_s / 10)
                 self.loop.enqueue_after(controller.key, delay_s)
+
+    async def _watch_nodes(self) -> None:
+        """Enqueue the controllers whose eligible nodes have changed since they last acted on them."""
+        while True:
+            await self._nodes_changed.wait()
+            self._nodes_changed.clear()
+            started = self._clock.monotonic()
+            with suppress(GrangeError):  # every reconcile reports it and tries again
+                self._enqueue_changed(await self._scheduler.eligible_nodes())
+            took_s = self._clock.monotonic() - started
+            await self._clock.sleep(max(_SETTLE_S, took_s * _SETTLE_SHARE))
+
+    def _enqueue_changed(self, nodes: node_eligibility.EligibleNodes) -> None:
+        for controller in self._listers.controllers.store.list():
+            try:
+                eligible = node_eligibility.places(nodes, controller)
+            except (SelectorError, msgspec.ValidationError):
+                continue  # its own reconcile reports it
+            if eligible != self._state.eligible.get(controller.metadata.uid):
+                self.loop.enqueue(controller.key)
+
+    # --- controllers --------------------------------------------------------------------------
+
+    def _controller_added(self, controller: ReplicationController) -> None:
+        self.loop.enqueue(controller.key)
+
+    def _controller_changed(self, old: ReplicationController, new: ReplicationController) -> None:
+        if old.metadata.generation != new.metadata.generation:
+            self.loop.queue.forget(new.key)  # a new spec deserves a prompt first attempt
+        if _facts(old) != _facts(new) or self._state.written.awaited(new.metadata.uid):
+            self.loop.enqueue(new.key)
+
+    def _controller_gone(self, controller: ReplicationController) -> None:
+        self._state.forget(controller.metadata.uid)
+
+    # --- pods ---------------------------------------------------------------------------------
+
+    def _pod_added(self, pod: Pod) -> None:
+        self._state.readiness.appeared(pod)
+        owner = controller_key(pod)
+        if owner is not None:
+            key, uid = owner
+            if pod.metadata.deletion_timestamp:
+                self._state.expectations.deletion_observed(uid, pod.metadata.uid)
+            self._state.expectations.creation_observed(uid, pod.metadata.name)
+            self._enqueue_owner(key, uid)
+        else:
+            self._enqueue_adopters(pod)
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        self._state.readiness.changed(old, new)
+        before, owner = controller_key(old), controller_key(new)
+        if before is not None and before != owner:
+            self._enqueue_owner(*before)
+        if owner is None:
+            self._enqueue_adopters(new)
+            return
+        if new.metadata.deletion_timestamp:
+            self._state.expectations.deletion_observed(owner[1], new.metadata.uid)
+        note = pod_control.REVOKED_ANNOTATION
+        if before == owner and is_only_annotated(old, new, note):
+            return
+        self._enqueue_owner(*owner)
+
+    def _pod_gone(self, pod: Pod) -> None:
+        self._state.readiness.gone(pod)
+        owner = controller_key(pod)
+        if owner is not None:
+            self._state.expectations.deletion_observed(owner[1], pod.metadata.uid)
+            self._enqueue_owner(*owner)
+
+    def _enqueue_owner(self, key: ObjectKey, uid: str) -> None:
+        controller = self._listers.controllers.store.get(key)
+        if controller is not None and controller.metadata.uid == uid:
+            self.loop.enqueue(key)
+
+    def _enqueue_adopters(self, pod: Pod) -> None:
+        for controller in self._listers.adopters(pod):
+            self.loop.enqueue(controller.key)
+
+    def _budget_changed(self, budget: PodDisruptionBudget) -> None:
+        for key in [*self._state.kept_by_budget.values()]:
+            if key.namespace == budget.metadata.namespace:
+                self.loop.enqueue(key)
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def _node_updated(self, old: Node, new: Node) -> None:
+        if node_eligibility.placement_facts(old) != node_eligibility.placement_facts(new):
+            self._node_changed(new)
+
+    def _node_changed(self, node: Node) -> None:
+        self._selector.nodes_changed()
+        self._nodes_changed.set()
+        for pod in self._listers.on_node(node.metadata.name):
+            if (owner := controller_key(pod)) is not None:
+                self._enqueue_owner(*owner)
+
+
+def _facts(controller: ReplicationController) -> tuple[object, ...]:
+    """What a reconcile depends on, besides pods and nodes.
+
+    Not the status: every failed reconcile writes to it what it was about to do, and that must not cause the
+    next one before its backoff has passed.
+    """
+    meta = controller.metadata
+    return meta.generation, meta.labels, meta.annotations, meta.deletion_timestamp

@@ -11,7 +11,6 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
-from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.node_eligibility import Places
 from grange.controllers.shared.audit_records import AuditRetries
 from grange.controllers.shared.availability import Readiness
@@ -23,24 +22,24 @@ class ReplicationState:
     """Shared by the reconciler and the event handlers.
 
     Args:
-        config: of back-offs.
-        clock: of back-offs and timeouts.
+        replacements: when to replace finished pods.
+        clock: of timeouts.
 
     Attributes:
         expectations: what each controller waits to see in the listers.
         written: versions of controllers that the listers do not have yet.
         readiness: how long pods have been ready.
-        replacements: when to replace finished pods.
+        replacements: as given.
         audit_retries: when to record again what the server refused.
         kept_by_budget: controllers, by uid, that wait for a PodDisruptionBudget.
         eligible: the nodes that the last reconcile acted on, by the controller's uid.
     """
 
-    def __init__(self, config: ReplicationConfig, *, clock: Clock) -> None:
+    def __init__(self, replacements: "PodBackoff", *, clock: Clock) -> None:
         self.expectations = Expectations(clock)
         self.written = WriteTracker(clock)
         self.readiness = Readiness(clock)
-        self.replacements = PodBackoff(config.replacement, config.replacement_reset_s)
+        self.replacements = replacements
         self.audit_retries = AuditRetries(clock)
         self.eligible: dict[str, Places] = {}
         self.kept_by_budget: dict[str, ObjectKey] = {}
