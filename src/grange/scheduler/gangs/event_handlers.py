@@ -50,7 +50,8 @@ class GangEventHandlers:
         gang = self._groups.get(group.key)
         before = None if gang is None else gang.group
         gang = self._groups.update_group(group)
-        if before is not None and _is_same(before, group):
+        same = (group.metadata.uid, group.spec)
+        if before is not None and (before.metadata.uid, before.spec) == same:
             return
         gang.is_infeasible = False
         if group.spec.queue:
@@ -81,8 +82,7 @@ class GangEventHandlers:
 
     def delete_queue(self, queue: Queue) -> None:
         """Remove a queue: no pod is admitted to it any more."""
-        if self._quotas.known(queue.metadata.name):
-            self._quotas.grant(queue.metadata.name, None)
+        self._quotas.grant(queue.metadata.name, None)
 
     def update_pod(self, pod: Pod, now: float) -> None:
         """Add or update a pod."""
@@ -256,9 +256,7 @@ class GangEventHandlers:
         self._queue.activate(waiting if gang.started else waiting[:1], now)
 
     def _queue_of(self, pod: Pod, gang: Gang | None) -> str:
-        if gang is not None:
-            return gang.queue
-        return pod.metadata.labels.get(QUEUE_LABEL, "") if pod.metadata.labels else ""
+        return pod.metadata.labels.get(QUEUE_LABEL, "") if gang is None else gang.queue
 
     def _charge(self, pod: Pod, queue: str) -> None:
         try:
@@ -267,8 +265,3 @@ class GangEventHandlers:
             return  # such a pod is left out everywhere
         self._quotas.charge(pod.metadata.uid, queue, amounts(need))
         self._changed(queue)
-
-
-def _is_same(before: PodGroup, after: PodGroup) -> bool:
-    """Whether it is the same object, with the same spec."""
-    return before.spec == after.spec and before.metadata.uid == after.metadata.uid

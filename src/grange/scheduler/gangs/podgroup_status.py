@@ -120,7 +120,7 @@ def group_use(gang: Gang, group: PodGroup, gangs: Coscheduling) -> dict[str, str
 def queue_status(queue: Queue, gangs: Coscheduling, now: str) -> QueueStatus:
     """The status of a queue."""
     name = queue.metadata.name
-    used = gangs.quotas.limited_use(name)
+    used = gangs.quotas.limited(name, gangs.quotas.used(name))
     waiting = [waiter.gang for waiter in gangs.wait_line.for_quota if waiter.queue == name]
     pending = len(waiting)
     first = min((gang for gang in waiting if gang), key=lambda gang: gang.rank, default=None)

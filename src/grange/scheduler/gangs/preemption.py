@@ -267,9 +267,7 @@ class GangPreemption:
         for uid in gone:
             queue, held = quotas.charge_of(uid)
             lost.setdefault(queue, []).append(held)
-        for queue, parts in lost.items():
-            borrowed = quotas.borrowed(queue)
-            for name, amount in total(parts).items():
-                if quotas.limits(queue, name) and amount > borrowed.get(name, 0):
-                    return False
-        return True
+        return not any(
+            less(quotas.limited(queue, total(parts)), quotas.borrowed(queue))
+            for queue, parts in lost.items()
+        )

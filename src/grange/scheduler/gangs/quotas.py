@@ -181,19 +181,14 @@ class Quotas:
         for owner in [*self._claims]:
             self.unclaim(owner)
 
-    def known(self, queue: str) -> bool:
-        """Whether there is such a queue."""
-        return queue in self._grants
-
     def used(self, queue: str) -> Amounts:
         """What the queue uses, by resource."""
         return self._used.get(queue, {})
 
-    def limited_use(self, queue: str) -> Amounts:
-        """What it uses of the resources that are limited."""
+    def limited(self, queue: str, amounts: Amounts) -> dict[str, int]:
+        """Of amounts, those of the resources that the queue limits."""
         grant = self._grants.get(queue)
-        used = self.used(queue)
-        return {} if grant is None else {name: used.get(name, 0) for name in grant.capacity}
+        return {} if grant is None else {name: amounts.get(name, 0) for name in grant.capacity}
 
     def count(self, queue: str) -> int:
         """How many pods count against it, those that an admitted gang is to have included."""
@@ -202,7 +197,7 @@ class Quotas:
     def borrowed(self, queue: str) -> Amounts:
         """What it uses above its capacity."""
         grant = self._grants.get(queue)
-        return {} if grant is None else less(self.limited_use(queue), grant.capacity)
+        return {} if grant is None else less(self.limited(queue, self.used(queue)), grant.capacity)
 
     def peers(self, queue: str) -> tuple[str, ...]:
         """The queues that share with it, itself among them."""
@@ -277,11 +272,6 @@ class Quotas:
         short = less(together, self._cohort_capacity(grant.cohort))
         return {name: amount for name, amount in short.items() if name in grant.limited(wanted)}
 
-    def limits(self, queue: str, name: str) -> bool:
-        """Whether the queue limits the resource."""
-        grant = self._grants.get(queue)
-        return grant is not None and name in grant.capacity
-
     def charged(self, queue: str) -> Mapping[str, Amounts]:
         """By UID, what the pods use that count against the queue."""
         return self._charged.get(queue, {})
@@ -294,12 +284,8 @@ class Quotas:
     def shown_use(self, queue: str, uids: Iterable[str]) -> dict[str, str]:
         """What some pods use of the resources that their queue limits, as users write it."""
         charged = self.charged(queue)
-        used = total(charged[uid] for uid in uids if uid in charged)
-        return {
-            name: shown(name, amount)
-            for name, amount in sorted(used.items())
-            if self.limits(queue, name)
-        }
+        used = self.limited(queue, total(charged[uid] for uid in uids if uid in charged))
+        return {name: shown(name, amount) for name, amount in sorted(used.items()) if amount}
 
     def claim(self, owner: str, queue: str, wanted: Amounts, rank: Rank) -> None:
         """From now on, what comes after ``rank`` is admitted only if this fits, too.
@@ -345,7 +331,7 @@ class Quotas:
     def _cohort_use(self, cohort: str) -> dict[str, int]:
         """By the queues that name the resource: only they have a share in it."""
         return total(
-            self.limited_use(queue)
+            self.limited(queue, self.used(queue))
             for queue, grant in self._grants.items()
             if grant.cohort == cohort
         )
