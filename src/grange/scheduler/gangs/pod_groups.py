@@ -85,18 +85,14 @@ class Gang:
     """A group and its members.
 
     Attributes:
-        key: namespace and name of the group.
         group: the object; None while only pods name it.
         members: by UID, in the order in which they appeared.
-        counts: all members by state.
-        part_counts: of each part of the group.
         was_placed: a quorum was placed, and not all of them have gone since.
         waiting_since: monotonic seconds when it could first be tried, or when its timeout was restarted.
         overtaken: how many pods that come after it were placed while it waited.
         priority: of its most important member that waits.
         rank: its place in line, by the queue policy; the smaller comes first.
-        reason: what it waits for, as the reason of a condition; empty when it waits for nothing.
-        message: the same as a message.
+        reason, message: what it waits for, as a condition has it; empty when it waits for nothing.
         timeouts: how often its timeout was over.
         is_infeasible: not even all nodes together, empty, would hold it.
         admitted: its pods may be created; without meaning where the group is not gated.
@@ -266,11 +262,7 @@ class Gang:
 class Quorum:
     """The members that are still to be placed, while candidates are tried one after another.
 
-    Args:
-        total: how many in all; at least the sum of the parts.
-        candidates: their UIDs.
-        parts: how many of each part.
-        part_of: the part of each candidate.
+    So many are missing in ``total``, at least the sum of the parts.
     """
 
     def __init__(
