@@ -95,8 +95,7 @@ class PodIndex:
 
     Attributes:
         counting: a query was asked for.
-        silent: no assigned pod has terms about others.
-        known: how many terms it has seen.
+        known: how many terms about others it has seen, of assigned pods.
         full: so much was asked that it is time to ``restart``.
     """
 
@@ -107,7 +106,6 @@ class PodIndex:
         self.epoch = 0
         self.nodes = 0
         self.counting = False
-        self.silent = True
         self.known = 0
         self.full = False
         self._by_namespace = False
@@ -265,7 +263,6 @@ class PodIndex:
         if number is None:
             number = self._numbers[term] = len(self._terms)
             self._terms.append(term)
-            self.silent = False
             self.known = number + 1
             self.full |= number >= _TERMS_MAX
             self._holders.append(Counter(self._table.capacity))
@@ -279,7 +276,6 @@ class PodIndex:
         """Count from scratch what is asked for from now on; between decisions only."""
         self.epoch += 1
         self.counting = self.full = False
-        self.silent = True
         self.known = 0
         self._by_namespace = False
         self._queries.clear()

@@ -165,7 +165,7 @@ class Engine:
         number = pod.signature
         if number is None:
             number = self._profile.sign(pod)
-        if index.silent:
+        if not index.known:
             return number
         if self._known != index.known:
             self._known = index.known

@@ -294,7 +294,7 @@ class Evaluator:
 
     def _by_load(self, known: _VictimCache, trial: DryRun) -> bool:
         """Whether loads decide alone about this pod."""
-        if not self._handle.snapshot.index.silent:
+        if self._handle.snapshot.index.known:
             return LoadDryRun.suits(trial)  # terms of placed pods look at its labels
         if known.by_load is None:
             known.by_load = LoadDryRun.suits(trial)
