@@ -120,6 +120,7 @@ class EquivalenceClass:
         self._allowed: Mask = np.zeros(0, np.bool_)
         self._feasible: Mask = np.zeros(0, np.bool_)
         self._worth: Integers = np.zeros(0, np.int64)
+        self._elements = self._allowed.data, self._feasible.data, self._worth.data
         self._extra: Integers | None = None  # what the fixed scores add
         self._normalised: list[_Normalised] = []
         self._flat = True
@@ -226,6 +227,8 @@ class EquivalenceClass:
         size, everything = table.size, table.all
         self._allowed, self._feasible = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         self._worth = np.zeros(size, np.int64)
+        # Single elements of an array take three times as long as those of a view.
+        self._elements = self._allowed.data, self._feasible.data, self._worth.data
         self._extra = np.zeros(size, np.int64) if self._fixed else None
         self._normalised = [
             _Normalised(plugin, weight, np.zeros(size, np.int64)) for plugin, weight in self._scaled
@@ -307,8 +310,7 @@ class EquivalenceClass:
         """One row after another, with the scalar forms."""
         self._statistics.patched += len(rows)
         self.diagnosis = None
-        # Through memoryviews, as single elements of an array take three times as long.
-        allowed, feasible, worth = self._allowed.data, self._feasible.data, self._worth.data
+        allowed, feasible, worth = self._elements
         barred = None if self._barred is None else self._barred.data
         extra = None if self._extra is None else self._extra.data
         tie, by_row = snapshot.tie, snapshot.by_row
