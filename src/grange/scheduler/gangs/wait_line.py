@@ -45,8 +45,7 @@ class WaitLine:
 
     def gangs(self) -> list[Gang]:
         """All gangs that wait."""
-        for_quota = (waiter.gang for waiter in self.for_quota)
-        return [*self.for_nodes.values(), *(gang for gang in for_quota if gang is not None)]
+        return [*self.for_nodes.values(), *self.for_quota.gangs.values()]
 
     def rank(self, gang: Gang, priority: int, now: float) -> None:
         """Give a gang of this priority its place; it waits from now on, unless it does already."""
@@ -182,9 +181,13 @@ class QuotaWaiters:
 
     Args:
         impossible: whether a queue could never admit so much; such waiters are passed over.
+
+    Attributes:
+        gangs: those that are gangs, by key: each turn of the scheduler looks at their timeouts.
     """
 
     def __init__(self, impossible: Callable[[str, Amounts], bool]) -> None:
+        self.gangs: dict[str, Gang] = {}
         self._impossible = impossible
         self._all: dict[str, QuotaWaiter] = {}
         self._lines: dict[str, SortedKeyList[QuotaWaiter]] = {}
@@ -212,6 +215,8 @@ class QuotaWaiters:
             known = QuotaWaiter(owner, queue, wanted, rank, gang)
         known.wanted, known.rank = wanted, rank
         self._all[owner] = known
+        if gang is not None:
+            self.gangs[owner] = gang
         line = self._lines.get(queue)
         if line is None:
             line = self._lines[queue] = SortedKeyList(key=lambda waiter: waiter.rank)
@@ -222,6 +227,7 @@ class QuotaWaiters:
         """Remove one; whether it was there."""
         known = self._all.pop(owner, None)
         if known is not None:
+            self.gangs.pop(owner, None)
             line = self._lines[known.queue]
             line.remove(known)
             if not line:
