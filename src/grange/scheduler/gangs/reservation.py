@@ -14,6 +14,7 @@ A reserved node is tainted inside the scheduler; pods that come before the gang 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -83,11 +84,16 @@ def _pick(empty: Capacity, rows: Integers, rules: "_MemberRules") -> list[int] |
             opened = np.flatnonzero((fitting > 0) & rules.allowed(at))
             if not len(opened):
                 return None
-            for position in opened[: 1 if concerned else None].tolist():
-                take = 1 if concerned else min(missing, int(fitting[position]))
-                rules.put(at, position, take)
-                share[position] -= take / room[position]
-                missing -= take
+            # What is put may open rows again to a spread; to pods that stay apart it only closes some.
+            spread = rules.spreads(at)
+            for position in opened[: 1 if spread else None].tolist():
+                free = int(fitting[position])
+                while missing and free and rules.keeps_apart(at, position):
+                    take = 1 if concerned else min(missing, free)
+                    rules.put(at, position, take)
+                    share[position] -= take / room[position]
+                    missing -= take
+                    free = 0 if spread else free - take
                 if not missing:
                     break
     taken: list[int] = rows[share < 1].tolist()
@@ -162,9 +168,17 @@ class _MemberRules:
         self._all = [item for items in counts.values() for item in items]
         self.are_about_spread = bool(self._all)
 
+    def spreads(self, at: int) -> bool:
+        """Whether pods of the shape are spread."""
+        return bool(self._spread[at])
+
     def concern(self, at: int) -> bool:
         """Whether a pod of the shape may close rows for the next one."""
-        return bool(self._spread[at]) or any(item.concerns(at) for item in self._apart)
+        return self.spreads(at) or any(item.concerns(at) for item in self._apart)
+
+    def keeps_apart(self, at: int, position: int) -> bool:
+        """Whether one more pod of a shape may be there, as far as pods that stay apart are concerned."""
+        return all(item.allowed(at, position) for item in self._apart if item.concerns(at))
 
     def allowed(self, at: int) -> Mask | bool:
         """By position, whether one more pod of a shape may be there."""
@@ -173,7 +187,7 @@ class _MemberRules:
             found = found & counts.allowed()
         for item in self._apart:
             if item.concerns(at):
-                found = found & item.allowed(at)
+                found = found & item.allowed(at, slice(None))
         return found
 
     def put(self, at: int, position: int, count: int) -> None:
@@ -196,13 +210,10 @@ class _Apart:
     def concerns(self, at: int) -> bool:
         return at in self._holders or at in self._subjects
 
-    def allowed(self, at: int) -> Mask:
-        closed = np.zeros(len(self._has_holder), np.bool_)
-        if at in self._holders:
-            closed |= self._has_subject
-        if at in self._subjects:
-            closed |= self._has_holder
-        return ~closed[self._ids]
+    def allowed(self, at: int, where: Any) -> Any:
+        domains = self._ids[where]
+        closed = (at in self._holders) & self._has_subject[domains]
+        return ~(closed | ((at in self._subjects) & self._has_holder[domains]))
 
     def put(self, at: int, position: int) -> None:
         domain = self._ids[position]
