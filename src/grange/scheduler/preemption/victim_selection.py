@@ -235,10 +235,11 @@ def first_candidates(
     size, looked, found = len(states), 0, 0
     while looked < size:
         end = min(size, looked + max(_STEP, wanted - found))
-        at = (states[start:] + states[:start]).find(UNKNOWN, looked, end)
+        around = states[start:] + states[:start]
+        at = around.find(UNKNOWN, looked, end)
         while at >= 0:
             evaluate((start + at) % size)
-            at = (states[start:] + states[:start]).find(UNKNOWN, at + 1, end)
+            at = around.find(UNKNOWN, at + 1, end)
         around = states[start:] + states[:start]
         clean = around.find(CLEAN, 0, end)
         found = end - around.count(UNHELPFUL, 0, end)
