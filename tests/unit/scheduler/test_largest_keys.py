@@ -58,3 +58,13 @@ def test_taking_the_best_away_again_and_again_empties_the_board() -> None:
         board.score(row, -1)
     assert len(taken) == 2000
     assert taken == sorted(taken, reverse=True)
+
+
+def test_keys_that_are_never_asked_for_keep_nothing() -> None:
+    """A profile that samples nodes asks for the scores of rows, not for the largest key."""
+    board = Board(np.zeros(2000, np.int32), 1, Stream(1))
+    for _ in range(100):
+        board.score(0, 9)
+        board.score(0, 1)
+    assert len(board.largest_keys._stale) == 1
+    assert [board.largest_keys.best()] == board.largest()

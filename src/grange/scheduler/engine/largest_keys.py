@@ -63,7 +63,7 @@ class LargestKeys:
         self._held = held.reshape(-1).data
         self._blocks = [*held]
         self._top: list[int] = held.max(axis=1).tolist()
-        self._stale: list[int] = []
+        self._stale: set[int] = set()  # with sampling the largest key is never asked for
 
     def change(self, row: int, key: int) -> None:
         """A row has another key now."""
@@ -75,7 +75,7 @@ class LargestKeys:
         if key > top:
             self._top[block] = key
         elif before == top > key:
-            self._stale.append(block)
+            self._stale.add(block)
 
     def best(self) -> int:
         """The largest key; -1 when there is none."""
