@@ -194,6 +194,8 @@ class NodeTable:
         """
         row = self.rows.pop(name)
         self.put_usage(row, IDLE)
+        for total in self._total.values():
+            total[row] = 0  # some look for a resource that no node offers
         self._row_labels[row] = _NO_LABELS
         self.entries[row] = None
         self.names[row] = ""

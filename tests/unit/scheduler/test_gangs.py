@@ -663,3 +663,21 @@ def test_a_gang_that_another_scheduler_placed_waits_no_more() -> None:
     assert bench.gangs.reservation.owner == ""
     assert not bench.gangs.wait_line.for_nodes
     assert bench.gangs.wait_line.head is None
+
+
+def test_a_deleted_node_leaves_a_gang_as_if_it_had_not_been() -> None:
+    """No node offers the resource: the filters state it, and the room is not counted."""
+    why = []
+    for others in ([], ["b"]):
+        made = Bench()
+        made.nodes("a", capacity={"cpu": "4", "pods": "10"})
+        made.nodes(*others, capacity={"cpu": "4", "pods": "10", "example.com/dongle": "4"})
+        made.pods("first")
+        assert made.run() == {"first": "a"}
+        for name in others:
+            made.cache.remove_node(builders.node(name))
+        made.group("g", 1)
+        made.pods("p", gang="g", requests={"example.com/dongle": "1"})
+        made.run()
+        why.append((made.why["p"], made.rejectors["p"]))
+    assert why[0] == why[1]
