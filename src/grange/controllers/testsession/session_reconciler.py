@@ -74,7 +74,6 @@ class SessionReconciler:
     ) -> None:
         self._client = deps.client
         self._clock = deps.clock
-        self._log = deps.log
         self._listers = listers
         self._expectations = expectations
         self._recorder = recorder

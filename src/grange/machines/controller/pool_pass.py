@@ -66,12 +66,7 @@ class PoolPass:
     def __init__(
         self, context: NodeControllerContext, dispenser: NodeDispenser, rng: Stream
     ) -> None:
-        self._client, self._listers, self._updater = (
-            context.client,
-            context.listers,
-            context.updater,
-        )
-        self._events, self._clock = context.events, context.clock
+        self._listers, self._events, self._clock = context.listers, context.events, context.clock
         self._writes = MachineWrites(context)
         self._dispenser, self._rng = dispenser, rng
 
