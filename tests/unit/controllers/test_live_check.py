@@ -13,7 +13,7 @@ from grange.api.status import ApiError
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import live_check
+from grange.controllers.replication import deletion_budgets
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.plan import Plan, Removal
 from grange.controllers.shared import availability
@@ -101,5 +101,7 @@ async def test_plan_that_takes_no_available_pod_reads_nothing(
         there.gate = note
         for taken in ([], pods[1:]):
             plan = Plan(delete=tuple(Removal(pod, "Surplus") for pod in taken))
-            assert await live_check.confirm(there.deps.client, situation, plan, Readiness(clock))
+            assert await deletion_budgets.confirm(
+                there.deps.client, situation, plan, Readiness(clock)
+            )
         assert requests == []

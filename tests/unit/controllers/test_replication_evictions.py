@@ -14,7 +14,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
-from grange.controllers.replication import deletion_budgets, logic
+from grange.controllers.replication import deletion_budgets
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.plan import Addition, Plan, Removal
@@ -77,10 +77,7 @@ def removed(plan: Plan) -> dict[str, bool]:
 
 def charged(caches: Listers, inputs: Inputs = SITUATION) -> Plan:
     """The plan after the budgets that the listers know have been charged."""
-    available = inputs.available or frozenset()
-    going = [item.pod for item in PLAN.delete if item.pod.metadata.uid in available]
-    found = deletion_budgets.allowances(caches, "default", going)
-    return logic.permitted(PLAN, inputs, logic.Permissions(allowances=found))
+    return deletion_budgets.charged(PLAN, inputs, caches)
 
 
 def test_budget_allows_as_many_evictions_as_it_has_left(caches: Listers) -> None:

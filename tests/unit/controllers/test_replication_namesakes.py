@@ -17,7 +17,7 @@ from grange.api.status import Conflict, Forbidden, ServiceUnavailable, Timeout
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import live_check
+from grange.controllers.replication import pod_control
 from grange.controllers.shared import pod_identity
 
 PODS = "/api/v1/pods"
@@ -176,11 +176,11 @@ async def test_pods_still_of_an_earlier_controller_delay_nothing(
 )
 def test_those_who_hold_up_others_are_named(adopted: int, expected: str) -> None:
     pods = [builders.pod(builders.controller(), name=name, orphan=True) for name in "abcd"]
-    error = live_check.not_adopted(pods, pods[:adopted], Forbidden("no"))
+    error = pod_control.not_adopted(pods, pods[:adopted], Forbidden("no"))
     assert str(error).startswith(expected)
 
 
 def test_a_race_is_no_refusal() -> None:
     race = Conflict("overtaken")
     left = [builders.pod(builders.controller(), name="a", orphan=True)]
-    assert live_check.not_adopted(left, [], race) is race
+    assert pod_control.not_adopted(left, [], race) is race

@@ -10,16 +10,19 @@ from tests.unit.controllers import builders
 
 from grange.api import conditions, rollouts, timestamps
 from grange.api.kinds.node import Taint
+from grange.api.kinds.pod import is_active
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.status import Forbidden
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
+from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.controllers.replication import logic, status_conditions
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_eligibility import AllocationRefused, NodeSelectorScheduler
 from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.replication.state import PodBackoff, ReplicationState
+from grange.controllers.shared import availability
 from grange.reconcile.control import slow_start
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -72,9 +75,11 @@ async def test_node_selector_scheduler_refuses_to_allocate() -> None:
 
 
 def outcome(situation: Inputs, failure: str = "") -> status_conditions.ReconcileOutcome:
-    health = status_conditions.health_of(situation, NOW)
-    plan = logic.plan(situation)
-    return status_conditions.ReconcileOutcome(situation, plan, health, failure=failure)
+    owner, owned = situation.controller, [pod for pod in situation.owned if is_active(pod)]
+    health = availability.observe(owner, owned, situation.down, NOW)
+    situation = dataclasses.replace(situation, health=health)
+    error = GrangeError(failure) if failure else None
+    return status_conditions.ReconcileOutcome(situation, logic.plan(situation), failure=error)
 
 
 def conditions_of(result: status_conditions.ReconcileOutcome) -> dict[str, tuple[str, str]]:
@@ -171,7 +176,7 @@ def test_w14_pods_on_a_node_that_is_down_are_not_ready() -> None:
     owner = builders.controller(replicas=2)
     owned = [builders.pod(owner, node=node) for node in "ab"]
     result = outcome(builders.inputs(owner, owned, ["b"], down=frozenset("a")))
-    assert result.health.ready == 1
+    assert result.inputs.health.ready == 1
     assert conditions_of(result)["Available"][0] == "False"
 
 
@@ -181,7 +186,11 @@ def test_a_pod_is_available_only_after_being_ready_long_enough() -> None:
     result = outcome(
         builders.inputs(owner, [builders.pod(owner, node="a", ready_since=since)], ["a"])
     )
-    assert (result.health.ready, result.available, result.health.next_available_s) == (1, 0, 10.0)
+    assert (
+        result.inputs.health.ready,
+        result.available,
+        result.inputs.health.next_available_s,
+    ) == (1, 0, 10.0)
 
 
 def test_condition_keeps_its_time_while_its_status_stays() -> None:

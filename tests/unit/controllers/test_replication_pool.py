@@ -32,6 +32,7 @@ from grange.controllers.replication.controller import ReplicationConfig, Replica
 from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
 from grange.controllers.replication.node_eligibility import NodeSelectorScheduler
 from grange.controllers.replication.node_transfer import TransferEvent, TransferPhase
+from grange.controllers.replication.plan import Plan
 from grange.sim.simulated_pool import SimulatedPool
 
 
@@ -363,7 +364,7 @@ def test_controller_under_deletion_makes_no_transfer_pod() -> None:
     owner = builders.controller(replicas=1, deleted=True)
     situation = builders.inputs(owner, [builders.pod(owner, node="a", uid="u")], ["b"])
     acts = node_transfer.transfer_pods(situation, [item(TransferPhase.STARTING)])
-    assert acts == node_transfer.NO_TRANSFERS
+    assert acts == Plan()
 
 
 def test_spare_node_lost_before_binding_ends_the_attempt() -> None:

@@ -30,7 +30,6 @@ from grange.base.tasks import Nursery
 from grange.controllers.replication import (
     logic,
     node_transfer,
-    pending_operations,
     podtemplate,
 )
 from grange.controllers.replication.controller import ReplicationService
@@ -145,7 +144,7 @@ def test_pod_ordered_to_go_keeps_name_and_node_until_gone(placement: str, names:
     ]
     order = {REMOVE_ANNOTATION: pods[0].metadata.uid}
     owner = replace(owner, metadata=replace(owner.metadata, annotations=order))
-    situation = pending_operations.without_marked(builders.inputs(owner, pods, ["a", "b"]))
+    situation = builders.inputs(owner, pods, ["a", "b"])
     assert [addition.name for addition in logic.plan(situation).create] == names
 
 

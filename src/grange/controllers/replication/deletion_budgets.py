@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from grange.api import rollouts, timestamps
-from grange.api.kinds import PODDISRUPTIONBUDGET
+from grange.api.kinds import PODDISRUPTIONBUDGET, pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.replicationcontroller import ReplicationController
@@ -32,11 +32,13 @@ from grange.client.client import Client
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.plan import Plan, Removal
+from grange.controllers.shared import deletion_order
+from grange.controllers.shared.availability import Readiness, active_pods, reported_ready
 from grange.controllers.shared.pod_identity import controller_key
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class _Allowance:
     """What a PodDisruptionBudget allows now, as the listers have it.
 
     Attributes:
@@ -52,14 +54,8 @@ class Allowance:
     counts: bool
 
 
-def allowances(listers: Listers, namespace: str, going: Sequence[Pod]) -> tuple[Allowance, ...]:
-    """The allowances of all budgets that cover one of the pods.
-
-    Args:
-        listers: of budgets, pods and controllers.
-        namespace: of the pods.
-        going: available pods that are to be deleted.
-    """
+def _allowances(listers: Listers, namespace: str, going: Sequence[Pod]) -> list[_Allowance]:
+    """The allowances of all budgets that cover one of the available pods that are to be deleted."""
     found = []
     for budget in listers.budgets(namespace) if going else ():
         try:
@@ -68,21 +64,23 @@ def allowances(listers: Listers, namespace: str, going: Sequence[Pod]) -> tuple[
             continue  # covers nothing
         if any(selector.matches(pod.metadata.labels) for pod in going):
             counts = _can_hold(budget, selector, listers)
-            found.append(Allowance(budget.metadata.name, selector, _allowed(budget), counts))
-    return tuple(found)
+            found.append(_Allowance(budget.metadata.name, selector, _allowed(budget), counts))
+    return found
 
 
-def charged(plan: Plan, inputs: Inputs, found: Sequence[Allowance]) -> Plan:
+def charged(plan: Plan, inputs: Inputs, listers: Listers) -> Plan:
     """The plan with evictions for what budgets allow, and without what they do not.
 
     Args:
         plan: which may delete available pods.
         inputs: what it was made from.
-        found: see ``allowances``.
+        listers: of budgets, pods and controllers.
     """
+    available = inputs.available
+    going = [item.pod for item in plan.delete if item.pod.metadata.uid in available]
+    found = _allowances(listers, inputs.controller.metadata.namespace, going)
     if not found:
         return plan
-    available = inputs.available
     spent: Counter[str] = Counter()
     delete: list[Removal] = []
     refused: list[str] = []
@@ -125,6 +123,31 @@ def _can_hold(budget: PodDisruptionBudget, selector: Labels, listers: Listers) -
         if controller is not None and controller.metadata.uid == uid:
             wanted += controller.spec.replicas
     return budget.status.desired_healthy <= wanted
+
+
+async def confirm(client: Client, inputs: Inputs, plan: Plan, readiness: Readiness) -> bool:
+    """Whether enough other pods are ready now for the available pods that a plan deletes, if it deletes some.
+
+    They are read live: a watch that hangs shows pods as they were (see ``shared.availability``).
+
+    Raises:
+        ApiError: pods cannot be read.
+    """
+    available = inputs.available
+    going = {removal.pod.metadata.uid for removal in plan.delete}
+    if not available & going:
+        return True
+    staying = [
+        pod
+        for pod in await active_pods(client, inputs.controller)
+        # One that is marked for deletion may go at any time, so it does not count.
+        if deletion_order.is_ready(pod, inputs.down)
+        and pod.metadata.uid in available - going
+        and not pods.is_disruption_target(pod)
+    ]
+    sure = len(await reported_ready(client, inputs.controller, staying, readiness))
+    allowed = inputs.limits or limits(inputs.controller)
+    return sure >= min(allowed.minimum, len(available - going))
 
 
 CAUSE = "DisruptionBudget"

@@ -1,7 +1,7 @@
 """Everything that the plan of one reconcile depends on, as observed. Pure."""
 
 from collections.abc import Collection, Container, Sequence, Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from grange.api.kinds.pod import Pod, is_active
 from grange.api.kinds.replicationcontroller import ReplicationController
@@ -9,6 +9,7 @@ from grange.api.meta import controller_of
 from grange.api.rollouts import RolloutLimits
 from grange.base.errors import GrangeError
 from grange.controllers.shared import pod_identity
+from grange.controllers.shared.availability import PodAvailability
 
 
 class InvalidController(GrangeError):
@@ -74,6 +75,9 @@ class Inputs:
         template: hash of the template that pods are created from.
         earlier: names of nodes where pods of other templates may run; None for the same.
         full: names of nodes without room for one more pod.
+        health: of the pods; ``available`` is the part of it that counts.
+        held_s: seconds until the replacement of a finished pod is due; None for none.
+        nodes_error: why it is not known which nodes are eligible.
     """
 
     controller: ReplicationController
@@ -88,25 +92,15 @@ class Inputs:
     template: str = ""
     earlier: Collection[str] | None = None
     full: Container[str] = frozenset()
+    health: PodAvailability = field(default_factory=PodAvailability)
+    held_s: float | None = None
+    nodes_error: GrangeError | None = None
 
     def nodes_for(self, pod: Pod | None) -> Collection[str]:
         """Names of nodes where a pod or its successor may run; for None a new pod."""
         if self.earlier is None or pod is None or pod_identity.is_of(pod, self.template):
             return self.eligible
         return self.earlier
-
-    def decided(self, controller: ReplicationController) -> "Inputs":
-        """The inputs for a rollout that may have begun to roll back in this reconcile.
-
-        Args:
-            controller: with the template that pods are created from now.
-        """
-        template = pod_identity.template_hash(controller)
-        if self.earlier is None or template == self.template:
-            return replace(self, controller=controller)
-        return replace(
-            self, controller=controller, template=template, eligible=self.earlier, earlier=None
-        )
 
     def without(self, nodes: Container[str]) -> "Inputs":
         """The inputs without some of the eligible nodes."""

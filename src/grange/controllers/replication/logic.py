@@ -1,113 +1,69 @@
 """What to do about one controller in one reconcile. Pure.
 
-``constrain`` collects what restricts the plan besides the counts: users mark pods for deletion, node transfers hide
-some pods and need others, and a rollout decides how many pods of which template are wanted. ``plan`` combines that
-with the counts (``pod_planner``). ``permitted`` and ``unrecorded`` leave out what may not be done now, or is done.
+``constrain`` applies what was decided about node transfers and the rollout to what was observed. ``plan`` combines it
+with the counts (``pod_planner``): users mark pods for deletion, and transfers hide some pods and need others.
+``unrecorded`` leaves out what is done already.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import REPLICAS_MAX, ReplicationController
-from grange.api.kinds.transfer_status import NodeTransfer
-from grange.controllers.replication import (
-    deletion_budgets,
-    node_transfer,
-    pending_operations,
-    rollout,
-)
+from grange.api.replication import pods_to_remove
+from grange.controllers.replication import deletion_budgets, node_transfer, rollout
 from grange.controllers.replication.inputs import Inputs, InvalidController
-from grange.controllers.replication.node_transfer import NO_TRANSFERS, TransferPods
 from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.replication.plan import Plan, Removal
 from grange.controllers.replication.pod_planner import PodPlanner
-from grange.controllers.shared import rollout_phase
+from grange.controllers.shared import pod_identity, rollout_phase
 
 
-@dataclass(frozen=True, slots=True)
-class Constraints:
-    """What restricts a plan.
+def counted(inputs: Inputs, transfers: TransferResult) -> Inputs:
+    """The inputs without the pods, names and nodes that do not count.
 
-    Attributes:
-        transfers_after: node transfers as they will be stored: they hide pods and reserve nodes.
-        transfers: pods that transfers create and delete.
-        removals: pods that are marked for deletion and may go now.
-        removals_waiting: how many more are marked and stay for now, because of the minimum.
-        nodes_known: whether it is known which nodes are eligible.
-        limit: of pods that are created, and deleted; None for none.
+    These are pods that users marked for deletion, pods of node transfers, and nodes that transfers reserve or released.
     """
-
-    transfers_after: Sequence[NodeTransfer] = ()
-    transfers: TransferPods = NO_TRANSFERS
-    removals: tuple[Pod, ...] = ()
-    removals_waiting: int = 0
-    nodes_known: bool = True
-    limit: int | None = None
-
-    def counted(self, inputs: Inputs) -> Inputs:
-        """The inputs without the pods, names and nodes that do not count."""
-        return node_transfer.hidden(pending_operations.without_marked(inputs), self.transfers_after)
-
-
-UNCONSTRAINED = Constraints()
+    inputs = inputs.without(transfers.released)
+    if marked := _marked_for_deletion(inputs):
+        available = inputs.available - {pod.metadata.uid for pod in marked}
+        inputs = replace(inputs, available=available).hiding(marked)
+    return node_transfer.hidden(inputs, transfers.after)
 
 
 def constrain(
-    inputs: Inputs,
-    result: TransferResult,
-    decision: rollout.RolloutDecision,
-    *,
-    limit: int,
-) -> tuple[Inputs, Constraints]:
-    """Apply the decisions about transfers and the rollout.
-
-    Args:
-        inputs: as observed, with all pods of the controller.
-        result: of the node transfers.
-        decision: of the rollout of the template.
-        limit: of pods that are created, and deleted.
-
-    Returns:
-        The inputs with the template, the limits and the nodes of the plan, and the constraints.
-    """
-    inputs = node_transfer.without_given_up(inputs, result.after).without(result.released)
+    inputs: Inputs, transfers: TransferResult, decision: rollout.RolloutDecision
+) -> Inputs:
+    """The inputs of the plan: as observed, with what was decided about transfers and the rollout."""
+    inputs = node_transfer.without_given_up(inputs, transfers.after).without(transfers.released)
     inputs = replace(
-        inputs.decided(decision.controller),
+        inputs,
+        controller=decision.controller,
         limits=decision.limits if decision.sides is not None else None,
         sides=decision.sides,
     )
-    granted = pending_operations.granted(inputs, decision.limits.minimum)
-    marked = pending_operations.marked_for_deletion(inputs.controller, inputs.owned)
-    return inputs, Constraints(
-        transfers_after=result.after,
-        transfers=node_transfer.transfer_pods(inputs, result.stored),
-        removals=tuple(granted),
-        removals_waiting=len(marked) - len(granted),
-        nodes_known=result.known,
-        limit=limit,
-    )
+    template = pod_identity.template_hash(inputs.controller)
+    if inputs.earlier is None or template == inputs.template:
+        return inputs
+    # The rollout begins to roll back in this reconcile.
+    return replace(inputs, template=template, eligible=inputs.earlier, earlier=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
-    """What of a plan may be done, beyond what the listers show.
-
-    Attributes:
-        available_may_go: enough other pods were confirmed by live reads.
-        allowances: of the PodDisruptionBudgets that cover them.
-    """
-
-    available_may_go: bool = True
-    allowances: Sequence[deletion_budgets.Allowance] = ()
-
-
-def plan(inputs: Inputs, constraints: Constraints = UNCONSTRAINED) -> Plan:
+def plan(
+    inputs: Inputs,
+    transfers: TransferResult | None = None,
+    *,
+    minimum: int = 0,
+    limit: int = REPLICAS_MAX,
+) -> Plan:
     """Decide one reconcile.
 
     Args:
         inputs: what was observed; with all pods of the controller.
-        constraints: what restricts the plan besides the counts.
+        transfers: its node transfers; none by default.
+        minimum: available pods that must stay while those go that are marked for deletion.
+        limit: of pods that are created, and deleted.
 
     Returns:
         For a controller that is paused or being deleted, only what its node transfers need.
@@ -115,7 +71,26 @@ def plan(inputs: Inputs, constraints: Constraints = UNCONSTRAINED) -> Plan:
     Raises:
         InvalidController: negative or far too many replicas, or an unknown placement.
     """
-    spec = inputs.controller.spec
+    controller, transfers = inputs.controller, transfers or TransferResult()
+    _check(controller)
+    found = Plan()
+    if not (controller.spec.paused or controller.metadata.deletion_timestamp):
+        found = PodPlanner(counted(inputs, transfers), transfers.after).decide()
+    if inputs.nodes_error is not None:
+        found = _without_placement(found, controller)
+    marked = _marked_for_deletion(inputs)
+    granted = deletion_budgets.Budget(inputs.available, minimum).granted(marked, len(marked))
+    found = replace(
+        found,
+        delete=(*(Removal(pod, "Removed") for pod in granted), *found.delete),
+        kept=found.kept + len(marked) - len(granted),
+    )
+    needed = node_transfer.transfer_pods(inputs, transfers.stored)
+    return _with_transfers(_limited(found, limit), inputs, needed)
+
+
+def _check(controller: ReplicationController) -> None:
+    spec = controller.spec
     if spec.replicas < 0:
         raise InvalidController(f"spec.replicas: {spec.replicas} is negative")
     if spec.replicas > REPLICAS_MAX:
@@ -124,31 +99,15 @@ def plan(inputs: Inputs, constraints: Constraints = UNCONSTRAINED) -> Plan:
         )
     if spec.placement not in {"OnePerNode", "Packed"}:
         raise InvalidController(f"spec.placement: {spec.placement!r} is not OnePerNode or Packed")
-    counted = Plan()
-    if not (spec.paused or inputs.controller.metadata.deletion_timestamp):
-        counted = PodPlanner(constraints.counted(inputs), constraints.transfers_after).decide()
-    if not constraints.nodes_known:
-        counted = _without_placement(counted, inputs.controller)
-    first = tuple(Removal(pod, "Removed") for pod in constraints.removals)
-    counted = replace(
-        counted, delete=(*first, *counted.delete), kept=counted.kept + constraints.removals_waiting
-    )
-    if constraints.limit is not None:
-        counted = _limited(counted, constraints.limit)
-    return _with_transfers(counted, inputs, constraints.transfers)
 
 
-def permitted(plan_: Plan, inputs: Inputs, permissions: Permissions) -> Plan:
-    """The part of a plan that may be done now.
-
-    Creations that were to replace pods that stay wait with them.
-    """
-    if not permissions.available_may_go:
-        going = tuple(
-            item for item in plan_.delete if item.pod.metadata.uid not in inputs.available
-        )
-        plan_ = plan_.keeping(going, len(plan_.delete) - len(going))
-    return deletion_budgets.charged(plan_, inputs, permissions.allowances)
+def _marked_for_deletion(inputs: Inputs) -> list[Pod]:
+    """The active pods that users marked for deletion; none while it is paused or being deleted."""
+    controller = inputs.controller
+    if controller.spec.paused or controller.metadata.deletion_timestamp:
+        return []
+    marked = pods_to_remove(controller)
+    return [pod for pod in inputs.owned if pod.metadata.uid in marked and pods.is_active(pod)]
 
 
 def unrecorded(plan_: Plan, live: Sequence[Pod] | None) -> Plan:
@@ -197,12 +156,12 @@ def _limited(plan_: Plan, most: int) -> Plan:
     )
 
 
-def _with_transfers(plan_: Plan, inputs: Inputs, transfers: TransferPods) -> Plan:
+def _with_transfers(plan_: Plan, inputs: Inputs, needed: Plan) -> Plan:
     """The plan, and the pods that node transfers create and delete, within the minimum."""
     going = {removal.pod.metadata.uid for removal in plan_.delete}
     spare = len(inputs.available - going) - deletion_budgets.limits(inputs.controller).minimum
     delete, kept = list(plan_.delete), plan_.kept
-    for removal in transfers.delete:
+    for removal in needed.delete:
         uid = removal.pod.metadata.uid
         if removal.why == "Transferred" and uid in going:
             continue
@@ -212,5 +171,5 @@ def _with_transfers(plan_: Plan, inputs: Inputs, transfers: TransferPods) -> Pla
                 continue
             spare -= 1
         delete.append(removal)
-    create = (*plan_.create, *transfers.create)
+    create = (*plan_.create, *needed.create)
     return replace(plan_, create=create, delete=tuple(delete), kept=kept)

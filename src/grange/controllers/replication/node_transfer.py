@@ -13,7 +13,7 @@ Source of the order of steps: the make-before-break transfer of spec/replication
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -29,7 +29,7 @@ from grange.api.timestamps import TimestampError
 from grange.base.backoff import Exponential
 from grange.controllers.replication import rollout
 from grange.controllers.replication.inputs import Inputs
-from grange.controllers.replication.plan import Addition, Removal
+from grange.controllers.replication.plan import Addition, Plan, Removal
 from grange.controllers.shared import deletion_order, pod_identity
 
 
@@ -323,26 +323,15 @@ def is_needed(pod: Pod, transfers: Iterable[NodeTransfer]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TransferPods:
-    """The pods that node transfers create and delete now."""
-
-    create: tuple[Addition, ...] = ()
-    delete: tuple[Removal, ...] = ()
-
-
-NO_TRANSFERS = TransferPods()
-
-
-def transfer_pods(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> TransferPods:
-    """The pods that stored transfers create and delete; none for a controller that is being deleted.
+def transfer_pods(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> Plan:
+    """The plan of the pods that stored transfers create and delete; none for a controller that is being deleted.
 
     Args:
         inputs: with all pods of the controller.
         transfers: as they are stored; what is not stored yet is not acted on.
     """
     if inputs.controller.metadata.deletion_timestamp:
-        return NO_TRANSFERS
+        return Plan()
     create: list[Addition] = []
     delete: list[Removal] = []
     for item in transfers:
@@ -354,7 +343,7 @@ def transfer_pods(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> Transfer
                 delete.append(Removal(old, "Transferred"))
             case TransferPhase.ROLLING_BACK if new and not new.metadata.deletion_timestamp:
                 delete.append(Removal(new, "TransferRolledBack"))
-    return TransferPods(tuple(create), tuple(delete))
+    return Plan(tuple(create), tuple(delete))
 
 
 def _source(inputs: Inputs, old: Pod | None) -> ReplicationController | None:

@@ -51,7 +51,6 @@ class TransferResult:
         failures: what needs an operator, by reason.
         released: nodes that were released now: nothing more may go there.
         wait_s: seconds until something is due without an event; None for nothing.
-        known: whether it is known which nodes may be used.
     """
 
     stored: list[NodeTransfer] = field(default_factory=list)
@@ -62,7 +61,6 @@ class TransferResult:
     failures: dict[str, str] = field(default_factory=dict)
     released: set[str] = field(default_factory=set)
     wait_s: float | None = None
-    known: bool = True
 
     def due(self, seconds: float) -> None:
         """Reconcile again after so many seconds at the latest."""
@@ -86,14 +84,14 @@ class Transfers:
     async def advance(self, inputs: Inputs) -> TransferResult:
         """Advance every transfer by at most one phase, and begin new ones.
 
-        Errors of the scheduler are part of the result: the rest of the reconcile continues without it.
+        All stay as they are while nodes are unknown, and for a controller that is being deleted. Errors of the scheduler are part of the result: the rest of the reconcile continues without it.
 
         Args:
             inputs: with all pods of the controller.
         """
         controller, now = inputs.controller, self._clock.now()
         result = TransferResult(backoffs=controller.status.transfer_backoffs)
-        if controller.metadata.deletion_timestamp:
+        if inputs.nodes_error is not None or controller.metadata.deletion_timestamp:
             result.after = result.stored = list(controller.status.node_transfers)
             return result
         current = list(controller.status.node_transfers)

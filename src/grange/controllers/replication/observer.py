@@ -1,7 +1,6 @@
 """Observes everything that the plan for a controller depends on."""
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -28,21 +27,6 @@ from grange.placement.node_usage import IDLE, charged
 _MOST_NODES = 200  # whose room is computed in one reconcile; all others count as full
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedController:
-    """What was observed of a controller.
-
-    Attributes:
-        inputs: of its plan.
-        held_s: seconds until the replacement of a finished pod is due; None for none.
-        nodes_error: why it is not known which nodes are eligible.
-    """
-
-    inputs: Inputs
-    held_s: float | None = None
-    nodes_error: GrangeError | None = None
-
-
 class Observer:
     """Makes ``Inputs`` from the listers, the scheduler and the state of earlier reconciles.
 
@@ -66,9 +50,7 @@ class Observer:
         self._scheduler = scheduler
         self._clock = clock
 
-    async def observe(
-        self, controller: ReplicationController, owned: list[Pod]
-    ) -> ObservedController:
+    async def observe(self, controller: ReplicationController, owned: list[Pod]) -> Inputs:
         """Observe a controller.
 
         Raises:
@@ -106,8 +88,11 @@ class Observer:
             template=pod_identity.template_hash(pod_identity.sources(controller)[0]),
             earlier=earlier,
             full=self._full(controller),
+            health=health,
+            held_s=held_s,
+            nodes_error=error,
         )
-        return ObservedController(inputs.without(drained_nodes(controller)), held_s, error)
+        return inputs.without(drained_nodes(controller))
 
     def candidates(self, controller: ReplicationController, newer: Mapping[str, Pod]) -> list[Pod]:
         """Its pods and the orphans that it might adopt.

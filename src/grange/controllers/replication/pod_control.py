@@ -11,7 +11,7 @@ before it is sent, with the version of the pod that it names. Before a reconcile
 on the pod makes every recorded deletion fail, unless the pod has changed or is gone (ADR 10).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
@@ -29,9 +29,10 @@ from grange.api.status import (
 )
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
+from grange.base.first_few import first_few
 from grange.client.client import Client
 from grange.controllers.replication import deletion_budgets, podtemplate
-from grange.controllers.replication.inputs import PodClaims
+from grange.controllers.replication.inputs import PodClaims, sort_by_owner
 from grange.controllers.replication.lease_tolerations import LeaseTolerations
 from grange.controllers.replication.plan import Addition, Plan, Removal, Repair
 from grange.controllers.shared import pod_identity
@@ -251,6 +252,45 @@ def is_quiet(error: Exception) -> bool:
     return isinstance(error, (StaleCache, Conflict)) or (
         isinstance(error, ApiError) and (is_namespace_terminating(error) or is_over_budget(error))
     )
+
+
+class NotAdopted(GrangeError):
+    """Pods could not be adopted, and block the creation of others."""
+
+
+async def has_unseen(
+    client: Client, controller: ReplicationController, seen: Iterable[Pod]
+) -> bool:
+    """Whether the controller has pods, or orphans to adopt, that are not among those seen.
+
+    Pod names collide on purpose, so that two owners that decide the same make one pod; but names that pods of an
+    earlier controller of the same name hold are avoided, and nothing collides there. So these pods are listed live
+    before others are created.
+
+    Raises:
+        ApiError: pods cannot be read.
+    """
+    meta = controller.metadata
+    mark = f"{pod_identity.RC_NAME_LABEL}={pod_identity.label_value(meta.name)}"
+    live = sort_by_owner(controller, (await client.list(POD, meta.namespace, labels=mark)).items)
+    known = {pod.metadata.uid for pod in seen}
+    return any(pod.metadata.uid not in known for pod in (*live.owned, *live.adopt))
+
+
+def not_adopted(wanted: Iterable[Pod], adopted: Iterable[Pod], failure: Exception) -> Exception:
+    """The error for pods that could not be adopted; a conflict is returned unchanged."""
+    ours = {pod.metadata.uid for pod in adopted}
+    left = [pod.metadata.name for pod in wanted if pod.metadata.uid not in ours]
+    if is_quiet(failure) or not left:
+        return failure
+    names = first_few(left, 3)
+    pods_, them, their = ("pod", "it", "its") if len(left) == 1 else ("pods", "them", "their")
+    error = NotAdopted(
+        f"{pods_} {names} could not be adopted ({failure}), so no other pod is created: "
+        f"delete {them}, or remove {their} label {pod_identity.RC_NAME_LABEL}"
+    )
+    error.__cause__ = failure
+    return error
 
 
 REVOKED_ANNOTATION = "grange.dev/deletion-revoked-at"

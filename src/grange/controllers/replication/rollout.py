@@ -56,12 +56,15 @@ class RolloutDecision:
 
 
 def decide(inputs: Inputs, now: datetime) -> RolloutDecision:
-    """One step of the controller's rollout.
+    """One step of the controller's rollout; none while nodes are unknown.
 
     Args:
         inputs: with the pods that count.
         now: wall time.
     """
+    if inputs.nodes_error is not None:
+        limits = deletion_budgets.limits(inputs.controller)
+        return RolloutDecision(inputs.controller, None, limits)
     return _Step(inputs, now).decide()
 
 

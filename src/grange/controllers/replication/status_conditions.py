@@ -1,7 +1,7 @@
 """The status of a ReplicationController after a reconcile: its counts, and a rule for each condition."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
@@ -25,10 +25,10 @@ from grange.controllers.replication import (
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.replication.plan import Plan
-from grange.controllers.shared import audit_records, availability, pod_identity
-from grange.controllers.shared.availability import PodAvailability, Readiness
+from grange.controllers.shared import audit_records, pod_identity
 from grange.controllers.shared.event_reasons import INVALID_ANNOTATION, Reason
 from grange.controllers.shared.rollout_phase import RolloutPhase
+from grange.reconcile.farm.errors import DeletionsHeld
 
 Finding = tuple[str, str]
 """Reason and message; the status is the reason's (see ``condition_types``)."""
@@ -41,10 +41,8 @@ class ReconcileOutcome:
     Attributes:
         inputs: what was observed.
         plan: what was decided.
-        health: of the pods.
-        failure: the first error; empty for none.
-        cause: the reason that the condition gives for it.
-        transfers: the result of its node transfers; None if they were not evaluated.
+        transfers: the result of its node transfers.
+        failure: the first error; None for none, and for a normal race.
         missing: what the audit lacks because the server refused it; empty for nothing.
         malformed: which of its annotations is malformed; empty for none.
         shortage: why replicas have no eligible node.
@@ -52,10 +50,8 @@ class ReconcileOutcome:
 
     inputs: Inputs
     plan: Plan
-    health: PodAvailability
-    failure: str = ""
-    cause: str = "WriteFailed"
-    transfers: TransferResult | None = None
+    transfers: TransferResult = field(default_factory=TransferResult)
+    failure: Exception | None = None
     missing: str = ""
     malformed: str = ""
     shortage: str = ""
@@ -80,7 +76,7 @@ class ReconcileOutcome:
     @property
     def available(self) -> int:
         """How many are available."""
-        return len(self.health.available)
+        return len(self.inputs.health.available)
 
     @property
     def minimum(self) -> int:
@@ -105,12 +101,6 @@ class ReconcileOutcome:
         return "" if state is None else state.message
 
 
-def health_of(inputs: Inputs, now: datetime, readiness: Readiness | None = None) -> PodAvailability:
-    """The health of the pods now, which may have changed since they were observed."""
-    active = [pod for pod in inputs.owned if pods.is_active(pod)]
-    return availability.observe(inputs.controller, active, inputs.down, now, readiness)
-
-
 def _count_of(have: int, wanted: int, *, one: str, more: str) -> str:
     """So many of those wanted; there can be more, while some are terminating."""
     if have <= wanted:
@@ -128,9 +118,8 @@ def _available(outcome: ReconcileOutcome) -> Finding:
 
 def _reconciled(outcome: ReconcileOutcome) -> Finding:
     plan, wanted = outcome.plan, outcome.replicas
-    if outcome.failure or outcome.malformed:
-        failed = outcome.cause, outcome.failure
-        return failed if outcome.failure else (INVALID_ANNOTATION, outcome.malformed)
+    if (failed := _failed(outcome)) is not None:
+        return failed
     if outcome.controller.spec.paused:
         return "Paused", "neither scaled nor repaired while spec.paused is true"
     if plan.short:
@@ -144,6 +133,16 @@ def _reconciled(outcome: ReconcileOutcome) -> Finding:
     if outcome.updated < len(outcome.active):
         return _outdated(outcome)
     return "ReplicasReady", f"{counted(wanted, 'replica exists', 'replicas exist')} as specified"
+
+
+def _failed(outcome: ReconcileOutcome) -> Finding | None:
+    failure = outcome.failure
+    if failure is None:
+        return (INVALID_ANNOTATION, outcome.malformed) if outcome.malformed else None
+    if isinstance(failure, DeletionsHeld):
+        return "DeletionsHeld", str(failure)
+    reason = "NodesUnknown" if failure is outcome.inputs.nodes_error else "WriteFailed"
+    return reason, str(failure)
 
 
 def _waits(outcome: ReconcileOutcome) -> Finding | None:
@@ -209,17 +208,13 @@ def _shortage(outcome: ReconcileOutcome) -> str:
 
 
 def _insufficient(outcome: ReconcileOutcome) -> Finding | None:
-    if _are_nodes_unknown(outcome):
+    if outcome.inputs.nodes_error is not None:
         return None
     if outcome.plan.short:
         return "NotEnoughEligibleNodes", _shortage(outcome)
     if outcome.controller.spec.paused:
         return "Paused", "not evaluated while spec.paused is true"
     return "EnoughEligibleNodes", "every replica has an eligible node"
-
-
-def _are_nodes_unknown(outcome: ReconcileOutcome) -> bool:
-    return outcome.transfers is not None and not outcome.transfers.known
 
 
 def _paused(outcome: ReconcileOutcome) -> Finding:
@@ -230,22 +225,22 @@ def _paused(outcome: ReconcileOutcome) -> Finding:
 
 def _misplaced(outcome: ReconcileOutcome) -> Finding | None:
     """One reason of several: what needs an operator comes before what goes on by itself."""
-    if _are_nodes_unknown(outcome):
+    if outcome.inputs.nodes_error is not None:
         return None
-    if (transfers := outcome.transfers) is not None:
-        failures, held_back = dict(transfers.failures), dict(transfers.held_back)
-        if "ReleaseFailed" not in failures and (retried := _retried(transfers)):
-            return "BackingOff", "; ".join([retried, *failures.values()])
-        lasting = {key: held_back[key] for key in _LASTING if key in held_back}
-        for found in (failures, lasting):
-            if found:
-                return next(iter(found.items()))
-        if transfers.after:
-            names = ", ".join(f"{item.old} ({item.phase})" for item in transfers.after[:3])
-            moving = counted(len(transfers.after), "pod is moving", "pods are moving")
-            return "Transferring", f"{moving} from {names}"
-        if held_back:
-            return next(iter(held_back.items()))
+    transfers = outcome.transfers
+    failures, held_back = transfers.failures, transfers.held_back
+    if "ReleaseFailed" not in failures and (retried := _retried(transfers)):
+        return "BackingOff", "; ".join([retried, *failures.values()])
+    lasting = {key: held_back[key] for key in _LASTING if key in held_back}
+    for found in (failures, lasting):
+        if found:
+            return next(iter(found.items()))
+    if transfers.after:
+        names = ", ".join(f"{item.old} ({item.phase})" for item in transfers.after[:3])
+        moving = counted(len(transfers.after), "pod is moving", "pods are moving")
+        return "Transferring", f"{moving} from {names}"
+    if held_back:
+        return next(iter(held_back.items()))
     return "AllOnEligibleNodes", "every bound pod is on an eligible node"
 
 
@@ -299,7 +294,7 @@ def status_of(outcome: ReconcileOutcome, now: datetime) -> ReplicationController
         observed_generation=generation,
         replicas=len(outcome.active),
         selector=selector_of(controller.metadata.name, controller.metadata.uid),
-        ready_replicas=outcome.health.ready,
+        ready_replicas=outcome.inputs.health.ready,
         updated_replicas=outcome.updated,
         available_replicas=outcome.available,
         conditions=known,

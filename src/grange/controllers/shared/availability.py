@@ -102,9 +102,9 @@ class PodAvailability:
         next_available_s: seconds until the next ready one counts as available; None for none.
     """
 
-    available: frozenset[str]
-    ready: int
-    next_available_s: float | None
+    available: frozenset[str] = frozenset()
+    ready: int = 0
+    next_available_s: float | None = None
 
 
 def wait_for_available(
