@@ -28,7 +28,7 @@ from grange.api.status import Conflict, NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import alert_rules
+from grange.controllers.replication import condition_types
 from grange.placement import node_rules
 from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.reconcile.informer import Informer
@@ -240,7 +240,7 @@ def report_controllers(
     return ConditionAlerts(
         Alerts(sink),
         informer,
-        find=partial(alert_rules.of_controller, after_s=after_s),
+        find=partial(condition_types.alerts_of, after_s=after_s),
         owns=owns,
         about=lambda key: f"replicationcontroller/{key}",
         clock=clock,

@@ -12,8 +12,9 @@ from grange.controllers.gangjob.adapter import JobAdapter
 from grange.controllers.gangjob.adapters import ADAPTERS
 from grange.controllers.gangjob.controller import JobService
 from grange.controllers.gangjob.errors import InvalidJob
-from grange.controllers.replication import alert_rules
+from grange.controllers.replication import condition_types
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.rollingupdate import logic
 from grange.controllers.rollingupdate.controller import NAME as ROLLING_UPDATES
 from grange.controllers.testsession.component_pods import pod_count
 from grange.controllers.testsession.controller import NAME as TEST_SESSIONS, SessionService
@@ -109,7 +110,7 @@ SHARDED: Mapping[str, ShardedController[Any]] = {
         ReplicationService,
         create_with_pool=lambda deps, pool: ReplicationService(deps, pool=pool),
         weight=_replicas,
-        alerts=alert_rules.of_controller,
+        alerts=condition_types.alerts_of,
     ),
     TEST_SESSIONS: ShardedController(
         TESTSESSION, SessionService, weight=pod_count, deletion_guard=_JOBS_COME_AND_GO
@@ -120,6 +121,6 @@ SHARDED: Mapping[str, ShardedController[Any]] = {
 member at a time."""
 
 ELECTED_ALERTS: Mapping[str, AlertingKind[Any]] = {
-    ROLLING_UPDATES: AlertingKind(ROLLINGUPDATE, alert_rules.of_rollout)
+    ROLLING_UPDATES: AlertingKind(ROLLINGUPDATE, logic.alerts_of)
 }
 """By name: the controllers of ``TABLE`` whose objects alert; the member that runs one reports them."""

@@ -14,8 +14,9 @@ from grange.api.meta import Condition, ObjectKey
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import alert_rules, condition_types, status_conditions
+from grange.controllers.replication import condition_types, status_conditions
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.rollingupdate import logic
 from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.sim.simulated_pool import SimulatedPool
 
@@ -48,7 +49,9 @@ async def test_shortage_alerts_after_ten_seconds(clock: Clock, rng: Stream, log:
     async with world(clock, rng, log) as there:
         memory = MemorySink()
         informer = there.informers.informer(REPLICATIONCONTROLLER)
-        reporter = report_controllers(memory, informer, clock, after_s=alert_rules.AFTER_S)
+        reporter = report_controllers(
+            memory, informer, clock, after_s=condition_types.ALERT_AFTER_S
+        )
         there.nursery.start(reporter.run())
         await there.add_controller(replicas=1)
         there.start(ReplicationService(there.deps))
@@ -126,11 +129,13 @@ async def test_next_owner_reports_and_resolves_alerts(
 
 
 def test_alerting_conditions_exist() -> None:
-    assert (
-        alert_rules.URGENCY.keys()
-        <= status_conditions.RULES.keys()
-        == condition_types.BY_NAME.keys()
-    )
+    alerting = {
+        kind.name
+        for kind in condition_types.CONDITIONS
+        if any(reason.urgency for reason in kind.reasons.values())
+    }
+    assert alerting == {"InsufficientNodes", "Misplaced", "RolloutFailed", "AuditRefused"}
+    assert alerting <= status_conditions.RULES.keys() == condition_types.BY_NAME.keys()
 
 
 def condition(reason: str, status: str = "True") -> Condition:
@@ -171,7 +176,9 @@ async def test_pods_that_cannot_move_alert_by_reason(
         assert await report("BackingOff") == ["BackingOff"]
         assert await report("ReleaseFailed") == ["ReleaseFailed"]
         assert await report("AllOnEligibleNodes", "False") == []
-        assert set(alert_rules.MISPLACED).isdisjoint(alert_rules.URGENCY)
+        reasons = condition_types.BY_NAME["Misplaced"].reasons
+        alerting = {name for name, reason in reasons.items() if reason.urgency}
+        assert alerting.isdisjoint(condition_types.BY_NAME)
         reporter.lost(WEB)
 
 
@@ -233,7 +240,7 @@ def report_rollouts(there: World) -> MemorySink:
     ConditionAlerts(
         Alerts(memory),
         informer,
-        find=alert_rules.of_rollout,
+        find=logic.alerts_of,
         owns=lambda _: True,
         about=lambda key: f"rollingupdate/{key}",
         clock=clock,

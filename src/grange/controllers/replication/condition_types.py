@@ -1,15 +1,19 @@
-"""The conditions of a ReplicationController: their types, and the reasons that each can have.
+"""The conditions of a ReplicationController: their types, the reasons that each can have, and which alert.
 
 Every condition is always present. Conditions that are true in an abnormal state (``InsufficientNodes``,
 ``Misplaced``, ``Paused``, …) are named after it, so that ``kubectl wait`` can wait for either status.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from grange.alerts.alerts import HIGH, LOW
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import Condition
 from grange.controllers.shared import audit_records
 from grange.controllers.shared.event_reasons import INVALID_ANNOTATION, Reason
+from grange.reconcile.condition_alerts import ConditionAlert
 
 
 class ConditionReason(NamedTuple):
@@ -19,15 +23,17 @@ class ConditionReason(NamedTuple):
         status: of the condition.
         meaning: for users.
         is_skip: something is left undone for this reason, which a metric counts.
+        urgency: of the alert while the condition is true for this reason; empty for none.
     """
 
     status: str
     meaning: str
     is_skip: bool = False
+    urgency: str = ""
 
 
-def _skip(status: str, meaning: str) -> ConditionReason:
-    return ConditionReason(status, meaning, is_skip=True)
+def _skip(status: str, meaning: str, urgency: str = "") -> ConditionReason:
+    return ConditionReason(status, meaning, is_skip=True, urgency=urgency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ CONDITIONS: tuple[ConditionType, ...] = (
         "InsufficientNodes",
         "replicas have no eligible node; the message counts the nodes by obstacle",
         {
-            "NotEnoughEligibleNodes": _skip("True", "too few nodes are eligible"),
+            "NotEnoughEligibleNodes": _skip("True", "too few nodes are eligible", LOW),
             "EnoughEligibleNodes": ConditionReason("False", "every replica has a node"),
             "Paused": ConditionReason("False", "not evaluated while `spec.paused` is true"),
             "NodesUnknown": _NODES_UNKNOWN,
@@ -101,13 +107,13 @@ CONDITIONS: tuple[ConditionType, ...] = (
         "pods are bound to nodes that are not eligible",
         {
             "Transferring": ConditionReason("True", "pods move to other nodes"),
-            "Static": _skip("True", "they stay: `spec.strategy` is `Static`"),
+            "Static": _skip("True", "they stay: `spec.strategy` is `Static`", LOW),
             "Locked": _skip("True", "a user has locked transfers"),
-            "BackingOff": _skip("True", "a transfer failed and is tried again later"),
+            "BackingOff": _skip("True", "a transfer failed and is tried again later", LOW),
             "DisruptionBudget": _skip("True", "as many transfers as allowed are under way"),
-            "AllocationRefused": _skip("True", "no further nodes are available"),
-            "AllocationFailed": _skip("True", "the machine pool failed"),
-            "ReleaseFailed": _skip("True", "a machine could not be released"),
+            "AllocationRefused": _skip("True", "no further nodes are available", LOW),
+            "AllocationFailed": _skip("True", "the machine pool failed", LOW),
+            "ReleaseFailed": _skip("True", "a machine could not be released", LOW),
             "AllOnEligibleNodes": ConditionReason(
                 "False", "every bound pod is on an eligible node"
             ),
@@ -141,9 +147,11 @@ CONDITIONS: tuple[ConditionType, ...] = (
         "RolloutFailed",
         "the rollout failed, until `spec.template` changes",
         {
-            "ProgressDeadlineExceeded": ConditionReason("True", "no progress within the deadline"),
-            "RollingBack": ConditionReason("True", "it failed, and pods go back"),
-            "RolledBack": ConditionReason("True", "it failed, and pods are back"),
+            "ProgressDeadlineExceeded": ConditionReason(
+                "True", "no progress within the deadline", urgency=HIGH
+            ),
+            "RollingBack": ConditionReason("True", "it failed, and pods go back", urgency=HIGH),
+            "RolledBack": ConditionReason("True", "it failed, and pods are back", urgency=HIGH),
             "NotFailed": ConditionReason("False", "no rollout of this template has failed"),
         },
     ),
@@ -151,7 +159,7 @@ CONDITIONS: tuple[ConditionType, ...] = (
         audit_records.CONDITION,
         "the server refuses audit records; the message names the first",
         {
-            "AuditWriteFailed": ConditionReason("True", "records are missing"),
+            "AuditWriteFailed": ConditionReason("True", "records are missing", urgency=LOW),
             "NothingRefused": ConditionReason("False", "the server accepts records"),
         },
     ),
@@ -161,7 +169,27 @@ CONDITIONS: tuple[ConditionType, ...] = (
 BY_NAME: Mapping[str, ConditionType] = {item.name: item for item in CONDITIONS}
 
 
-def is_skip(kind: str, reason: str, status: str) -> bool:
-    """Whether a condition reports that something is left undone."""
-    known = BY_NAME[kind].reasons.get(reason) if kind in BY_NAME else None
-    return known is not None and known.is_skip and known.status == status
+ALERT_AFTER_S: Mapping[str, float] = {"InsufficientNodes": 10.0}
+"""Seconds that a condition must last before it alerts: nodes become Ready after controllers start."""
+
+
+def reason_of(condition: Condition) -> ConditionReason | None:
+    """What is known of the reason of a condition; None where the status is not the reason's."""
+    kind = BY_NAME.get(condition.type)
+    known = None if kind is None else kind.reasons.get(condition.reason)
+    return known if known is not None and known.status == condition.status else None
+
+
+def alerts_of(
+    controller: ReplicationController, *, after_s: Mapping[str, float] = ALERT_AFTER_S
+) -> Iterator[ConditionAlert]:
+    """The conditions of a controller that need an operator.
+
+    An alert is named after the condition, and for Misplaced after its reason: a machine that cannot be released is
+    another alert than one that cannot be allocated.
+    """
+    for condition in controller.status.conditions:
+        known = reason_of(condition)
+        if known is not None and known.urgency:
+            reason = condition.reason if condition.type == "Misplaced" else condition.type
+            yield ConditionAlert(reason, known.urgency, condition, after_s.get(reason, 0.0))

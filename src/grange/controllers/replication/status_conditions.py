@@ -321,10 +321,7 @@ def skips(before: Sequence[Condition], now: Sequence[Condition]) -> list[str]:
     """Reasons for which something is left undone now, and was not before."""
 
     def reasons(found: Sequence[Condition]) -> set[str]:
-        return {
-            item.reason
-            for item in found
-            if condition_types.is_skip(item.type, item.reason, item.status)
-        }
+        known = ((item.reason, condition_types.reason_of(item)) for item in found)
+        return {name for name, reason in known if reason is not None and reason.is_skip}
 
     return sorted(reasons(now) - reasons(before))

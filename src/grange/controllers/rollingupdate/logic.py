@@ -11,23 +11,31 @@ It is complete when the new controller has all its pods; the health of the last 
 Source: the rolling update of the specification of replication, §4c.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from msgspec.structs import replace
 
-from grange.api import timestamps
+from grange.alerts.alerts import HIGH, LOW
+from grange.api import conditions, timestamps
 from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import Counts, RollingUpdate, RollingUpdateStatus
 from grange.base.statemachine import advance
-from grange.controllers.shared import availability, failure_message, pod_identity, rollout_step
+from grange.controllers.shared import (
+    audit_records,
+    availability,
+    failure_message,
+    pod_identity,
+    rollout_step,
+)
 from grange.controllers.shared.availability import Readiness
 from grange.controllers.shared.event_reasons import Reason
 from grange.controllers.shared.rollout_phase import ROLLOUT, RolloutEvent, RolloutPhase
 from grange.controllers.shared.rollout_step import Goal, Side, Split, Verdict
+from grange.reconcile.condition_alerts import ConditionAlert
 
 OVER = frozenset({RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK, RolloutPhase.REFUSED})
 """Phases in which a rollout leaves its controllers alone, for good."""
@@ -418,3 +426,29 @@ class _Step:
         sides = [side for side in (self.facts.old, self.facts.new) if side is not None]
         paused = [side.metadata.name for side in sides if side.spec.paused]
         return "".join(f"; {name} is paused (spec.paused)" for name in paused)
+
+
+ALERTS: Mapping[RolloutPhase, tuple[str, str]] = {
+    RolloutPhase.FAILED: ("RolloutFailed", HIGH),
+    RolloutPhase.ROLLING_BACK: ("RolloutFailed", HIGH),
+    RolloutPhase.ROLLED_BACK: ("RolloutFailed", HIGH),
+    RolloutPhase.REFUSED: ("RolloutRefused", LOW),
+}
+"""Reason and urgency of the alert, by the reason of the condition RolloutFailed.
+
+A refused rollout moved nothing, but what was requested will not be done. One that rolls back by policy
+alerts because its failure was never acknowledged; one that a user undoes does not.
+"""
+
+
+def alerts_of(update: RollingUpdate) -> Iterator[ConditionAlert]:
+    """The conditions of a rollout that need an operator."""
+    failed = conditions.find(update.status.conditions, "RolloutFailed")
+    if failed is not None and failed.status == "True":
+        phase = next((phase for phase in ALERTS if phase.value == failed.reason), None)
+        undone = update.spec.undo and phase in {RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK}
+        if phase is not None and not undone:
+            yield ConditionAlert(*ALERTS[phase], failed)
+    refused = conditions.find(update.status.conditions, audit_records.CONDITION)
+    if refused is not None and refused.status == "True":
+        yield ConditionAlert(audit_records.CONDITION, LOW, refused)
