@@ -20,12 +20,12 @@ from grange.base.backoff import Exponential
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.controllers.replication import node_eligibility, pod_control
-from grange.controllers.replication.lease_tolerations import LeaseTolerations
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.machine_pool_scheduler import (
     MachineCollector,
     MachinePoolScheduler,
 )
+from grange.controllers.replication.podtemplate import LeaseTolerations
 from grange.controllers.replication.reconciler import Reconciler
 from grange.controllers.replication.state import PodBackoff, ReplicationState
 from grange.controllers.shared.pod_identity import controller_key

@@ -16,12 +16,12 @@ from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.client import Client
-from grange.controllers.replication.lease_tolerations import LeaseTolerations
 from grange.controllers.replication.node_eligibility import (
     AllocationRefused,
     EligibleNodes,
     NodeScheduler,
 )
+from grange.controllers.replication.podtemplate import LeaseTolerations
 from grange.reconcile.machine_pool import MachinePool, PoolExhausted, epoch_of
 
 T = TypeVar("T")

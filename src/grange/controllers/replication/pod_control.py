@@ -33,8 +33,8 @@ from grange.base.first_few import first_few
 from grange.client.client import Client
 from grange.controllers.replication import deletion_budgets, podtemplate
 from grange.controllers.replication.inputs import PodClaims, sort_by_owner
-from grange.controllers.replication.lease_tolerations import LeaseTolerations
 from grange.controllers.replication.plan import Addition, Plan, Removal, Repair
+from grange.controllers.replication.podtemplate import LeaseTolerations
 from grange.controllers.shared import pod_identity
 from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile import owners

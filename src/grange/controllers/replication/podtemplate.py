@@ -1,16 +1,20 @@
-"""The pod that is created from a controller's template. Pure."""
+"""The pod that is created from a controller's template, and what it tolerates on leased machines. Pure."""
 
 from copy import deepcopy
+from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.kinds.machinelease import MACHINE_LEASE
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import drained_nodes
 from grange.api.meta import Document
 from grange.controllers.shared import pod_identity
 from grange.placement.spread import HOSTNAME
 from grange.reconcile import owners
+from grange.reconcile.held_leases import HeldLeases
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -127,3 +131,55 @@ def _require(spec: Document, expressions: list[Document], fields: list[Document]
     node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
     affinity["nodeAffinity"] = node_affinity
     spec["affinity"] = affinity
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTolerations:
+    """Lets the pods of controllers onto the machines that are leased to them.
+
+    A pod that is pinned to a leased machine carries the UID of the lease, as a holder's pods do. With it the pod fits no
+    other machine, and the machine goes to others only when the pod is gone.
+
+    Attributes:
+        held: leases by holder; None where there is no pool of machines.
+    """
+
+    held: HeldLeases | None = None
+
+    def tolerating(self, controller: ReplicationController) -> ReplicationController:
+        """The controller with a template that tolerates the taints of its leases."""
+        leases = self._leases(controller)
+        if not leases:
+            return controller
+        template = dict(controller.spec.template)
+        template["spec"] = _tolerating(template.get("spec") or {}, leases)
+        return replace(controller, spec=replace(controller.spec, template=template))
+
+    def admit(self, controller: ReplicationController, pod: Document, node: str) -> None:
+        """Let a new pod onto leased machines of its controller, in place.
+
+        Args:
+            controller: whose pod it is.
+            pod: to be created.
+            node: where it is pinned; empty where the scheduler chooses: it may choose any of them then.
+        """
+        leases = self._leases(controller)
+        if node:
+            leases = {node: leases[node]} if node in leases else {}
+        if not leases:
+            return
+        pod["spec"] = spec = _tolerating(pod["spec"], leases)
+        if node:
+            pod["metadata"]["labels"][MACHINE_LEASE] = leases[node]
+            spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), MACHINE_LEASE: leases[node]}
+
+    def _leases(self, controller: ReplicationController) -> dict[str, str]:
+        return {} if self.held is None else dict(self.held.nodes(controller.metadata.uid))
+
+
+def _tolerating(spec: Document, leases: dict[str, str]) -> Document:
+    more = [
+        {"key": MACHINE_LEASE, "operator": "Equal", "value": lease, "effect": "NoSchedule"}
+        for lease in dict.fromkeys(leases.values())
+    ]
+    return {**spec, "tolerations": [*(spec.get("tolerations") or []), *more]}

@@ -27,12 +27,12 @@ from grange.controllers.replication import (
 )
 from grange.controllers.replication.controller_status import FINALIZER, ControllerStatusWriter
 from grange.controllers.replication.inputs import Inputs, InvalidController, sort_by_owner
-from grange.controllers.replication.lease_tolerations import LeaseTolerations
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.node_transfer_service import Transfers
 from grange.controllers.replication.observer import Observer
 from grange.controllers.replication.plan import Plan
 from grange.controllers.replication.pod_control import PodControl, StaleCache, is_quiet
+from grange.controllers.replication.podtemplate import LeaseTolerations
 from grange.controllers.replication.state import ReplicationState
 from grange.controllers.replication.status_conditions import ReconcileOutcome
 from grange.controllers.shared import audit_records
