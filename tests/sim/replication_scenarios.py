@@ -39,7 +39,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.rollingupdate.controller import RollingUpdateService
-from grange.controllers.rollingupdate.pending_steps import REVOKED_ANNOTATION
+from grange.controllers.rollingupdate.controller_pair import REVOKED_ANNOTATION
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.leader_election import LeaderElectedServices

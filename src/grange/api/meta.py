@@ -92,6 +92,16 @@ def preconditions(meta: ObjectMeta) -> Document:
     return {"uid": meta.uid, "resourceVersion": meta.resource_version}
 
 
+def all_fields(value: msgspec.Struct) -> Document:
+    """Every field as on the wire, also those at their default: a merge patch must be able to set them back."""
+    found = Document()
+    for field in msgspec.structs.fields(value):
+        item = getattr(value, field.name)
+        is_struct = isinstance(item, msgspec.Struct)
+        found[field.encode_name] = all_fields(item) if is_struct else msgspec.to_builtins(item)
+    return found
+
+
 def controller_of(meta: ObjectMeta) -> OwnerReference | None:
     """The owner that controls the object, if any."""
     for owner in meta.owner_references:

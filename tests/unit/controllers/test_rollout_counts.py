@@ -6,9 +6,10 @@ fast enough. Removals are counted as the specification's examples write them: re
 
 import pytest
 
+from grange.api.kinds.rollingupdate import Counts
 from grange.base.rng import Stream
 from grange.controllers.shared import rollout_step
-from grange.controllers.shared.rollout_step import Goal, ReplicaShift, Side, Split, Verdict
+from grange.controllers.shared.rollout_step import Goal, ReplicaShift, Side, Verdict
 
 FUZZ_RUNS = 20_000
 
@@ -105,44 +106,44 @@ def test_check_u7_new_side_at_the_minimum_gets_all_remaining() -> None:
 
 def test_w19_a_rollout_that_shrinks_gets_rid_of_old_replicas() -> None:
     """In P2 a target below the old count left the rollout waiting forever."""
-    assert rollout_step.step(Side(5, 5), Side(0), Goal(3, 3, 2, 3)) == Split(old=2, new=1)
-    assert rollout_step.step(Side(1, 1), Side(3, 3), Goal(3, 3, 2, 3)) == Split(old=0, new=3)
+    assert rollout_step.step(Side(5, 5), Side(0), Goal(3, 3, 2, 3)) == Counts(old=2, new=1)
+    assert rollout_step.step(Side(1, 1), Side(3, 3), Goal(3, 3, 2, 3)) == Counts(old=0, new=3)
 
 
 def test_make_before_break_for_a_single_replica() -> None:
     goal = Goal(target=1, updated=1, minimum=1, ceiling=2)
-    assert rollout_step.step(Side(1, 1), Side(0), goal) == Split(1, 1)
-    assert rollout_step.step(Side(1, 1), Side(1, 0), goal) == Split(1, 1)
-    assert rollout_step.step(Side(1, 1), Side(1, 1), goal) == Split(0, 1)
+    assert rollout_step.step(Side(1, 1), Side(0), goal) == Counts(1, 1)
+    assert rollout_step.step(Side(1, 1), Side(1, 0), goal) == Counts(1, 1)
+    assert rollout_step.step(Side(1, 1), Side(1, 1), goal) == Counts(0, 1)
 
 
 def test_a_canary_stops_at_its_count_and_the_rest_stays_old() -> None:
     goal = Goal(target=10, updated=2, minimum=10, ceiling=12)
-    assert rollout_step.step(Side(10, 10), Side(0), goal) == Split(10, 2)
-    assert rollout_step.step(Side(10, 10), Side(2, 2), goal) == Split(8, 2)
-    assert rollout_step.step(Side(8, 8), Side(2, 2), goal) == Split(8, 2)
+    assert rollout_step.step(Side(10, 10), Side(0), goal) == Counts(10, 2)
+    assert rollout_step.step(Side(10, 10), Side(2, 2), goal) == Counts(8, 2)
+    assert rollout_step.step(Side(8, 8), Side(2, 2), goal) == Counts(8, 2)
 
 
 def test_a_canary_that_is_lowered_gives_its_place_back() -> None:
     goal = Goal(target=3, updated=1, minimum=2, ceiling=3)
-    assert rollout_step.step(Side(1, 1), Side(2, 2), goal) == Split(2, 1)
+    assert rollout_step.step(Side(1, 1), Side(2, 2), goal) == Counts(2, 1)
 
 
 def test_paused_growth_is_of_old_template_and_surge_is_removed() -> None:
     """A goal that is where we are."""
-    assert rollout_step.step(Side(3, 3), Side(1, 0), Goal(6, 1, 5, 7)) == Split(5, 1)
-    assert rollout_step.step(Side(3, 3), Side(1, 1), Goal(3, 1, 3, 4)) == Split(2, 1)
+    assert rollout_step.step(Side(3, 3), Side(1, 0), Goal(6, 1, 5, 7)) == Counts(5, 1)
+    assert rollout_step.step(Side(3, 3), Side(1, 1), Goal(3, 1, 3, 4)) == Counts(2, 1)
 
 
 def test_old_unavailable_pods_are_replaced_despite_few_healthy() -> None:
     """A fix must reach a service that is down."""
-    assert rollout_step.step(Side(3, 0, broken=3), Side(0), Goal(3, 3, 2, 3)) == Split(2, 1)
-    assert rollout_step.step(Side(3, 0, broken=0), Side(0), Goal(3, 3, 2, 3)) == Split(3, 0)
+    assert rollout_step.step(Side(3, 0, broken=3), Side(0), Goal(3, 3, 2, 3)) == Counts(2, 1)
+    assert rollout_step.step(Side(3, 0, broken=0), Side(0), Goal(3, 3, 2, 3)) == Counts(3, 0)
 
 
 def test_old_pods_that_run_nowhere_are_swapped_at_once() -> None:
     side = Side(3, 0, broken=3, idle=3)
-    assert rollout_step.step(side, Side(0), Goal(3, 3, 3, 3)) == Split(0, 3)
+    assert rollout_step.step(side, Side(0), Goal(3, 3, 3, 3)) == Counts(0, 3)
 
 
 # --- U5: every order of events ---------------------------------------------------------------------
@@ -169,7 +170,7 @@ class Fleet:
         self.canary = self.draw(0, 12) if self.draw(0, 2) == 0 else None
         self.paused = False
         before = self.draw(0, 12)
-        self.desired = Split(before, 0)
+        self.desired = Counts(before, 0)
         self.count = {"old": before, "new": 0}
         self.healthy = {"old": self.draw(0, before), "new": 0}
         self.unknown = {"old": self.draw(0, before - self.healthy["old"]), "new": 0}
@@ -208,7 +209,7 @@ class Fleet:
             self.settle()
         return after != before
 
-    def check_minimum(self, minimum: int, before: Split, after: Split) -> None:
+    def check_minimum(self, minimum: int, before: Counts, after: Counts) -> None:
         """What has to go, now and from steps before, leaves the minimum, or puts nothing at risk."""
         was = [self.kept("old", before.old), self.kept("new", before.new)]
         now = [self.kept("old", after.old), self.kept("new", after.new)]
@@ -286,7 +287,7 @@ class Fleet:
     def done(self) -> bool:
         goal = self.goal()
         old, new = goal.target - goal.updated, goal.updated
-        return self.desired == Split(old, new) and self.count == {"old": old, "new": new}
+        return self.desired == Counts(old, new) and self.count == {"old": old, "new": new}
 
     def finish(self) -> None:
         """Nothing fails any more: it goes on at every turn until it is over, or at its canaries."""
@@ -320,6 +321,6 @@ def test_a_move_of_nothing_is_the_default() -> None:
 
 def test_replica_missing_on_both_sides_is_made_anyway() -> None:
     """Else it is not made, where the minimum waits for it: found by a simulation's seed 598."""
-    assert rollout_step.step(Side(0), Side(2, 2), Goal(3, 3, 3, 3)) == Split(old=0, new=3)
-    assert rollout_step.step(Side(1, 1), Side(1, 1), Goal(3, 3, 3, 3)) == Split(old=1, new=2)
-    assert rollout_step.step(Side(1, 1), Side(1, 1), Goal(3, 1, 3, 3)) == Split(old=2, new=1)
+    assert rollout_step.step(Side(0), Side(2, 2), Goal(3, 3, 3, 3)) == Counts(old=0, new=3)
+    assert rollout_step.step(Side(1, 1), Side(1, 1), Goal(3, 3, 3, 3)) == Counts(old=1, new=2)
+    assert rollout_step.step(Side(1, 1), Side(1, 1), Goal(3, 1, 3, 3)) == Counts(old=2, new=1)

@@ -14,7 +14,7 @@ from grange.api.kinds.replicationcontroller import (
     ReplicationControllerStatus,
 )
 from grange.api.kinds.transfer_status import OutboxEntry, PendingDeletion
-from grange.api.meta import Condition, Document, preconditions
+from grange.api.meta import Condition, Document, all_fields, preconditions
 from grange.api.status import Conflict, NotFound
 from grange.base.clock import Clock
 from grange.client.client import Client
@@ -224,10 +224,6 @@ def _rollout_of(status: ReplicationControllerStatus) -> Document:
     if state is None:
         return {}
     return {
-        "rollout": {
-            # Every field, also those at their default: the patch must be able to set them back.
-            item.encode_name: getattr(state, item.name)
-            for item in msgspec.structs.fields(state)
-        },
-        "history": [msgspec.to_builtins(item) for item in status.history],
+        "rollout": all_fields(state),
+        "history": msgspec.to_builtins(status.history),
     }

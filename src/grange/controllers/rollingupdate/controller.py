@@ -13,7 +13,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from grange.api import conditions, names, timestamps
+from grange.api import conditions, timestamps
 from grange.api.kinds import (
     NODE,
     POD,
@@ -25,15 +25,14 @@ from grange.api.kinds import (
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate, RollingUpdateStatus
-from grange.api.meta import Document, ObjectKey, controller_of, preconditions
-from grange.api.replication import BadIntent, after_transfer, check_orders
+from grange.api.meta import ObjectKey, all_fields, controller_of, preconditions
+from grange.api.replication import BadIntent, check_orders
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.backoff import Exponential
 from grange.base.tasks import Nursery
-from grange.client.replica_operations import OperationRefused
-from grange.client.transfers import complete_transfer, transfer_replicas
-from grange.controllers.rollingupdate import finalizer, logic, pending_steps
-from grange.controllers.rollingupdate.finalizer import Pair, RolloutFinalizer
+from grange.controllers.rollingupdate import controller_pair, finalizer, logic
+from grange.controllers.rollingupdate.controller_pair import ControllerPair
+from grange.controllers.rollingupdate.finalizer import RolloutFinalizer
 from grange.controllers.rollingupdate.logic import OVER, Decision, PodCounts
 from grange.controllers.shared import availability, deletion_order
 from grange.controllers.shared.availability import Readiness
@@ -41,7 +40,7 @@ from grange.controllers.shared.event_reasons import FAILURES, INVALID_ANNOTATION
 from grange.controllers.shared.pod_identity import controller_key
 from grange.controllers.shared.rollout_metrics import instruments
 from grange.controllers.shared.rollout_phase import RolloutPhase
-from grange.controllers.shared.rollout_step import Split
+from grange.reconcile import finalizers
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
@@ -129,47 +128,38 @@ class RollingUpdateService:
     async def _advance(self, update: RollingUpdate) -> Result:
         over = bool(update.status.phase) and RolloutPhase(update.status.phase) in OVER
         if update.metadata.deletion_timestamp:
-            pair = await self._pair(update, completed=not over)
-            if not over and pending_steps.is_pending(update, pair):
-                await pending_steps.revoke(self._client, pair)
+            pair = await controller_pair.read(self._client, update, completed=not over)
+            if not over and pair.is_pending(update):
+                await controller_pair.revoke(self._client, pair)
             await self._finalizer.cancel(update, pair, over=over)
             return Done()
         if over:
-            left_s = await self._finalizer.finish(update, (await self._pair(update)).new)
+            pair = await controller_pair.read(self._client, update)
+            left_s = await self._finalizer.finish(update, pair.new)
             return Requeue(left_s) if left_s else Done()
-        pair = await self._pair(update, completed=True)
+        pair = await controller_pair.read(self._client, update, completed=True)
         if _is_held_up(update.status):  # else each attempt would first report progress
             for controller in (pair.old, pair.new):
                 if controller is not None:
                     check_orders(controller)
         update = await self._finalizer.publish(update, pair.new)
         in_doubt: ApiError | None = None
-        if pending_steps.is_pending(update, pair):
+        if pair.is_pending(update):
             try:
-                pair = await pending_steps.revoke(self._client, pair)
+                pair = await controller_pair.revoke(self._client, pair)
             except Conflict:
                 raise  # a controller has changed: try again
             except ApiError as error:
                 in_doubt = error
         return await self._step(update, pair, in_doubt)
 
-    async def _pair(self, update: RollingUpdate, *, completed: bool = False) -> Pair:
-        """The controllers that it began with; later ones of the same names are ignored."""
-        namespace, status = update.metadata.namespace, update.status
-        found = []
-        for name, uid in ((update.spec.old, status.old_uid), (update.spec.new, status.new_uid)):
-            if name and completed:
-                await complete_transfer(self._client, namespace, name)
-            controller = await self._find(namespace, name)
-            ours = controller is not None and uid in {"", controller.metadata.uid}
-            found.append(controller if ours else None)
-        return Pair(*found)
-
-    async def _step(self, update: RollingUpdate, pair: Pair, in_doubt: ApiError | None) -> Result:
+    async def _step(
+        self, update: RollingUpdate, pair: ControllerPair, in_doubt: ApiError | None
+    ) -> Result:
         """Decide and carry out; nothing is moved while the outcome of an earlier step is not certain."""
         old, new = pair.old, pair.new
         decision = self._decide(update, pair, self._counts(old), self._counts(new))
-        if _takes(decision, pair):
+        if decision.split is not None and pair.shrinks(decision.split):
             # The watch may hang, or agents cannot write: read live before a pod is deleted.
             decision = self._decide(
                 update, pair, await self._live_counts(old), await self._live_counts(new)
@@ -178,13 +168,14 @@ class RollingUpdateService:
             status = replace(decision.status, replicas=update.status.replicas)
             decision = dataclasses.replace(decision, status=status, split=None, delete_old=False)
         if decision.delete_old and old is not None:
-            await self._delete(old)  # before the rollout is complete
-            pair = Pair(None, new)
+            with suppress(NotFound):  # before the rollout is complete
+                await self._client.delete_as_read(REPLICATIONCONTROLLER, old)
+            pair = ControllerPair(None, new)
         if decision.status.began is not None:
-            update = await self._finalizer.hold(update)
+            update = await finalizers.add(self._client, ROLLINGUPDATE, update, finalizer.FINALIZER)
         await self._store(update, pair, decision)
-        if decision.split is not None and new is not None:
-            await self._move(update, old, new, decision.split)
+        if decision.split is not None:
+            await controller_pair.move(self._client, update, pair, decision.split)
         if in_doubt is not None:
             raise in_doubt
         if RolloutPhase(decision.status.phase) in OVER:
@@ -193,19 +184,11 @@ class RollingUpdateService:
         return Requeue(min(waits))
 
     def _decide(
-        self, update: RollingUpdate, pair: Pair, old_pods: PodCounts, new_pods: PodCounts
+        self, update: RollingUpdate, pair: ControllerPair, old_pods: PodCounts, new_pods: PodCounts
     ) -> Decision:
         rivals, now = self._rivals(update), self._clock.now()
         facts = logic.UpdateInputs(update, pair.old, pair.new, old_pods, new_pods, rivals, now)
         return logic.decide(facts)
-
-    async def _find(self, namespace: str, name: str) -> ReplicationController | None:
-        if not name:
-            return None
-        try:
-            return await self._client.get(REPLICATIONCONTROLLER, name, namespace)
-        except NotFound:
-            return None
 
     def _counts(self, controller: ReplicationController | None) -> PodCounts:
         if controller is None:
@@ -259,7 +242,7 @@ class RollingUpdateService:
 
     # --- writes -------------------------------------------------------------------------------
 
-    async def _store(self, update: RollingUpdate, pair: Pair, decision: Decision) -> None:
+    async def _store(self, update: RollingUpdate, pair: ControllerPair, decision: Decision) -> None:
         """Write the decision and its outbox, unless the rollout has changed."""
         now = self._clock.now()
         status = _with_conditions(update, decision, now)
@@ -270,13 +253,9 @@ class RollingUpdateService:
         # has changed.
         if status != update.status or decision.split is not None:
             meta = update.metadata
-            fence = preconditions(meta)
+            patch = {"metadata": preconditions(meta), "status": all_fields(status)}
             await self._client.patch(
-                ROLLINGUPDATE,
-                meta.name,
-                meta.namespace,
-                patch={"metadata": fence, "status": _whole(status)},
-                subresource="status",
+                ROLLINGUPDATE, meta.name, meta.namespace, patch=patch, subresource="status"
             )
         if decision.split is not None:
             self._instruments.steps.inc()
@@ -299,9 +278,8 @@ class RollingUpdateService:
             )
             if found == live.status.conditions:
                 return
-            version = live.metadata.resource_version
             patch = {
-                "metadata": {"uid": meta.uid, "resourceVersion": version},
+                "metadata": {**preconditions(live.metadata), "uid": meta.uid},
                 "status": {"conditions": msgspec.to_builtins(found)},
             }
             await self._client.patch(
@@ -309,70 +287,6 @@ class RollingUpdateService:
             )
             if not _is_held_up(live.status):
                 self._instruments.skips.labels(INVALID_ANNOTATION).inc()
-
-    async def _move(
-        self,
-        update: RollingUpdate,
-        old: ReplicationController | None,
-        new: ReplicationController,
-        split: Split,
-    ) -> None:
-        """Bring the controllers to the counts of the decision, at the versions that were read."""
-        more = split.new - new.spec.replicas
-        fewer = 0 if old is None else old.spec.replicas - split.old
-        if old is None or (more > 0 and fewer < 0):
-            for controller, count in ((new, split.new), (old, split.old)):
-                if controller is not None and controller.spec.replicas != count:
-                    await self._set(controller, count)
-            return
-        giver, receiver = (old, new) if more >= 0 and fewer >= 0 else (new, old)
-        add, remove = (more, fewer) if giver is old else (-fewer, -more)
-        if add < 0:  # both shrink
-            await self._set(old, split.old)
-            await self._set(new, split.new)
-            return
-        meta = update.metadata
-        try:
-            await transfer_replicas(
-                self._client,
-                meta.namespace,
-                giver.metadata.name,
-                receiver.metadata.name,
-                transfer_id=names.digest(
-                    meta.uid, giver.metadata.resource_version, receiver.metadata.resource_version
-                ),
-                add=add,
-                remove=remove,
-                giver_start=giver.spec.replicas,
-                receiver_start=receiver.spec.replicas,
-            )
-        except OperationRefused as error:
-            raise Conflict(str(error)) from error  # it was scaled: count again
-
-    async def _set(self, controller: ReplicationController, replicas: int) -> None:
-        """Set one count, at the version that was read."""
-        meta = controller.metadata
-        if controller.spec.replicas == replicas:
-            return
-        await self._client.patch(
-            REPLICATIONCONTROLLER,
-            meta.name,
-            meta.namespace,
-            patch={
-                "metadata": {
-                    **preconditions(meta),
-                    "annotations": after_transfer(replicas),
-                },
-                "spec": {"replicas": replicas},
-            },
-        )
-
-    async def _delete(self, controller: ReplicationController) -> None:
-        """Delete the empty controller, at the version that was read."""
-        try:
-            await self._client.delete_as_read(REPLICATIONCONTROLLER, controller)
-        except NotFound:
-            return
 
     # --- events -------------------------------------------------------------------------------
 
@@ -394,7 +308,7 @@ class RollingUpdateService:
         self._enqueue(controller.key)
 
     def _controller_changed(self, old: ReplicationController, new: ReplicationController) -> None:
-        if not is_only_annotated(old, new, pending_steps.REVOKED_ANNOTATION):
+        if not is_only_annotated(old, new, controller_pair.REVOKED_ANNOTATION):
             self._enqueue(new.key)
 
     def _pod_added(self, pod: Pod) -> None:
@@ -429,14 +343,6 @@ def _is_held_up(status: RollingUpdateStatus) -> bool:
     return found is not None and found.reason == INVALID_ANNOTATION
 
 
-def _takes(decision: Decision, pair: Pair) -> bool:
-    """Whether a controller gets fewer replicas."""
-    if decision.split is None:
-        return False
-    counts = ((pair.old, decision.split.old), (pair.new, decision.split.new))
-    return any(item is not None and count < item.spec.replicas for item, count in counts)
-
-
 def _with_conditions(
     update: RollingUpdate, decision: Decision, now: datetime
 ) -> RollingUpdateStatus:
@@ -459,20 +365,3 @@ def _with_conditions(
             found, kind, verdict, generation=update.metadata.generation, now=now
         )
     return replace(decision.status, conditions=found)
-
-
-def _whole(status: RollingUpdateStatus) -> Document:
-    """Every field, also those at their default: a merge patch must be able to set them back."""
-    found = {
-        item.encode_name: getattr(status, item.name) for item in msgspec.structs.fields(status)
-    }
-    counts = {
-        key: {"old": value.old, "new": value.new}
-        for key, value in (("began", status.began), ("replicas", status.replicas))
-        if value is not None
-    }
-    lists = {
-        "conditions": msgspec.to_builtins(status.conditions),
-        "outbox": msgspec.to_builtins(status.outbox),
-    }
-    return {**found, **counts, **lists}

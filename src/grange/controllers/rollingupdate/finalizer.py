@@ -9,7 +9,6 @@ A rollout is deleted ``ttlSecondsAfterFinished`` after its end; its records stay
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import msgspec
@@ -20,10 +19,11 @@ from grange.api.kinds import POD, ROLLINGUPDATE, auditevents
 from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.kinds.transfer_status import MemberPod, OutboxEntry
-from grange.api.meta import Document, controller_of, preconditions
+from grange.api.meta import controller_of, preconditions
 from grange.api.status import ApiError, NotFound
 from grange.base.clock import Clock
 from grange.client.client import Client
+from grange.controllers.rollingupdate.controller_pair import ControllerPair
 from grange.controllers.shared import audit_records
 from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile import finalizers
@@ -40,16 +40,8 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The two controllers after the change; None for one that does not exist."""
-
-    old: ReplicationController | None
-    new: ReplicationController | None
-
-
 def entries(
-    update: RollingUpdate, pair: Pair, events: Sequence[tuple[Reason, str]], now: datetime
+    update: RollingUpdate, pair: ControllerPair, events: Sequence[tuple[Reason, str]], now: datetime
 ) -> tuple[OutboxEntry, ...]:
     """The entries of a decision; their times differ, because records are ordered by time."""
     announced = [
@@ -63,7 +55,7 @@ def entries(
     )
 
 
-def _entry(update: RollingUpdate, pair: Pair, event: str, now: datetime) -> OutboxEntry:
+def _entry(update: RollingUpdate, pair: ControllerPair, event: str, now: datetime) -> OutboxEntry:
     """An entry; a rollout has at most one of each event, so rollout and event identify it."""
     spec = update.spec
     held = [_count(spec.old, pair.old)] if spec.old else []
@@ -105,17 +97,6 @@ class RolloutFinalizer:
         self._client = client
         self._recorder = recorder
         self._clock = clock
-
-    async def hold(self, update: RollingUpdate) -> RollingUpdate:
-        """Keep a rollout until its end is recorded.
-
-        Returns:
-            The rollout with the finalizer.
-
-        Raises:
-            ApiError: it has changed, or is gone.
-        """
-        return await finalizers.add(self._client, ROLLINGUPDATE, update, FINALIZER)
 
     async def publish(
         self,
@@ -166,7 +147,7 @@ class RolloutFinalizer:
     def _report(self, update: RollingUpdate, message: str) -> None:
         self._recorder.event(update, WARNING, Reason.AUDIT_FAILED, message, kind=ROLLINGUPDATE)
 
-    async def cancel(self, update: RollingUpdate, pair: Pair, *, over: bool) -> None:
+    async def cancel(self, update: RollingUpdate, pair: ControllerPair, *, over: bool) -> None:
         """Record the end of a rollout that is being deleted, and remove its finalizer.
 
         Args:
@@ -198,31 +179,22 @@ class RolloutFinalizer:
         if update.status.outbox or not update.status.finished_at:
             at = update.status.finished_at or timestamps.rfc3339(self._clock.now())
             known = msgspec.to_builtins(update.status.conditions)
-            change = {"status": {"outbox": [], "finishedAt": at, "conditions": known}}
-            update = await self._patch(update, change, subresource="status")
+            meta = update.metadata
+            patch = {
+                "metadata": preconditions(meta),
+                "status": {"outbox": [], "finishedAt": at, "conditions": known},
+            }
+            update = await self._client.patch(
+                ROLLINGUPDATE, meta.name, meta.namespace, patch=patch, subresource="status"
+            )
         update = await finalizers.remove(self._client, ROLLINGUPDATE, update, FINALIZER)
         ended = timestamps.parse_or(update.status.finished_at, timestamps.EPOCH)
         due = timestamps.shift(ended, update.spec.ttl_seconds_after_finished)
         left_s = (due - self._clock.now()).total_seconds()
         if left_s <= 0.0:
-            meta = update.metadata
-            version = meta.resource_version
             with suppress(NotFound):
-                await self._client.delete(
-                    ROLLINGUPDATE, meta.name, meta.namespace, uid=meta.uid, resource_version=version
-                )
+                await self._client.delete_as_read(ROLLINGUPDATE, update)
         return max(0.0, left_s)
-
-    async def _patch(
-        self, update: RollingUpdate, change: Document, *, subresource: str = ""
-    ) -> RollingUpdate:
-        """Patch the rollout, at the version that was read."""
-        meta = update.metadata
-        fence = preconditions(meta)
-        patch = {**change, "metadata": {**change.get("metadata", {}), **fence}}
-        return await self._client.patch(
-            ROLLINGUPDATE, meta.name, meta.namespace, patch=patch, subresource=subresource
-        )
 
     async def _members(self, update: RollingUpdate) -> list[MemberPod]:
         """The new controller's pods as the server has them."""

@@ -34,7 +34,7 @@ from grange.controllers.shared import (
 from grange.controllers.shared.availability import Readiness
 from grange.controllers.shared.event_reasons import Reason
 from grange.controllers.shared.rollout_phase import ROLLOUT, RolloutEvent, RolloutPhase
-from grange.controllers.shared.rollout_step import Goal, Side, Split, Verdict
+from grange.controllers.shared.rollout_step import Goal, Side, Verdict
 from grange.reconcile.condition_alerts import ConditionAlert
 
 OVER = frozenset({RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK, RolloutPhase.REFUSED})
@@ -143,7 +143,7 @@ class Decision:
 
     status: RollingUpdateStatus
     message: str
-    split: Split | None = None
+    split: Counts | None = None
     delete_old: bool = False
     events: tuple[tuple[Reason, str], ...] = ()
     wait_s: float | None = None
@@ -202,10 +202,10 @@ class _Step:
         self._progress()
         split = None if self.phase in {RolloutPhase.PAUSED, *OVER} else self._split()
         delete_old = self._finish(split)
-        if split == Split(self.facts.old_pods.desired, self.facts.new_pods.desired):
+        here = Counts(self.facts.old_pods.desired, self.facts.new_pods.desired)
+        if split == here:
             split = None
-        to_have = split or Split(self.facts.old_pods.desired, self.facts.new_pods.desired)
-        self.status = replace(self.status, replicas=Counts(to_have.old, to_have.new))
+        self.status = replace(self.status, replicas=split or here)
         if self.phase in {RolloutPhase.PROGRESSING, RolloutPhase.WAITING, RolloutPhase.COMPLETE}:
             self.status = replace(self.status, message="")
         return Decision(
@@ -332,12 +332,12 @@ class _Step:
             return Goal(target, began.old, min(spec.minimum, target), max(ceiling, target))
         return Goal(spec.desired, updated, spec.minimum, ceiling)
 
-    def _split(self) -> Split:
+    def _split(self) -> Counts:
         """The counts after the next step; while rolling back the sides are swapped."""
         old, new = self._sides()
         if self.phase is RolloutPhase.ROLLING_BACK:
             back = rollout_step.step(new, old, self._goal())
-            return Split(old=back.new, new=back.old)
+            return Counts(old=back.new, new=back.old)
         if self.facts.old is None:  # no side keeps what a canary leaves
             move = rollout_step.shift(
                 old,
@@ -346,14 +346,14 @@ class _Step:
                 minimum=self.spec.minimum,
                 ceiling=self._goal().ceiling,
             )
-            return Split(0, new.desired + move.add)
+            return Counts(0, new.desired + move.add)
         return rollout_step.step(old, new, self._goal())
 
     # --- the end ------------------------------------------------------------------------------
 
-    def _finish(self, split: Split | None) -> bool:
+    def _finish(self, split: Counts | None) -> bool:
         """Note that it has ended or waits; whether to delete the old controller."""
-        here = Split(self.facts.old_pods.desired, self.facts.new_pods.desired)
+        here = Counts(self.facts.old_pods.desired, self.facts.new_pods.desired)
         if split is None or split != here:
             if self.phase is RolloutPhase.WAITING and split is not None:
                 self._advance(RolloutEvent.PROMOTED)

@@ -16,6 +16,8 @@ deleting the unhealthy pods of a side first.
 from dataclasses import dataclass
 from enum import Enum
 
+from grange.api.kinds.rollingupdate import Counts
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -49,14 +51,6 @@ class Goal:
     updated: int
     minimum: int
     ceiling: int
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Desired pods of each side."""
-
-    old: int
-    new: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +109,7 @@ def verdict(*, new_desired: int, new_current: int, target: int) -> Verdict:
     return Verdict.DONE if new_current >= target else Verdict.BLOCK
 
 
-def step(old: Side, new: Side, goal: Goal) -> Split:
+def step(old: Side, new: Side, goal: Goal) -> Counts:
     """The desired counts after the next step; the same ones when there is nothing to do now."""
     updated = min(goal.updated, goal.target)
     idle = max(0, min(old.idle, old.desired, updated - new.desired))
@@ -128,11 +122,11 @@ def step(old: Side, new: Side, goal: Goal) -> Split:
     new = Side(new.desired + move.add, new.healthy, new.broken + move.add)
     rest = goal.target - updated  # of the old side, in the end
     if new.desired < updated:
-        return Split(old.desired, new.desired)
+        return Counts(old.desired, new.desired)
     old = _shed(old, new, old.desired - rest, goal)
     new = _shed(new, old, new.desired - updated, goal)
     room = goal.ceiling - old.desired - new.desired
-    return Split(old.desired + max(0, min(rest - old.desired, room)), new.desired)
+    return Counts(old.desired + max(0, min(rest - old.desired, room)), new.desired)
 
 
 def _filled(new: Side, old: Side, goal: Goal, updated: int) -> Side:
