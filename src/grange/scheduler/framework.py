@@ -279,6 +279,7 @@ class Handle:
     """What a PostFilter plugin gets of one scheduling loop.
 
     Attributes:
+        snapshot: current whenever the plugin is called.
         offset: returns a random number from 0 up to, not including, the argument.
     """
 

@@ -63,7 +63,7 @@ class WaitingPods(Generic[P]):
         """Hold pods that were placed together.
 
         ``waits`` are by UID, for how many seconds each plugin that returned ``WAIT`` holds the pod;
-        0 means as long as possible, which is a quarter of an hour.
+        0 means as long as possible, which is a quarter of an hour. ``now`` is monotonic seconds.
         """
         timers = {
             uid: {

@@ -57,7 +57,7 @@ def phase_of(gang: Gang, running: int) -> str:
 def group_status(
     gang: Gang, group: PodGroup, now: str, used: Mapping[str, str] = _NOTHING
 ) -> PodGroupStatus:
-    """The status of a group; ``used`` is from ``group_use``."""
+    """The status of a group at a time (RFC 3339); ``used`` is from ``group_use``."""
     counts = gang.counts
     running = sum(
         1

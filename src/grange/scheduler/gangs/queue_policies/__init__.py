@@ -11,7 +11,12 @@ class QueuePolicy(Protocol):
     """Orders all gangs and pods that wait in one scheduler, whatever their queues."""
 
     def rank(self, priority: int, since: float) -> Rank:
-        """The place in line of a pod, or of the most important pod of a gang: the smaller comes first."""
+        """The place in line: the smaller comes first.
+
+        Args:
+            priority: of the pod, or of the most important pod of the gang.
+            since: monotonic seconds since when it waits.
+        """
 
     def claims(self, overtaken: int) -> bool:
         """Whether the first in line holds back those after it, once so many pods overtook it."""
