@@ -56,7 +56,7 @@ class LeaseLines:
 class LeaseWalk:
     """Some classes in the order of the queue: the oldest of each, and the next of one that is granted.
 
-    Within a namespace the order does not depend on its share. So those of a namespace are sorted by
+    Within a namespace the order does not depend on its share. So those of a namespace are in a heap by
     their places, and shares decide only whose next one comes up.
 
     Args:
@@ -74,7 +74,7 @@ class LeaseWalk:
         self._lines, self._youngest = lines, youngest
         self._held, self._weigh = held.copy(), share
         self._shares: dict[str, float] = {}
-        self._turns: defaultdict[str, list[Place]] = defaultdict(list)  # the next one last
+        self._turns: defaultdict[str, list[Place]] = defaultdict(list)  # heaps
         self._heads: list[_Head] = []
         self._granted: set[str] = set()
         self._place: Place = (0, 0.0, 0, "")  # of the request that came up last
@@ -82,10 +82,10 @@ class LeaseWalk:
     def __iter__(self) -> Iterator[WaitingLease]:
         while self._heads:
             namespace = heappop(self._heads)[1]
-            self._place = self._turns[namespace].pop()
+            self._place = heappop(self._turns[namespace])
             yield self._lines.waiting[self._place[3]]
             if line := self._turns[namespace]:
-                heappush(self._heads, (self._key(line[-1], namespace), namespace))
+                heappush(self._heads, (self._key(line[0], namespace), namespace))
 
     def enter(self, classes: Iterable[Alike]) -> None:
         """Have the oldest of classes come up in their turn."""
@@ -93,7 +93,7 @@ class LeaseWalk:
         for alike in classes:  # hundreds for one decision
             turns[alike[0]].append(places[alike][0])
         for line in turns.values():
-            line.sort(reverse=True)
+            heapify(line)
         self._sort(turns)
 
     def keep(self, fits: Callable[[Need], bool]) -> None:
@@ -107,6 +107,7 @@ class LeaseWalk:
                     fit = known[need] = fits(need)
                 if fit:
                     kept.append(place)
+            heapify(kept)
             self._turns[namespace] = kept
         self._sort([namespace for _, namespace in self._heads])
 
@@ -119,8 +120,7 @@ class LeaseWalk:
         line = self._lines.classes[alike_of(request)]
         follower = bisect_right(line, self._place)
         if follower < len(line):
-            self._turns[namespace].append(line[follower])
-            self._turns[namespace].sort(reverse=True)
+            heappush(self._turns[namespace], line[follower])
 
     def first(
         self, pool: str, before: WaitingLease, where: Callable[[WaitingLease], bool]
@@ -141,7 +141,7 @@ class LeaseWalk:
 
     def _sort(self, namespaces: Iterable[str]) -> None:
         turns = self._turns
-        self._heads = [(self._key(turns[one][-1], one), one) for one in namespaces if turns[one]]
+        self._heads = [(self._key(turns[one][0], one), one) for one in namespaces if turns[one]]
         heapify(self._heads)
 
     def _key(self, place: Place, namespace: str) -> OrderKey:
