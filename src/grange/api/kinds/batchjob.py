@@ -74,7 +74,7 @@ class JobSuccessPolicy(View, frozen=True):
 
 
 class BatchJobSpec(View, frozen=True):
-    """What is wanted.
+    """The desired state.
 
     Attributes:
         parallelism: pods at a time; None: one.
@@ -124,7 +124,7 @@ class BatchJobStatus(View, frozen=True):
 
 
 class BatchJob(Resource, frozen=True):
-    """A Job."""
+    """Pods that run to completion, as batch/v1 has them."""
 
     spec: BatchJobSpec = msgspec.field(default_factory=BatchJobSpec)
     status: BatchJobStatus = msgspec.field(default_factory=BatchJobStatus)

@@ -69,7 +69,7 @@ class CertificateSigningRequestStatus(View, frozen=True):
 
 
 class CertificateSigningRequest(Resource, frozen=True):
-    """A request for a certificate."""
+    """A certificate that a client asks a signer for."""
 
     spec: CertificateSigningRequestSpec = msgspec.field(
         default_factory=CertificateSigningRequestSpec

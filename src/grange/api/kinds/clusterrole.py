@@ -18,7 +18,7 @@ class AggregationRule(View, frozen=True):
 
 
 class ClusterRole(Resource, frozen=True):
-    """A role of the cluster."""
+    """Rules for all namespaces, and for objects without one."""
 
     rules: tuple[dict[str, Any], ...] | None = None
     aggregation_rule: AggregationRule | None = None

@@ -17,7 +17,7 @@ _TEMPLATE = "spec.jobTemplate.spec.template"
 
 
 class CronJobSpec(View, frozen=True):
-    """What is wanted.
+    """The desired state.
 
     Attributes:
         schedule: five fields of cron, or a macro.
@@ -55,7 +55,7 @@ class CronJobStatus(View, frozen=True):
 
 
 class CronJob(Resource, frozen=True):
-    """A CronJob."""
+    """Jobs that are created by a schedule."""
 
     spec: CronJobSpec = msgspec.field(default_factory=CronJobSpec)
     status: CronJobStatus = msgspec.field(default_factory=CronJobStatus)

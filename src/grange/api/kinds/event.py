@@ -37,7 +37,7 @@ class EventSeries(View, frozen=True):
 
 
 class Event(Resource, frozen=True):
-    """An event."""
+    """A report about another object."""
 
     involved_object: ObjectReference = msgspec.field(default_factory=ObjectReference)
     reason: str = ""

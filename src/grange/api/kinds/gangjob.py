@@ -106,7 +106,7 @@ class GangJobFailurePolicy(View, frozen=True):
 
 
 class GangJobSpec(View, frozen=True):
-    """What is wanted."""
+    """The desired state."""
 
     framework: str = "Generic"
     replica_specs: dict[str, GangJobRole] = msgspec.field(default_factory=dict)

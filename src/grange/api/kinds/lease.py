@@ -29,7 +29,7 @@ class LeaseSpec(View, frozen=True):
 
 
 class Lease(Resource, frozen=True):
-    """A lease."""
+    """A right that its holder renews, of coordination.k8s.io."""
 
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 

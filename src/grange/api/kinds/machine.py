@@ -104,7 +104,7 @@ class MachineOffering(View, frozen=True):
 
 
 class MachineSpec(View, frozen=True):
-    """What is wanted; written once, but for ``terminate``.
+    """The desired state; written once, but for ``terminate``.
 
     Attributes:
         pool: name of the NodePool.
@@ -195,7 +195,7 @@ class MachineStatus(View, frozen=True):
 
 
 class Machine(Resource, frozen=True):
-    """A machine."""
+    """An instance of a provider, from its order to its end."""
 
     spec: MachineSpec = msgspec.field(default_factory=MachineSpec)
     status: MachineStatus = msgspec.field(default_factory=MachineStatus)

@@ -71,7 +71,7 @@ class LeaseHolder(View, frozen=True):
 
 
 class MachineLeaseSpec(View, frozen=True):
-    """What is wanted.
+    """The desired state.
 
     Attributes:
         machines: all of these or none; a pool is named once.
@@ -130,7 +130,7 @@ class MachineLeaseStatus(View, frozen=True):
 
 
 class MachineLease(Resource, frozen=True):
-    """A lease of machines."""
+    """Whole machines of pools, reserved for a holder."""
 
     spec: MachineLeaseSpec = msgspec.field(default_factory=MachineLeaseSpec)
     status: MachineLeaseStatus = msgspec.field(default_factory=MachineLeaseStatus)

@@ -26,7 +26,7 @@ class NamespaceStatus(View, frozen=True):
 
 
 class Namespace(Resource, frozen=True):
-    """A namespace."""
+    """A scope for the names of objects."""
 
     spec: NamespaceSpec = msgspec.field(default_factory=NamespaceSpec)
     status: NamespaceStatus = msgspec.field(default_factory=NamespaceStatus)

@@ -37,7 +37,7 @@ class NodeSpec(View, frozen=True):
 
 
 class NodeAddress(View, frozen=True):
-    """One address of the node."""
+    """A name or an IP address by which the node is reached."""
 
     type: str
     address: str
@@ -76,7 +76,7 @@ class NodeStatus(View, frozen=True):
 
 
 class Node(Resource, frozen=True):
-    """A node."""
+    """A machine that runs pods."""
 
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)

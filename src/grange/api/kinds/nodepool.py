@@ -145,7 +145,7 @@ class PoolDisruption(View, frozen=True):
 
 
 class NodePoolSpec(View, frozen=True):
-    """What is wanted.
+    """The desired state.
 
     Attributes:
         provider: who makes the machines, e.g. ``local``.
@@ -218,7 +218,7 @@ class NodePoolStatus(View, frozen=True):
 
 
 class NodePool(Resource, frozen=True):
-    """A pool of machines."""
+    """Machines of a provider that come and go with the pods that need them."""
 
     spec: NodePoolSpec = msgspec.field(default_factory=NodePoolSpec)
     status: NodePoolStatus = msgspec.field(default_factory=NodePoolStatus)

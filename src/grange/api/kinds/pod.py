@@ -417,7 +417,7 @@ class PodStatus(View, frozen=True):
 
 
 class Pod(Resource, frozen=True):
-    """A pod."""
+    """Containers that run together on one node."""
 
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)

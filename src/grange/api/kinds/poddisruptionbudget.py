@@ -56,7 +56,7 @@ class PodDisruptionBudgetStatus(View, frozen=True):
 
 
 class PodDisruptionBudget(Resource, frozen=True):
-    """A budget."""
+    """How many of the selected pods must stay, or may go, in evictions."""
 
     spec: PodDisruptionBudgetSpec = msgspec.field(default_factory=PodDisruptionBudgetSpec)
     status: PodDisruptionBudgetStatus = msgspec.field(default_factory=PodDisruptionBudgetStatus)

@@ -66,7 +66,7 @@ class PodGroupPart(View, frozen=True):
 
 
 class PodGroupSpec(View, frozen=True):
-    """What is wanted.
+    """The desired state.
 
     Attributes:
         min_member: so many members are placed together, or none.
@@ -106,7 +106,7 @@ class PodGroupStatus(View, frozen=True):
 
 
 class PodGroup(Resource, frozen=True):
-    """A gang."""
+    """Pods that are scheduled together or not at all."""
 
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
     status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)

@@ -63,7 +63,7 @@ class ElasticPolicy(View, frozen=True):
 
 
 class PyTorchJobSpec(View, frozen=True):
-    """What is wanted.
+    """The desired state.
 
     Attributes:
         run_policy: when it begins and ends.

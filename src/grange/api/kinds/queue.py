@@ -46,7 +46,7 @@ class QueueStatus(View, frozen=True):
 
 
 class Queue(Resource, frozen=True):
-    """A quota."""
+    """Resources that the pods of its name may use together."""
 
     spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
     status: QueueStatus = msgspec.field(default_factory=QueueStatus)

@@ -37,7 +37,7 @@ _TEMPLATE_METADATA = ("labels", "annotations", "finalizers")
 
 
 class ReplicationControllerSpec(View, frozen=True):
-    """What is wanted.
+    """The desired state.
 
     Attributes:
         replicas: how many pods; required, never defaulted.

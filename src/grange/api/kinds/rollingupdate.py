@@ -24,7 +24,7 @@ class Counts(View, frozen=True):
 
 
 class RollingUpdateSpec(View, frozen=True):
-    """What is wanted.
+    """The desired state.
 
     Attributes:
         old: name of the controller that gives up its replicas; empty to only grow ``new``.

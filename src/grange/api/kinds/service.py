@@ -70,7 +70,7 @@ class ServiceStatus(View, frozen=True):
 
 
 class Service(Resource, frozen=True):
-    """A service."""
+    """One address and name for the pods that a selector finds."""
 
     spec: ServiceSpec = msgspec.field(default_factory=ServiceSpec)
     status: ServiceStatus = msgspec.field(default_factory=ServiceStatus)

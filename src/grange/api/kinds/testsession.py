@@ -150,7 +150,7 @@ class SessionEvidence(View, frozen=True):
 
 
 class TestSessionSpec(View, frozen=True):
-    """What is wanted.
+    """The desired state.
 
     Attributes:
         driver: decides the verdict; one pod.
@@ -289,7 +289,7 @@ class TestSessionStatus(View, frozen=True):
 
 
 class TestSession(Resource, frozen=True):
-    """A test."""
+    """A test of several components on reserved machines, with its verdict."""
 
     __test__ = False
 

@@ -28,7 +28,7 @@ TENSORFLOW = KubeflowFramework(
 
 
 class TFJobSpec(View, frozen=True):
-    """What is wanted.
+    """The desired state.
 
     Attributes:
         run_policy: when it begins and ends.
