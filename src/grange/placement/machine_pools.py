@@ -200,9 +200,7 @@ class ReservationManager:
     def unreserve(self, holder: str, need: Mapping[str, int] = _NOTHING) -> None:
         """Give back what the holder has; does nothing where it has nothing.
 
-        Args:
-            holder: who.
-            need: what it is taken to have; only checked.
+        ``need``, what it is taken to have, is only checked.
 
         Raises:
             PoolUnknownError: ``need`` names a pool that was not added and of which it has nothing.

@@ -48,11 +48,9 @@ def most_machines(pool: NodePool) -> int | None:
 
 
 def growth_of(pools: Iterable[NodePool], machines: Mapping[str, int]) -> PoolGrowth | None:
-    """What NodePools may add to the pool that all of them make machines for; None without any.
+    """What NodePools, sorted by name, may add to the pool that they make machines for; None without any.
 
-    Args:
-        pools: sorted by name.
-        machines: nodes that each has, by its name.
+    ``machines`` is how many nodes each has.
     """
     total, limits, refusals = 0, list[str](), list[str]()
     boots: list[int | None] = []

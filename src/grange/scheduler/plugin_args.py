@@ -96,12 +96,7 @@ def no_resource_twice(listed: Sequence[str]) -> None:
 
 
 def read(document: object, kind: type[T], path: str) -> T:
-    """A part of a configuration as its struct.
-
-    Args:
-        document: as decoded.
-        kind: a ``ConfigSection``, or a type made of them.
-        path: where the document is, for messages.
+    """A part of a configuration, which is at ``path``, as its struct: a ``ConfigSection`` or made of them.
 
     Raises:
         ConfigurationError: anything about it is wrong; the first thing found is named.
@@ -127,10 +122,7 @@ def _located(text: str, path: str) -> str:
 def configurable(kind: type[A], make: Callable[[A], Plugin]) -> Plugin:
     """A plugin with default arguments that a configuration may replace.
 
-    Args:
-        kind: its arguments.
-        make: the plugin with these arguments; raises ``ValueError`` with a ``refusal`` for what it
-            cannot use.
+    ``make`` raises ``ValueError`` with a ``refusal`` for arguments that it cannot use.
     """
     name = make(kind()).name
 

@@ -69,13 +69,8 @@ class PodConditions:
     ) -> None:
         """The pod found no node; nothing happens if the same was reported before.
 
-        Args:
-            pod: as the scheduler has it.
-            message: why.
-            reason: of the condition.
-            event_after_s: the event is left out if the pod is bound, or another reason holds, within
-                so many seconds; the condition is written at once. Seconds count from the first of
-                several such reports in a row.
+        The condition is written at once. The event is left out if the pod is bound, or another reason holds,
+        within ``event_after_s``, which counts from the first of several such reports in a row.
         """
         uid = pod.metadata.uid
         reported = self._reported.get(uid)

@@ -84,12 +84,9 @@ class SchedulingQueue:
         self._enter(pod, self._active, now)
 
     def update(self, info: PodInfo, event: ClusterEvent | None, now: float) -> None:
-        """Update a pod; retry it if a plugin that rejected it registered such an event.
+        """Update a pod, or add an unknown one; retry it if a plugin that rejected it asked for the event.
 
-        Args:
-            info: the pod now; an unknown one is added.
-            event: what changed, as ``clusterevents.pod_update`` returns; None for nothing relevant.
-            now: monotonic seconds.
+        The event is what ``clusterevents.pod_update`` returns; None for nothing relevant.
         """
         pod = self._pods.get(info.uid)
         if pod is None:
@@ -156,11 +153,8 @@ class SchedulingQueue:
     ) -> None:
         """Let a pod without a feasible node wait for an event, unless one came in the meantime.
 
-        Args:
-            pod: as popped; one that is gone by now is dropped.
-            rejectors: the plugins that rejected it; without any it is an error.
-            now: monotonic seconds.
-            pending: those of them that will recognise what they wait for.
+        One that is gone by now is dropped. Without a rejector it is an error. Of the rejectors, those that
+        are ``pending`` will recognise what they wait for.
         """
         if not rejectors:
             self.fail(pod, now)
@@ -197,14 +191,10 @@ class SchedulingQueue:
         tried: QueuedPod | None = None,
         rejector: str = "",
     ) -> None:
-        """Queue a pod again whose binding failed or was rejected.
+        """Queue a pod again whose binding failed or was rejected; one that is queued stays as it is.
 
-        Args:
-            info: the pod as it is now; one that is queued already stays as it is.
-            now: monotonic seconds.
-            tried: its history.
-            rejector: the plugin that rejected it while it was held; it is tried again after its
-                backoff, since what happened meanwhile is not known. Without one it is an error.
+        If a plugin rejected it while it was held, it is tried again after its backoff, since what happened
+        meanwhile is not known. Without a rejector it is an error.
         """
         if info.uid in self._pods:
             return

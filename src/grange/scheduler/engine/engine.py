@@ -76,10 +76,7 @@ class Engine:
     ) -> str | Diagnosis:
         """The name of the node for a pod, or why there is none.
 
-        Args:
-            pod: the waiting pod.
-            state: shared with the later extension points of the cycle; fresh by default.
-            nominated: the nominations that matter to it; see ``nominated_filter``.
+        The state is shared with the later extension points of the cycle.
         """
         self.statistics.decisions += 1
         snapshot = self._snapshot

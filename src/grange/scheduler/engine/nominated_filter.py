@@ -74,11 +74,7 @@ class _NominatorCache:
         return self._loads.status_with(info.load, pods) is SUCCESS
 
     def catch_up(self, nominated: Nominated, judge: _Judge) -> int | None:
-        """Take in what changed.
-
-        Args:
-            nominated: the nominations that matter to the pod.
-            judge: the verdict on a row, where loads do not decide alone.
+        """Take in what changed; ``judge`` gives the verdict on rows where loads do not decide alone.
 
         Returns:
             A row whose verdict holds for this pod alone, to be restored with ``release``.

@@ -74,15 +74,9 @@ def decide(
 ) -> str | Diagnosis:
     """The node for a pod, or why there is none.
 
-    Args:
-        profile: the plugins.
-        state: fresh.
-        pod: the waiting pod.
-        snapshot: what to decide on.
-        rotation: where the search starts, and is moved on; without one it starts with the first
-            node. Does not matter to profiles that look at every node.
-        nominated: the nominations that matter to the pod. On nodes with such pods it has to pass
-            the filters with them added, and without them; they do not count for scores.
+    A search starts at the rotation, which is moved on, or with the first node; that does not matter to
+    profiles that look at every node. On nodes with nominated pods that matter, the pod has to pass the filters
+    with them added, and without them; they do not count for scores.
     """
     narrowed = pre_filter(profile, state, pod, snapshot)
     if isinstance(narrowed, Diagnosis):
