@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from tests.support.snapshot_views import with_required_anti_affinity
 
-from grange.placement import node_rules, podaffinity, spread, taint_toleration
+from grange.placement import node_rules, spread, taint_toleration
 from grange.placement.podaffinity import Namespaces, Term, TermKind
 from grange.placement.spread import HOSTNAME, Constraint
 from grange.scheduler.framework import (
@@ -41,6 +41,22 @@ Check = Callable[[NodeInfo], Status]
 Score = Callable[[PodInfo, NodeInfoSnapshot, Sequence[NodeInfo]], list[int]]
 Constraints = tuple[Constraint, ...]
 _Domain = tuple[str, str]  # a label key and its value
+
+
+def _scaled_affinity(raw: int, least: int, most: int) -> int:
+    """A sum of weights scaled to 0 to 100 between the least and the largest; 0 if they are equal."""
+    if most == least:
+        return 0
+    # Divided first, in floating point, as kube-scheduler does: 29 of 100 gives 28.
+    return int(100.0 * (float(raw - least) / float(most - least)))
+
+
+def _raw_spread(parts: Sequence[tuple[int, float, int]]) -> int:
+    """What speaks against a node: of each constraint the count, its weight and its max skew."""
+    total = 0.0
+    for count, each, max_skew in parts:
+        total += float(count) * each + float(max_skew - 1)
+    return int(spread.rounded(total))
 
 
 def assert_agrees(profile: Profile, pod: PodInfo, snapshot: NodeInfoSnapshot) -> None:
@@ -161,7 +177,7 @@ def affinity_score(
         sum(sum_ for (key, value), sum_ in sums.items() if node.labels.get(key) == value)
         for node in feasible
     ]
-    return [podaffinity.scaled(item, min(raw), max(raw)) for item in raw]
+    return [_scaled_affinity(item, min(raw), max(raw)) for item in raw]
 
 
 # --- spread ------------------------------------------------------------------------------------------
@@ -251,7 +267,7 @@ def spread_score(
                 continue  # of a lenient constraint
             count = _chosen(node, item, snapshot) if item.key == HOSTNAME else counts[value]
             parts.append((count, weight, item.max_skew))
-        raw[node.name] = spread.raw_score(parts)
+        raw[node.name] = _raw_spread(parts)
     least, most = min(raw.values(), default=0), max(raw.values(), default=0)
     return [
         spread.scaled(raw[node.name], least, most) if node.name in raw else 0 for node in feasible

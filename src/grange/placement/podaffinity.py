@@ -156,11 +156,3 @@ def of_pod(pod: Pod) -> Terms:
 def _shared(terms: Terms) -> Terms:
     """One object for equal terms, so that comparing them is quick."""
     return terms
-
-
-def scaled(raw: int, least: int, most: int) -> int:
-    """A sum of weights scaled to 0 to 100 between the least and the largest; 0 if they are equal."""
-    if most == least:
-        return 0
-    # Divided first, in floating point, as kube-scheduler does: 29 of 100 gives 28.
-    return int(100.0 * (float(raw - least) / float(most - least)))

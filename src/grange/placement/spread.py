@@ -1,6 +1,5 @@
 """How evenly pods spread over domains: topology spread constraints, compiled, and their formulas."""
 
-from collections.abc import Sequence
 from math import log
 from typing import Any, TypeVar
 
@@ -97,14 +96,6 @@ def rounded(number: Any) -> Any:
     """To the nearest integer, halves up; one number or many, not negative."""
     halves = np.asarray(2.0 * number).astype(np.int64)
     return (halves + 1) >> 1
-
-
-def raw_score(parts: Sequence[tuple[int, float, int]]) -> int:
-    """What speaks against a node: of each constraint the count, its weight and its max skew."""
-    total = 0.0
-    for count, each, max_skew in parts:
-        total += float(count) * each + float(max_skew - 1)
-    return int(rounded(total))
 
 
 def scaled(raw: N, least: int, most: int) -> N:

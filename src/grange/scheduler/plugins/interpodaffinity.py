@@ -109,7 +109,6 @@ class PreferredTerms:
             domains.update()
 
     def scores(self, domains: DomainsOf, feasible: Mask) -> Integers:
-        """As ``podaffinity.scaled``."""
         raw: Integers = np.zeros(len(feasible), np.int64)
         for summed, weight in self._weighted:
             raw += weight * summed.counts[domains(summed.key)]
@@ -117,6 +116,7 @@ class PreferredTerms:
         least, most = int(candidates.min()), int(candidates.max())
         if least == most:
             return np.zeros(len(feasible), np.int64)
+        # Divided first, in floating point, as kube-scheduler does: 29 of 100 gives 28.
         parts = 100.0 * ((raw - least).astype(np.float64) / float(most - least))
         return parts.astype(np.int64)
 

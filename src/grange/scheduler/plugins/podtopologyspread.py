@@ -144,7 +144,7 @@ class PreferredSpread:
             domains.update()
 
     def scores(self, domains: DomainsOf, feasible: Mask) -> Integers:
-        """As ``spread.raw_score`` and ``spread.scaled``; 0 outside all domains."""
+        """Counts by the weights of their constraints, scaled by ``spread.scaled``; 0 outside all domains."""
         ids = {key: domains(key) for key in self.keys}
         inside = feasible
         for item in self._soft:
