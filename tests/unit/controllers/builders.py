@@ -10,7 +10,7 @@ from grange.api.kinds.pod import Pod, is_active
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.controllers.replication import podtemplate
-from grange.controllers.replication.inputs import Inputs
+from grange.controllers.replication.plan import Inputs
 from grange.controllers.shared import deletion_order, pod_identity
 
 TEMPLATE: Document = {

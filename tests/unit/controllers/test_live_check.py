@@ -14,8 +14,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.replication import deletion_budgets
-from grange.controllers.replication.inputs import Inputs
-from grange.controllers.replication.plan import Plan, Removal
+from grange.controllers.replication.plan import Inputs, Plan, Removal
 from grange.controllers.shared import availability
 from grange.controllers.shared.availability import Readiness
 

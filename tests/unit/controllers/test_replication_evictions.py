@@ -15,9 +15,8 @@ from grange.base.rng import Stream
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.controllers.replication import deletion_budgets
-from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.listers import Listers
-from grange.controllers.replication.plan import Addition, Plan, Removal
+from grange.controllers.replication.plan import Addition, Inputs, Plan, Removal
 from grange.reconcile.informer import InformerFactory
 
 WEB = builders.controller(replicas=3)

@@ -17,8 +17,8 @@ from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.rollouts import RolloutLimits
 from grange.controllers.replication import logic
-from grange.controllers.replication.inputs import InvalidController, Sides, sort_by_owner
-from grange.controllers.replication.plan import Addition, Plan
+from grange.controllers.replication.plan import Addition, InvalidController, Plan, Sides
+from grange.controllers.replication.pod_control import sort_by_owner
 from grange.controllers.shared import deletion_order, pod_identity
 
 OTHER = {**builders.TEMPLATE, "metadata": {"labels": {"app": "other"}}}

@@ -23,8 +23,8 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, controller_of
 from grange.controllers.replication import deletion_budgets, logic, podtemplate
-from grange.controllers.replication.inputs import Inputs, PodClaims, sort_by_owner
-from grange.controllers.replication.plan import Addition, Plan, Repair
+from grange.controllers.replication.plan import Addition, Inputs, Plan, Repair
+from grange.controllers.replication.pod_control import PodClaims, sort_by_owner
 from grange.controllers.shared import pod_identity
 from grange.placement.node_demand import Demand
 from grange.reconcile.expectations import Expectations

@@ -18,9 +18,9 @@ from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.controllers.replication import logic, status_conditions
-from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_eligibility import AllocationRefused, NodeSelectorScheduler
 from grange.controllers.replication.node_transfer_service import TransferResult
+from grange.controllers.replication.plan import Inputs
 from grange.controllers.replication.state import PodBackoff, ReplicationState
 from grange.controllers.shared import availability
 from grange.reconcile.control import slow_start

@@ -13,8 +13,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.replication import logic
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.inputs import Inputs
-from grange.controllers.replication.plan import Plan
+from grange.controllers.replication.plan import Inputs, Plan
 from grange.controllers.shared import pod_identity
 
 LARGE: Document = {
@@ -72,7 +71,7 @@ def test_unbound_pod_stays_where_no_node_has_room() -> None:
     stuck = builders.pod(owner, node="a", bound=False, conditions=[UNSCHEDULABLE])
     plan = logic.plan(situation(owner=owner, owned=[stuck], full={"a", "b", "c", "d"}))
     assert (plan.delete, plan.create) == ((), ())
-    assert plan.room_s is not None, "it is looked at again"
+    assert plan.stuck, "it is looked at again"
 
 
 def test_unbound_pod_stays_until_the_scheduler_has_refused_it() -> None:

@@ -22,8 +22,7 @@ from grange.api.status import ApiError, InternalError
 from grange.base.tasks import Nursery
 from grange.controllers.replication import audit_trail
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.inputs import Inputs
-from grange.controllers.replication.plan import Addition, Plan
+from grange.controllers.replication.plan import Addition, Inputs, Plan
 from grange.controllers.shared.audit_records import AuditRetries
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.member import Member

@@ -19,8 +19,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition
 from grange.controllers.replication import deletion_budgets, logic, podtemplate, rollout
-from grange.controllers.replication.inputs import Inputs
-from grange.controllers.replication.plan import Addition, Plan
+from grange.controllers.replication.plan import Addition, Inputs, Plan
 from grange.controllers.shared import availability, pod_identity
 from grange.controllers.shared.rollout_phase import RolloutPhase
 

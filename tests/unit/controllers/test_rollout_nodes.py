@@ -16,7 +16,7 @@ from grange.api.meta import Document
 from grange.client.replica_operations import ReplicationControllers
 from grange.controllers.replication import node_transfer, rollout
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.inputs import Inputs
+from grange.controllers.replication.plan import Inputs
 from grange.controllers.shared import pod_identity
 
 __all__ = ["tools"]

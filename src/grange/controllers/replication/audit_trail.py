@@ -23,9 +23,8 @@ from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.controllers.replication import rollout
-from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_transfer_service import TransferResult
-from grange.controllers.replication.plan import Plan
+from grange.controllers.replication.plan import Inputs, Plan
 from grange.controllers.shared import audit_records
 from grange.controllers.shared.audit_records import (
     OF_ROLLOUTS,

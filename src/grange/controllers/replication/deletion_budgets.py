@@ -29,9 +29,8 @@ from grange.api.rollouts import RolloutLimits
 from grange.api.selectors import Labels, SelectorError
 from grange.api.status import ApiError, Cause, Conflict, NotFound, TooManyRequests
 from grange.client.client import Client
-from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.listers import Listers
-from grange.controllers.replication.plan import Plan, Removal
+from grange.controllers.replication.plan import Inputs, Plan, Removal
 from grange.controllers.shared import deletion_order
 from grange.controllers.shared.availability import Readiness, active_pods, reported_ready
 from grange.controllers.shared.pod_identity import controller_key

@@ -13,9 +13,8 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import REPLICAS_MAX, ReplicationController
 from grange.api.replication import pods_to_remove
 from grange.controllers.replication import deletion_budgets, node_transfer, rollout
-from grange.controllers.replication.inputs import Inputs, InvalidController
 from grange.controllers.replication.node_transfer_service import TransferResult
-from grange.controllers.replication.plan import Plan, Removal
+from grange.controllers.replication.plan import Inputs, InvalidController, Plan, Removal
 from grange.controllers.replication.pod_planner import PodPlanner
 from grange.controllers.shared import pod_identity, rollout_phase
 

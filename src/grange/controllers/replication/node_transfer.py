@@ -28,8 +28,7 @@ from grange.api.replication import pods_to_remove
 from grange.api.timestamps import TimestampError
 from grange.base.backoff import Exponential
 from grange.controllers.replication import rollout
-from grange.controllers.replication.inputs import Inputs
-from grange.controllers.replication.plan import Addition, Plan, Removal
+from grange.controllers.replication.plan import Addition, Inputs, Plan, Removal
 from grange.controllers.shared import deletion_order, pod_identity
 
 

@@ -24,9 +24,9 @@ from grange.base.log import Logger
 from grange.base.plurals import be, counted
 from grange.client import locks
 from grange.controllers.replication import node_transfer
-from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_eligibility import AllocationRefused, NodeScheduler
 from grange.controllers.replication.node_transfer import TransferEvent, TransferPhase
+from grange.controllers.replication.plan import Inputs
 from grange.controllers.shared import pod_identity
 
 _LOCKED_S = 1.0  # a user's lock is short

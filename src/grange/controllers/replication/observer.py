@@ -16,9 +16,8 @@ from grange.api.selectors import SelectorError
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.controllers.replication import node_eligibility
-from grange.controllers.replication.inputs import Inputs, InvalidController
 from grange.controllers.replication.listers import Listers
-from grange.controllers.replication.plan import Plan
+from grange.controllers.replication.plan import Inputs, InvalidController, Plan
 from grange.controllers.replication.state import ReplicationState
 from grange.controllers.shared import availability, pod_identity
 from grange.placement import resource_fit

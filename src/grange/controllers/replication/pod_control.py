@@ -11,14 +11,15 @@ before it is sent, with the version of the pod that it names. Before a reconcile
 on the pod makes every recorded deletion fail, unless the pod has changed or is gone (ADR 10).
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
-from grange.api.kinds.pod import QUOTA_LABELS, Pod
+from grange.api.kinds.pod import QUOTA_LABELS, Pod, is_active
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import PendingDeletion
-from grange.api.meta import Document, preconditions
+from grange.api.meta import Document, controller_of, preconditions
 from grange.api.status import (
     AlreadyExists,
     ApiError,
@@ -32,7 +33,6 @@ from grange.base.errors import GrangeError
 from grange.base.first_few import first_few
 from grange.client.client import Client
 from grange.controllers.replication import deletion_budgets, podtemplate
-from grange.controllers.replication.inputs import PodClaims, sort_by_owner
 from grange.controllers.replication.plan import Addition, Plan, Removal, Repair
 from grange.controllers.replication.podtemplate import LeaseTolerations
 from grange.controllers.shared import pod_identity
@@ -45,6 +45,44 @@ from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
 class StaleCache(GrangeError):
     """The server has what the listers do not show yet: try again shortly; this is no failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaims:
+    """The pods that concern a controller.
+
+    Attributes:
+        owned: pods that it controls, by name.
+        adopt: orphans with its name label, to adopt.
+        release: pods that it controls and whose name label was changed to another name, to release.
+    """
+
+    owned: tuple[Pod, ...]
+    adopt: tuple[Pod, ...]
+    release: tuple[Pod, ...]
+
+
+def sort_by_owner(controller: ReplicationController, candidates: Sequence[Pod]) -> PodClaims:
+    """Sort pods of the controller's namespace by owner.
+
+    The owner reference decides. A pod of the controller that lost its labels stays (they are repaired); one
+    whose name label was changed is released. An orphan with the name label is adopted, unless it is
+    finished or terminating, or the controller is being deleted.
+    """
+    meta = controller.metadata
+    mark = pod_identity.label_value(meta.name)
+    owned, adopt, release = [], [], []
+    for pod in sorted(candidates, key=lambda item: item.metadata.name):
+        owner = controller_of(pod.metadata)
+        label = pod.metadata.labels.get(pod_identity.RC_NAME_LABEL)
+        if owner is not None and owner.uid == meta.uid:
+            if label is not None and label != mark and not pod.metadata.deletion_timestamp:
+                release.append(pod)
+            else:
+                owned.append(pod)
+        elif owner is None and label == mark and is_active(pod) and not meta.deletion_timestamp:
+            adopt.append(pod)
+    return PodClaims(tuple(owned), tuple(adopt), tuple(release))
 
 
 class PodControl:

@@ -29,8 +29,7 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.replication import is_count_after_transfer
 from grange.controllers.replication import deletion_budgets, node_transfer
-from grange.controllers.replication.inputs import Inputs
-from grange.controllers.replication.plan import Addition, Plan, Removal, Repair
+from grange.controllers.replication.plan import Addition, Inputs, Plan, Removal, Repair
 from grange.controllers.shared import deletion_order, pod_identity
 
 _NOT_FOR_TRANSFERS = frozenset({"Surplus", "OnePerNode", "NodeIneligible"})

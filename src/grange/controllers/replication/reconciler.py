@@ -26,12 +26,16 @@ from grange.controllers.replication import (
     rollout,
 )
 from grange.controllers.replication.controller_status import FINALIZER, ControllerStatusWriter
-from grange.controllers.replication.inputs import Inputs, InvalidController, sort_by_owner
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.node_transfer_service import Transfers
 from grange.controllers.replication.observer import Observer
-from grange.controllers.replication.plan import Plan
-from grange.controllers.replication.pod_control import PodControl, StaleCache, is_quiet
+from grange.controllers.replication.plan import Inputs, InvalidController, Plan
+from grange.controllers.replication.pod_control import (
+    PodControl,
+    StaleCache,
+    is_quiet,
+    sort_by_owner,
+)
 from grange.controllers.replication.podtemplate import LeaseTolerations
 from grange.controllers.replication.state import ReplicationState
 from grange.controllers.replication.status_conditions import ReconcileOutcome
@@ -44,6 +48,7 @@ from grange.reconcile.recorder import Recorder
 
 _WRITTEN = {"": POD}  # the kind that expectations are about
 _AGAIN_S = 1.0  # after a conflict, until the listers show the other write
+_ROOM_S = 15.0  # other controllers' pods take and free room, and cause no reconcile here
 _MALFORMED_S = (
     5.0  # it may be an annotation of another controller, whose events do not wake this one
 )
@@ -164,7 +169,7 @@ class Reconciler:
             inputs.health.next_available_s,
             transfers.wait_s,
             decision.deadline_s,
-            plan.room_s,
+            _ROOM_S if plan.stuck else None,
         ]
         if failure is not None or not reported or plan != planned or _has_received(controller):
             waits.append(_AGAIN_S)

@@ -28,7 +28,7 @@ from grange.api.meta import Document
 from grange.api.rollouts import Revision, RolloutLimits, RolloutState
 from grange.base.statemachine import advance
 from grange.controllers.replication import deletion_budgets
-from grange.controllers.replication.inputs import Inputs, Sides
+from grange.controllers.replication.plan import Inputs, Sides
 from grange.controllers.shared import failure_message, pod_identity, rollout_step
 from grange.controllers.shared.event_reasons import Reason
 from grange.controllers.shared.pod_identity import is_of

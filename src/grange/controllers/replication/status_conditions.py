@@ -22,9 +22,8 @@ from grange.controllers.replication import (
     deletion_budgets,
     node_transfer,
 )
-from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_transfer_service import TransferResult
-from grange.controllers.replication.plan import Plan
+from grange.controllers.replication.plan import Inputs, Plan
 from grange.controllers.shared import audit_records, pod_identity
 from grange.controllers.shared.event_reasons import INVALID_ANNOTATION, Reason
 from grange.controllers.shared.rollout_phase import RolloutPhase
