@@ -103,12 +103,7 @@ def entries(
 
 
 def effective(found: OutboxEntry, live: Sequence[Pod]) -> OutboxEntry | None:
-    """The part of an entry that took effect; None if nothing did.
-
-    Args:
-        found: what was announced.
-        live: the controller's pods as the server has them now.
-    """
+    """The part of an entry that took effect, by the pods that the server has now; None if nothing did."""
     if found.event != MEMBERSHIP_CHANGED:
         return found
     # A pod that is terminating, or was announced to be deleted, had an announced name before.
@@ -128,10 +123,7 @@ def _members_before(
 ) -> Sequence[MemberPod]:
     """The members before entries took effect; those of now if others changed them, too.
 
-    Args:
-        now: the members.
-        done: the entries.
-        audited: ``fingerprint`` of the members before them.
+    ``audited`` is the ``fingerprint`` of the members before.
     """
     came = {item.pod for one in done for item in one.added}
     kept = [item for item in now if item.pod not in came]
@@ -157,14 +149,7 @@ class Recorded:
 
 
 class AuditTrail:
-    """Writes records, and reports what the server refuses for good.
-
-    Args:
-        client: to the API.
-        recorder: records events for users.
-        retries: when to try again to record what is missing.
-        clock: of the records.
-    """
+    """Writes records, and reports what the server refuses for good."""
 
     def __init__(
         self, client: Client, recorder: Recorder, retries: AuditRetries, *, clock: Clock

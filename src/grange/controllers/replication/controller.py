@@ -71,10 +71,7 @@ class ReplicationConfig:
 class ReplicationService:
     """Keeps the pods of every ReplicationController; ``run`` it once per process.
 
-    Args:
-        deps: client, informers, clock, randomness, log, metrics.
-        config: settings.
-        pool: provides machines to controllers whose pods have to move; none by default.
+    A pool provides machines to controllers whose pods have to move.
     """
 
     def __init__(

@@ -35,15 +35,7 @@ FINALIZER = "grange.dev/replication-audit"
 
 
 class ControllerStatusWriter:
-    """Writes status, and reports what changed with it.
-
-    Args:
-        client: to the API.
-        written: remembers the versions that were written.
-        recorder: records events for users.
-        clock: of condition timestamps.
-        instruments: count steps, transfers, rollouts and skips.
-    """
+    """Writes status, and reports what changed with it."""
 
     def __init__(
         self,
@@ -140,11 +132,8 @@ class ControllerStatusWriter:
     ) -> bool:
         """Write the status if it changed; False if the controller has changed since.
 
-        Args:
-            outcome: of the reconcile.
-            outbox: entries whose records are not written yet.
-            pending: deletions whose outcome is not certain.
-            audited: fingerprint of the members that are recorded.
+        With it go the entries whose records are not written yet, the deletions whose outcome is not certain, and the
+        fingerprint of the members that are recorded.
         """
         controller = outcome.controller
         wanted = replace(

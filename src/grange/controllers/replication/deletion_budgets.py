@@ -68,13 +68,7 @@ def _allowances(listers: Listers, namespace: str, going: Sequence[Pod]) -> list[
 
 
 def charged(plan: Plan, inputs: Inputs, listers: Listers) -> Plan:
-    """The plan with evictions for what budgets allow, and without what they do not.
-
-    Args:
-        plan: which may delete available pods.
-        inputs: what it was made from.
-        listers: of budgets, pods and controllers.
-    """
+    """The plan with evictions for what budgets allow, and without what they do not."""
     available = inputs.available
     going = [item.pod for item in plan.delete if item.pod.metadata.uid in available]
     found = _allowances(listers, inputs.controller.metadata.namespace, going)
@@ -156,13 +150,7 @@ _ATTEMPTS = 5
 
 
 async def charge(client: Client, pod: Pod, budgets: Sequence[str], now: datetime) -> None:
-    """Charge every budget, or none.
-
-    Args:
-        client: to the API.
-        pod: which is to be deleted.
-        budgets: their names, in the namespace of the pod.
-        now: wall time.
+    """Charge every budget of these names, or none.
 
     Raises:
         TooManyRequests: one of them allows nothing.
@@ -223,12 +211,9 @@ def _refused(message: str) -> TooManyRequests:
 
 
 class Budget:
-    """How many available pods may still be deleted; used up as pods are granted.
+    """How many of the available pods may still be deleted; used up as pods are granted.
 
-    Args:
-        available: uids of the pods that are available now.
-        minimum: how many of them must stay.
-        unknown: uids of pods that were ready according to a stale status.
+    Pods whose status is stale (``unknown``) were ready according to it.
     """
 
     def __init__(

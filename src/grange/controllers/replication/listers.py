@@ -22,14 +22,7 @@ _BY_LABEL = "replication/label"  # controllers by namespace and the label value 
 
 
 class Listers:
-    """Controllers, pods and nodes as the informers have them.
-
-    Args:
-        informers: where they come from.
-
-    Attributes:
-        controllers, pods, nodes, disruption_budgets: the informers.
-    """
+    """Controllers, pods and nodes as the informers have them."""
 
     def __init__(self, informers: InformerFactory) -> None:
         self.controllers = informers.informer(REPLICATIONCONTROLLER)

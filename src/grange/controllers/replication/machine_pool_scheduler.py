@@ -38,12 +38,6 @@ class MachinePoolScheduler:
     """Eligibility by node selectors, and further nodes from a pool.
 
     A machine of the pool is eligible for its holder only; other nodes are eligible by their labels.
-
-    Args:
-        base: names eligible nodes by their labels.
-        pool: provides more.
-        clock: of the timeout of the pool.
-        leased: tolerates the leases of a controller; none by default.
     """
 
     def __init__(
@@ -158,14 +152,7 @@ class MachinePoolScheduler:
 
 
 class MachineCollector:
-    """Releases machines whose holders are gone, once no replica runs there.
-
-    Args:
-        pool: knows the holders.
-        client: confirms that a holder is gone.
-        clock: of the time between two sweeps.
-        log: of released machines.
-    """
+    """Releases machines whose holders are gone, once no replica runs there."""
 
     def __init__(
         self, pool: MachinePoolScheduler, client: Client, *, clock: Clock, log: Logger
@@ -177,23 +164,16 @@ class MachineCollector:
         self._missed: set[str] = set()
 
     async def run(self, rng: Stream, every_s: float, present: Callable[[], set[str]]) -> None:
-        """Sweep periodically until cancelled.
-
-        Args:
-            rng: spreads the sweeps of several processes.
-            every_s: seconds between two sweeps, plus or minus a tenth.
-            present: uids of the controllers that the lister has.
-        """
+        """Sweep until cancelled, every so many seconds, plus or minus a tenth."""
         while True:
             await self._clock.sleep(rng.uniform(0.9, 1.1) * every_s)
             with suppress(GrangeError):  # the next sweep tries again
                 await self.sweep(present())
 
     async def sweep(self, present: Collection[str]) -> None:
-        """Sweep once. A holder must be missing twice in a row: a lister may be empty by mistake.
+        """Sweep once; ``present`` are the uids of the controllers that the lister has.
 
-        Args:
-            present: uids of the controllers that the lister has.
+        A holder must be missing twice in a row: a lister may be empty by mistake.
 
         Raises:
             GrangeError: the pool or the server does not answer; try again later.

@@ -87,9 +87,6 @@ class NodeSelectorScheduler:
     """Eligibility from the nodes that exist; nodes cannot be allocated.
 
     Results are cached by demand until ``nodes_changed``: ten thousand controllers have few distinct demands.
-
-    Args:
-        nodes_: all nodes as the lister has them.
     """
 
     def __init__(self, nodes_: Callable[[], Iterable[Node]]) -> None:
@@ -145,11 +142,7 @@ Places = tuple[Sequence[str], Sequence[str] | None]
 
 
 def places(nodes_: EligibleNodes, controller: ReplicationController) -> Places:
-    """The eligible nodes of a controller.
-
-    Args:
-        nodes_: the eligible nodes of any controller.
-        controller: with the stored state of its rollout.
+    """The eligible nodes of a controller, by the stored state of its rollout.
 
     Raises:
         SelectorError, msgspec.ValidationError: a template cannot be parsed.
@@ -170,11 +163,7 @@ def shortage_reasons(
 ) -> str:
     """Why nodes cannot take replicas, most frequent reason first.
 
-    Args:
-        controller: whose replicas lack nodes.
-        nodes: all nodes.
-        occupied: names of nodes that have a pod of it.
-        eligible: names of nodes where its pods may run, drained ones included.
+    The eligible nodes include drained ones; occupied ones have a pod of the controller.
 
     Raises:
         SelectorError, msgspec.ValidationError: its spec cannot be parsed.

@@ -110,11 +110,7 @@ def happened(
 ) -> TransferEvent | None:
     """The event that applies to a transfer, releases excepted; the first that holds.
 
-    Args:
-        transfer: as stored.
-        inputs: with all pods of the controller.
-        drained: nodes that a user drains for the controller.
-        now: wall time.
+    The inputs have all pods of the controller; a user drains the drained nodes for it.
     """
     phase = phase_of(transfer)
     old = _by_uid(inputs.owned, transfer.old_uid)
@@ -189,10 +185,8 @@ def misplaced(inputs: Inputs) -> list[Pod]:
 def going(inputs: Inputs) -> frozenset[str]:
     """Uids of the pods that will be deleted in any case: surplus ones, and those marked for deletion.
 
-    The surge of a rollout is no surplus: each side has its stored count.
-
-    Args:
-        inputs: with the pods that count, see ``hidden``.
+    The inputs have the pods that count, see ``hidden``. The surge of a rollout is no surplus: each side has its
+    stored count.
     """
     controller = inputs.controller
     active = [pod for pod in inputs.owned if pods.is_active(pod)]
@@ -267,12 +261,7 @@ def found(
 ) -> NodeTransfer:
     """The transfer once it has a node (empty: the scheduler chooses) and the name of its pod.
 
-    Args:
-        transfer: which.
-        node: of its new pod.
-        inputs: with all pods of the controller.
-        transfers: all, with what they reserved in this reconcile.
-        allocated: whether the node was allocated for it.
+    ``transfers`` are all, with what they reserved in this reconcile.
     """
     controller = inputs.controller
     if node:
@@ -325,9 +314,7 @@ def is_needed(pod: Pod, transfers: Iterable[NodeTransfer]) -> bool:
 def transfer_pods(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> Plan:
     """The plan of the pods that stored transfers create and delete; none for a controller that is being deleted.
 
-    Args:
-        inputs: with all pods of the controller.
-        transfers: as they are stored; what is not stored yet is not acted on.
+    The inputs have all pods of the controller.
     """
     if inputs.controller.metadata.deletion_timestamp:
         return Plan()
@@ -366,14 +353,7 @@ def backoff_of(known: Sequence[TransferBackoff], node: str) -> TransferBackoff:
 def backed_off(
     known: Sequence[TransferBackoff], node: str, new: str, now: datetime
 ) -> tuple[TransferBackoff, ...]:
-    """The back-offs after a transfer has failed.
-
-    Args:
-        known: so far.
-        node: which was to be left.
-        new: where the pod was to go; empty if unknown.
-        now: wall time.
-    """
+    """The back-offs after a transfer from ``node`` has failed; ``new`` is where the pod was to go, empty if unknown."""
     before = backoff_of(known, node)
     attempts = before.attempts + 1
     avoid = [name for name in before.avoid if name != new]
@@ -394,12 +374,7 @@ def without_backoff(known: Sequence[TransferBackoff], node: str) -> tuple[Transf
 def kept_backoffs(
     known: Sequence[TransferBackoff], to_leave: Collection[str]
 ) -> tuple[TransferBackoff, ...]:
-    """The back-offs that are still needed.
-
-    Args:
-        known: so far.
-        to_leave: nodes that pods of the controller are to leave, or are leaving.
-    """
+    """The back-offs of nodes that pods of the controller are to leave, or are leaving."""
     return tuple(item for item in known if item.node in to_leave)
 
 

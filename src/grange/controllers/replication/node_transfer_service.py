@@ -68,13 +68,7 @@ class TransferResult:
 
 
 class Transfers:
-    """Moves pods off nodes that are no longer eligible.
-
-    Args:
-        scheduler: allocates and releases nodes.
-        clock: of deadlines.
-        log: of transfers that begin and end.
-    """
+    """Moves pods off nodes that are no longer eligible."""
 
     def __init__(self, scheduler: NodeScheduler, *, clock: Clock, log: Logger) -> None:
         self._scheduler = scheduler
@@ -85,9 +79,6 @@ class Transfers:
         """Advance every transfer by at most one phase, and begin new ones.
 
         All stay as they are while nodes are unknown, and for a controller that is being deleted. Errors of the scheduler are part of the result: the rest of the reconcile continues without it.
-
-        Args:
-            inputs: with all pods of the controller.
         """
         controller, now = inputs.controller, self._clock.now()
         result = TransferResult(backoffs=controller.status.transfer_backoffs)

@@ -27,14 +27,7 @@ _MOST_NODES = 200  # whose room is computed in one reconcile; all others count a
 
 
 class Observer:
-    """Makes ``Inputs`` from the listers, the scheduler and the state of earlier reconciles.
-
-    Args:
-        listers: controllers, pods and nodes.
-        state: what earlier reconciles left.
-        scheduler: names eligible nodes.
-        clock: of ages.
-    """
+    """Makes ``Inputs`` from the listers, the scheduler and the state of earlier reconciles."""
 
     def __init__(
         self,
@@ -94,12 +87,7 @@ class Observer:
         return inputs.without(drained_nodes(controller))
 
     def candidates(self, controller: ReplicationController, newer: Mapping[str, Pod]) -> list[Pod]:
-        """Its pods and the orphans that it might adopt.
-
-        Args:
-            controller: whose.
-            newer: pods that are newer than in the listers, by uid.
-        """
+        """Its pods and the orphans that it might adopt; ``newer`` replaces, by uid, what the listers have."""
         found = self._listers.candidates(controller)
         return [newer.get(pod.metadata.uid, pod) for pod in found] if newer else found
 
@@ -125,12 +113,7 @@ class Observer:
 
 
 class _FullNodes:
-    """The names of nodes without room; the room of each is computed on demand.
-
-    Args:
-        listers: nodes and their pods.
-        spec: of the pod that needs room.
-    """
+    """The names of nodes without room for a pod; the room of each is computed on demand."""
 
     def __init__(self, listers: Listers, spec: PodSpec) -> None:
         self._listers = listers

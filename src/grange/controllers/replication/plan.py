@@ -97,9 +97,7 @@ class Inputs:
     def hiding(self, hidden: Collection[Pod], names: AbstractSet[str] = frozenset()) -> "Inputs":
         """The inputs without pods that do not count. Their names stay taken, and with OnePerNode their nodes.
 
-        Args:
-            hidden: pods of the controller.
-            names: of pods that will be created for something else.
+        So do further names, of pods that will be created for something else.
         """
         names = names | {pod.metadata.name for pod in hidden}
         uids = {pod.metadata.uid for pod in hidden}
@@ -177,12 +175,9 @@ class Plan:
     budget: str = ""
 
     def keeping(self, delete: tuple[Removal, ...], count: int, *, budget: str = "") -> "Plan":
-        """The plan with fewer removals; as many creations wait with the pods that stay.
+        """The plan with fewer removals, because of a PodDisruptionBudget if one is named.
 
-        Args:
-            delete: the removals that are left.
-            count: how many pods stay.
-            budget: name of the PodDisruptionBudget that keeps them; empty for none.
+        As many creations wait with the pods that stay.
         """
         return replace(
             self,

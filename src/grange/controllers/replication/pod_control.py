@@ -86,16 +86,7 @@ def sort_by_owner(controller: ReplicationController, candidates: Sequence[Pod]) 
 
 
 class PodControl:
-    """Writes pods on behalf of controllers.
-
-    Args:
-        client: where to.
-        expectations: what each controller waits to see in the listers.
-        recorder: records events for users.
-        clock: for timestamps.
-        zoned: whether every node has the label of its zone.
-        leased: lets new pods onto leased machines.
-    """
+    """Writes pods on behalf of controllers."""
 
     def __init__(
         self,
@@ -342,12 +333,7 @@ def deletions_of(plan: Plan) -> tuple[PendingDeletion, ...]:
 
 
 def uncertain_deletions(plan: Plan, doubtful: Collection[str]) -> tuple[PendingDeletion, ...]:
-    """Those deletions of a plan whose outcome is not certain.
-
-    Args:
-        plan: which was carried out.
-        doubtful: uids of the pods for which no answer came.
-    """
+    """Those deletions of a plan whose outcome is not certain: no answer came for the pods of these uids."""
     return tuple(item for item in deletions_of(plan) if item.uid in doubtful)
 
 

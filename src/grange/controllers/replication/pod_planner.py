@@ -62,12 +62,7 @@ class _Group:
 
 
 class PodPlanner:
-    """Makes one plan; the working state is used once.
-
-    Args:
-        inputs: with the pods that count.
-        transfers: which need some of them.
-    """
+    """Makes one plan, within what node transfers need; the working state is used once."""
 
     def __init__(self, inputs: Inputs, transfers: Sequence[NodeTransfer]) -> None:
         self.inputs = inputs

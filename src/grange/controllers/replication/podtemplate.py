@@ -28,14 +28,9 @@ def pod_document(
     the labels of ``pod_identity`` win over the template's. The controller's node selector becomes
     required node affinity. A node pins the pod through ``matchFields``, so that the scheduler still
     checks taints and resources there; without one, drained nodes are excluded, and the pods of the
-    controller prefer to be spread over hosts and zones, unless the template sets it. A ``nodeName`` in
-    the template is dropped: it would bind every replica to one node without the scheduler.
-
-    Args:
-        controller: with the template; not changed.
-        name: of the pod.
-        node: where it must run; empty leaves the choice to the scheduler.
-        zoned: whether every node has the label of its zone.
+    controller prefer to be spread over hosts (and zones, if every node has one), unless the template
+    sets it. A ``nodeName`` in the template is dropped: it would bind every replica to one node without
+    the scheduler.
     """
     template = deepcopy(controller.spec.template)
     metadata = template.get("metadata") or {}
@@ -156,13 +151,7 @@ class LeaseTolerations:
         return replace(controller, spec=replace(controller.spec, template=template))
 
     def admit(self, controller: ReplicationController, pod: Document, node: str) -> None:
-        """Let a new pod onto leased machines of its controller, in place.
-
-        Args:
-            controller: whose pod it is.
-            pod: to be created.
-            node: where it is pinned; empty where the scheduler chooses: it may choose any of them then.
-        """
+        """Let a new pod onto leased machines of its controller, in place: onto the node it is pinned to, or onto any."""
         leases = self._leases(controller)
         if node:
             leases = {node: leases[node]} if node in leases else {}

@@ -55,17 +55,7 @@ _MALFORMED_S = (
 
 
 class Reconciler:
-    """Reconciles any number of controllers concurrently.
-
-    Args:
-        deps: client, clock, log, metrics.
-        listers: controllers, pods and nodes.
-        state: what earlier reconciles left.
-        scheduler: names eligible nodes.
-        leased: lets pods onto leased machines.
-        recorder: records events for users.
-        burst: the most pods that are created, and deleted, in one reconcile.
-    """
+    """Reconciles any number of controllers concurrently."""
 
     def __init__(
         self,

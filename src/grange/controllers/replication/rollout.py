@@ -56,12 +56,7 @@ class RolloutDecision:
 
 
 def decide(inputs: Inputs, now: datetime) -> RolloutDecision:
-    """One step of the controller's rollout; none while nodes are unknown.
-
-    Args:
-        inputs: with the pods that count.
-        now: wall time.
-    """
+    """One step of the controller's rollout; none while nodes are unknown."""
     if inputs.nodes_error is not None:
         limits = deletion_budgets.limits(inputs.controller)
         return RolloutDecision(inputs.controller, None, limits)
@@ -87,13 +82,7 @@ def remember(
 
 
 def pruned(history: Sequence[Revision], keep: Container[str], limit: int) -> tuple[Revision, ...]:
-    """The history without its earliest revisions.
-
-    Args:
-        history: in order.
-        keep: hashes of templates that are still needed.
-        limit: how many others are kept.
-    """
+    """The history without its earliest revisions: so many are left besides those to keep."""
     others = [item for item in history if item.template_hash not in keep]
     gone = {item.revision for item in others[: max(0, len(others) - limit)]}
     return tuple(item for item in history if item.revision not in gone)

@@ -21,10 +21,6 @@ from grange.reconcile.write_tracker import WriteTracker
 class ReplicationState:
     """Shared by the reconciler and the event handlers.
 
-    Args:
-        replacements: when to replace finished pods.
-        clock: of timeouts.
-
     Attributes:
         expectations: what each controller waits to see in the listers.
         written: versions of controllers that the listers do not have yet.
@@ -87,13 +83,7 @@ class PodBackoff:
     def held(
         self, controller_uid: str, finished: Sequence[Pod], now: float
     ) -> tuple[frozenset[str], float | None]:
-        """Uids of the finished pods to leave for now, and seconds until the next one is due.
-
-        Args:
-            controller_uid: whose pods.
-            finished: its finished pods that are not on their way out.
-            now: monotonic seconds.
-        """
+        """Uids of the finished pods to leave for now, and seconds until the next one is due."""
         if not finished and controller_uid not in self._histories:
             return frozenset(), None
         history = self._histories.setdefault(controller_uid, _History())

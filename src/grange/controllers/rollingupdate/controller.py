@@ -56,11 +56,7 @@ _RETRY = Exponential(initial_s=0.05, cap_s=60.0)
 
 
 class RollingUpdateService:
-    """Carries out every RollingUpdate; ``run`` it once per process.
-
-    Args:
-        deps: client, informers, clock, randomness, log, metrics.
-    """
+    """Carries out every RollingUpdate; ``run`` it once per process."""
 
     def __init__(self, deps: Deps) -> None:
         self._client = deps.client

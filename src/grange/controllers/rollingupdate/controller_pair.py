@@ -44,10 +44,7 @@ class ControllerPair:
 async def read(client: Client, update: RollingUpdate, *, completed: bool = False) -> ControllerPair:
     """The controllers that a rollout began with; later ones of the same names are ignored.
 
-    Args:
-        client: to the API.
-        update: the rollout.
-        completed: finish a transfer of replicas first that is under way.
+    If asked to, a transfer of replicas that is under way is completed first.
     """
     namespace, status = update.metadata.namespace, update.status
     found: list[ReplicationController | None] = []

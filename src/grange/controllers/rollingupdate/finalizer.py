@@ -85,13 +85,7 @@ def _replicas(update: RollingUpdate, new: ReplicationController | None, event: s
 
 
 class RolloutFinalizer:
-    """Writes the records of rollouts, and finalizes them.
-
-    Args:
-        client: to the API.
-        recorder: records events for users.
-        clock: of the records.
-    """
+    """Writes the records of rollouts, and finalizes them."""
 
     def __init__(self, client: Client, recorder: Recorder, *, clock: Clock) -> None:
         self._client = client
@@ -105,11 +99,6 @@ class RolloutFinalizer:
         announced: Sequence[OutboxEntry] | None = None,
     ) -> RollingUpdate:
         """Write the records of entries, those of the outbox unless given.
-
-        Args:
-            update: the rollout.
-            new: its new controller, for its count.
-            announced: the entries.
 
         Returns:
             The rollout, with a condition if a record was refused for good; store it when the entries
@@ -150,10 +139,7 @@ class RolloutFinalizer:
     async def cancel(self, update: RollingUpdate, pair: ControllerPair, *, over: bool) -> None:
         """Record the end of a rollout that is being deleted, and remove its finalizer.
 
-        Args:
-            update: the rollout.
-            pair: its controllers.
-            over: it had ended, which is recorded or in the outbox.
+        The end of one that was over is recorded, or in the outbox.
 
         Raises:
             ApiError: a record is not written, or the rollout has changed; try again.

@@ -72,16 +72,7 @@ def count_pods(
     readiness: Readiness | None = None,
     sure: Container[str] | None = None,
 ) -> PodCounts:
-    """Count the active pods of a controller.
-
-    Args:
-        controller: whose.
-        active: its pods that are neither finished nor terminating.
-        down: names of nodes that are gone or not ready.
-        now: wall time.
-        readiness: by our own clock; without it the pods' timestamps count.
-        sure: UIDs of the pods that may count as available; None for all of them.
-    """
+    """Count the active pods of a controller; only ``sure`` ones may count as available, if given."""
     template = pod_identity.template_hash(
         pod_identity.sources(controller)[0]
     )  # not one that went back

@@ -153,10 +153,7 @@ def missing_of(known: Sequence[Condition]) -> str:
 def still_missing(known: str, refused: Sequence[str], *, reported: bool = False) -> str:
     """What is missing after records were written; empty if nothing is.
 
-    Args:
-        known: what was missing before.
-        refused: which of the records were refused.
-        reported: one of them names what was missing.
+    What was known to be missing stays so until a record that names it (``reported``) is accepted.
     """
     if known and (refused or not reported):
         return known
@@ -181,11 +178,7 @@ def with_condition(
 
 
 class AuditRetries:
-    """When to try again, by uid. A new owner tries at once.
-
-    Args:
-        clock: of the delay.
-    """
+    """When to try again, by uid. A new owner tries at once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -31,11 +31,7 @@ SKEW_S = 60.0
 
 
 class Readiness:
-    """Tracks, by pod, since when it is ready; fed by the handlers of the pod informer.
-
-    Args:
-        clock: our own.
-    """
+    """Tracks, by pod, since when it is ready; fed by the handlers of the pod informer."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -74,10 +70,7 @@ class Readiness:
     def wait_s(self, pod: Pod, needed_s: float, age_s: float) -> float:
         """Seconds until a ready pod has been ready for long enough; zero if it has.
 
-        Args:
-            pod: ready.
-            needed_s: how long it must be ready.
-            age_s: how long it has been ready by its timestamp.
+        ``age_s`` is how long it has been ready by its timestamp.
         """
         now = self._clock.monotonic()
         since, witnessed = self._since.get(pod.metadata.uid, (now, False))
@@ -115,11 +108,7 @@ def wait_for_available(
 ) -> float:
     """Seconds until a pod that is ready counts as available; zero if it does.
 
-    Args:
-        controller: whose ``minReadySeconds`` counts.
-        pod: one that is ready.
-        now: wall time.
-        readiness: by our own clock; without it the pod's timestamp counts.
+    Without ``readiness`` (our own clock) its timestamp counts.
     """
     needed = controller.spec.rollout.min_ready_seconds
     if needed <= 0:
@@ -142,12 +131,8 @@ def observe(
 ) -> PodAvailability:
     """The availability of the active pods of a controller.
 
-    Args:
-        controller: whose ``minReadySeconds`` counts.
-        active: pods that are neither finished nor terminating.
-        down: names of nodes that are gone or not ready: the status of their pods is stale.
-        now: wall time.
-        readiness: by our own clock; without it the pods' timestamps count.
+    The status of pods on nodes that are down (gone or not ready) is stale. Without ``readiness`` (our own clock) the
+    pods' timestamps count.
     """
     available: set[str] = set()
     waits: list[float] = []
@@ -187,13 +172,8 @@ async def reported_ready(
 ) -> frozenset[str]:
     """Uids of those that had been ready for ``minReadySeconds`` when their node last reported.
 
-    A node without a Lease has no known agent; the status of its pods counts.
-
-    Args:
-        client: to the API.
-        controller: whose pods they are.
-        ready: pods that are ready now.
-        readiness: tracks whose nodes have reported; only others' Leases are read.
+    A node without a Lease has no known agent; the status of its pods counts. Only Leases are read of nodes that have
+    not reported so before.
 
     Raises:
         ApiError: the server does not answer.

@@ -48,13 +48,7 @@ def restarts(pod: Pod) -> int:
 def victims(
     pods_: Sequence[Pod], eligible: Container[str], down: Container[str] = frozenset()
 ) -> list[Pod]:
-    """The pods in the order in which to delete them.
-
-    Args:
-        pods_: active pods of one controller.
-        eligible: names of nodes where the controller may run pods.
-        down: names of nodes that are gone or not ready.
-    """
+    """The active pods of a controller in the order in which to delete them."""
     there = Counter(pod_identity.node_of(pod) for pod in pods_)
 
     def key(pod: Pod) -> _Key:

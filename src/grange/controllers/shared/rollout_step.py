@@ -72,17 +72,10 @@ class Verdict(Enum):
 def shift(
     old: Side, new: Side, *, target: int, minimum: int, ceiling: int | None = None
 ) -> ReplicaShift:
-    """One step from old to new (specification of replication, §4c).
+    """One step from old to new, whose target are the desired pods of the new side in the end.
 
-    Room below the ceiling (the target, unless there is surge) is filled without removing
-    anything. Beyond that, every pod that is added takes the place of one that is removed.
-
-    Args:
-        old: the side that gives, as it is.
-        new: the side that gets.
-        target: desired pods of the new side in the end.
-        minimum: healthy pods to keep.
-        ceiling: desired pods of both sides at most.
+    Specification of replication, §4c. Room below the ceiling (of both sides; the target, unless there is surge) is
+    filled without removing anything. Beyond that, every pod that is added takes the place of one that is removed.
     """
     remaining = target - new.desired
     if remaining <= 0:
