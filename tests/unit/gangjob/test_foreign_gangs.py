@@ -233,3 +233,34 @@ async def test_group_of_the_former_backend_goes(
         await world.settle()
         assert (await world.client.list(kind, "default")).items == []
         assert await world.phase() != "Failed"
+
+
+async def test_refused_deletion_of_the_former_group_is_repeated(
+    clock: Clock, rng: Stream, log: Logger, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(JobWorld, "kinds", (*BUILT_IN, VOLCANO_PODGROUP))
+    async with job_world(clock, rng, log) as world:
+        world.paused = True
+        world.nursery.start(world.deps.informers.run())
+        [service] = world.start(JobService(world.deps, GANGJOB_ADAPTER))
+        await add(world, "Volcano")
+        await world.settle()
+        service.cancel()
+        await world.change(runPolicy={"suspend": True})
+        await world.change(runPolicy={"schedulingPolicy": {"backend": "Grange"}})
+        refusals = 0
+
+        def refuse(request: Request) -> ApiError | None:
+            nonlocal refusals
+            if request.method != "DELETE" or "/podgroups/" not in request.path or refusals:
+                return None
+            refusals += 1
+            return Forbidden("not now", kind="podgroups", name="train")
+
+        world.gate = refuse
+        deps = world.new_deps()  # a controller that watches no groups of Volcano
+        world.nursery.start(deps.informers.run())
+        world.start(JobService(deps, GANGJOB_ADAPTER))
+        await world.settle(60)
+        assert refusals == 1
+        assert (await world.client.list(VOLCANO_PODGROUP, "default")).items == []
