@@ -97,6 +97,9 @@ class _VictimCache:
 
     def follow(self, order: Integers) -> None:
         """Take other rows, or another order of them; what is known is kept."""
+        size = self._handle.snapshot.table.size
+        if len(self._places) == size and np.array_equal(order, self.order):
+            return
         known, states = self._places, self._states
         victims, ranks = self._victims, self._ranks
         self.order, self._rows = order, order.tolist()
@@ -104,7 +107,7 @@ class _VictimCache:
         self._states = bytearray([states[at] if at >= 0 else UNKNOWN for at in sources])
         self._victims = [victims[at] if at >= 0 else None for at in sources]
         self._ranks = [ranks[at] if at >= 0 else NO_RANK for at in sources]
-        places = np.full(self._handle.snapshot.table.size, -1)
+        places = np.full(size, -1)
         places[order] = np.arange(len(order))
         self._places = places.tolist()
 
