@@ -68,3 +68,9 @@ def test_keys_that_are_never_asked_for_keep_nothing() -> None:
         board.score(0, 1)
     assert len(board.largest_keys._stale) == 1
     assert [board.largest_keys.best()] == board.largest()
+
+
+def test_keys_of_many_small_cells_take_little_room() -> None:
+    """Each class in use holds its keys, so blocks must not be mostly empty."""
+    blocks = Blocks.of(np.arange(5000, dtype=np.int32) % 250, 250)
+    assert blocks.cells[-1] << blocks.bits <= 2 * 5000

@@ -12,8 +12,7 @@ import numpy as np
 
 from grange.placement.columns import Ids, Integers
 
-_BITS = 9
-_BLOCK = 1 << _BITS
+_BITS_MIN, _BITS_MAX = 4, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +20,28 @@ class Blocks:
     """Where the keys of rows are held.
 
     Attributes:
+        bits: a block holds two to this power of keys.
         place: of each row's key.
         cells: the first block of each cell, and the block after the last; a last block holds what is in no cell.
     """
 
+    bits: int
     place: Integers
     cells: list[int]
 
     @classmethod
     def of(cls, cells: Ids, number: int) -> "Blocks":
         """By row its cell, of so many; any other number for none."""
+        # The last block of a cell is full in part only, so small cells have small blocks.
+        bits = min(_BITS_MAX, max(_BITS_MIN, (len(cells) // max(1, number)).bit_length()))
         place = np.empty(len(cells), np.int64)
         first = [0]
         for cell in range(number):
             rows = np.flatnonzero(cells == cell)
-            place[rows] = np.arange(len(rows)) + first[-1] * _BLOCK
-            first.append(first[-1] + max(1, -(-len(rows) // _BLOCK)))
-        place[(cells < 0) | (cells >= number)] = first[-1] * _BLOCK
-        return cls(place, first)
+            place[rows] = np.arange(len(rows)) + (first[-1] << bits)
+            first.append(first[-1] + max(1, -(-len(rows) >> bits)))
+        place[(cells < 0) | (cells >= number)] = first[-1] << bits
+        return cls(bits, place, first)
 
 
 @lru_cache(maxsize=4)
@@ -54,11 +57,11 @@ class LargestKeys:
         keys: unique except for -1.
     """
 
-    __slots__ = ("_blocks", "_cells", "_held", "_place", "_stale", "_top")
+    __slots__ = ("_bits", "_blocks", "_cells", "_held", "_place", "_stale", "_top")
 
     def __init__(self, keys: Integers, blocks: Blocks) -> None:
-        self._place, self._cells = blocks.place.data, blocks.cells
-        held = np.full((blocks.cells[-1] + 1, _BLOCK), -1, np.int64)
+        self._bits, self._place, self._cells = blocks.bits, blocks.place.data, blocks.cells
+        held = np.full((blocks.cells[-1] + 1, 1 << blocks.bits), -1, np.int64)
         held.reshape(-1)[blocks.place] = keys
         self._held = held.reshape(-1).data
         self._blocks = [*held]
@@ -70,7 +73,7 @@ class LargestKeys:
         held, at = self._held, self._place[row]
         before = held[at]
         held[at] = key
-        block = at >> _BITS
+        block = at >> self._bits
         top = self._top[block]
         if key > top:
             self._top[block] = key
