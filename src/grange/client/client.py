@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 from grange.api.bindings import Binding
 from grange.api.http import Request, Response
 from grange.api.kinds import POD
-from grange.api.meta import Document, Resource
+from grange.api.meta import Document, Resource, preconditions
 from grange.api.scheme import KindInfo
 from grange.api.status import ApiError, Expired, Gone, TooManyRequests
 from grange.base.clock import Clock, LoopClock
@@ -244,6 +244,21 @@ class Client:
         )
         body = await self._write(request)
         return requests.decode_object(kind.view, body, f"patch {kind.qualified} {name!r}")
+
+    async def patch_as_read(
+        self, kind: KindInfo[R], read: R, change: Document, *, subresource: str = ""
+    ) -> R:
+        """Merge a change into an object if it is still of the version that was read; see ``patch``.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: it has changed since, or is another of that name.
+        """
+        meta = read.metadata
+        patch = {**change, "metadata": {**change.get("metadata", {}), **preconditions(meta)}}
+        return await self.patch(
+            kind, meta.name, meta.namespace, patch=patch, subresource=subresource
+        )
 
     async def delete(  # noqa: PLR0913  the options of the API
         self,

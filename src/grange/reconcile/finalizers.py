@@ -5,7 +5,7 @@ https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
 
 from typing import TypeVar
 
-from grange.api.meta import Resource, preconditions
+from grange.api.meta import Resource
 from grange.api.scheme import KindInfo
 from grange.client.client import Client
 
@@ -47,6 +47,4 @@ async def remove(client: Client, kind: KindInfo[R], obj: R, name: str) -> R:
 
 
 async def _write(client: Client, kind: KindInfo[R], obj: R, finalizers: list[str]) -> R:
-    meta = obj.metadata
-    patch = {"metadata": {**preconditions(meta), "finalizers": finalizers}}
-    return await client.patch(kind, meta.name, meta.namespace, patch=patch)
+    return await client.patch_as_read(kind, obj, {"metadata": {"finalizers": finalizers}})

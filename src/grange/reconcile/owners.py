@@ -6,7 +6,7 @@ are patches fenced by the object's UID and version, so another object of the nam
 has changed since it was judged; the server refuses a second controller.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -66,6 +66,16 @@ def is_controlled_by(obj: Resource, owner: Resource) -> bool:
     """Whether this very owner (by UID) controls the object."""
     reference = controller_of(obj.metadata)
     return reference is not None and reference.uid == owner.metadata.uid
+
+
+CONTROLLER_UID = "controller-uid"
+"""Name of the index of objects by the UID of the owner that controls them."""
+
+
+def controller_uid(obj: Resource) -> Sequence[str]:
+    """The UID of the owner that controls an object, as values of an index."""
+    reference = controller_of(obj.metadata)
+    return () if reference is None else (reference.uid,)
 
 
 def recheck_deletion_timestamp(

@@ -18,7 +18,7 @@ from grange.api import conditions
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
-from grange.controllers.shared import failure_message
+from grange.controllers.shared import availability
 
 __all__ = ["tools"]
 CRASHED: Document = {"exitCode": 3}
@@ -56,16 +56,16 @@ def container(**states: Document) -> list[Document]:
     ],
 )
 def test_what_containers_report(states: dict[str, Document], failed: str) -> None:
-    assert failure_message.first_message([pod(containerStatuses=container(**states))]) == failed
+    assert availability.failure_message([pod(containerStatuses=container(**states))]) == failed
 
 
 def test_the_first_message_is_used_and_cut_short() -> None:
     full = {"type": "PodScheduled", "status": "False", "message": "no room"}
     loud = container(state={"terminated": {"exitCode": 1, "message": "x" * 900}})
     pods = [pod("c", containerStatuses=loud), pod("b", conditions=[full]), pod("a")]
-    assert failure_message.first_message(pods) == "b: no room"
-    assert failure_message.first_message(pods[:1]) == "c: main: " + "x" * 200
-    assert failure_message.first_message([]) == ""
+    assert availability.failure_message(pods) == "b: no room"
+    assert availability.failure_message(pods[:1]) == "c: main: " + "x" * 200
+    assert availability.failure_message([]) == ""
 
 
 @pytest.mark.parametrize("kind", ["PodScheduled", "Ready"])
@@ -73,7 +73,7 @@ def test_a_condition_speaks_no_longer_than_a_container(kind: str) -> None:
     """Any agent or scheduler may write it; it goes into a status, and into every later event."""
     loud = {"type": kind, "status": "False", "message": "no\nroom " + "x" * 9000}
     assert (
-        failure_message.first_message([pod(conditions=[loud])])
+        availability.failure_message([pod(conditions=[loud])])
         == "a: " + ("no room " + "x" * 9000)[:200]
     )
 

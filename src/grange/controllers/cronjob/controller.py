@@ -11,7 +11,7 @@ from grange.api.cron import InvalidSchedule, parse_schedule
 from grange.api.kinds import CRONJOB, JOB
 from grange.api.kinds.batchjob import BatchJob
 from grange.api.kinds.cronjob import CronJob
-from grange.api.meta import Document, ObjectKey, Resource, controller_of, preconditions
+from grange.api.meta import Document, ObjectKey, controller_of, preconditions
 from grange.api.status import (
     AlreadyExists,
     BadRequest,
@@ -32,7 +32,6 @@ from grange.reconcile.write_tracker import WriteTracker
 NAME = "cronjob"
 
 SCHEDULED_ANNOTATION = "batch.kubernetes.io/cronjob-scheduled-timestamp"
-_BY_OWNER = "cronjob/owner-uid"
 
 
 class CronJobController:
@@ -58,7 +57,7 @@ class CronJobController:
         )
         self._crons = deps.informers.informer(CRONJOB)
         self._jobs = deps.informers.informer(JOB)
-        self._jobs.store.add_index(_BY_OWNER, _owner)
+        self._jobs.store.add_index(owners.CONTROLLER_UID, owners.controller_uid)
         self.loop = Controller(
             NAME,
             self.reconcile,
@@ -103,7 +102,7 @@ class CronJobController:
         if (wait_s := self._written.remaining_s(cron)) > 0:
             return Requeue(wait_s)
         now = self._clock.now()
-        jobs = self._jobs.store.by_index(_BY_OWNER, cron.metadata.uid)
+        jobs = self._jobs.store.by_index(owners.CONTROLLER_UID, cron.metadata.uid)
         state = _state(cron)
         created_at = timestamps.parse_or(cron.metadata.creation_timestamp, now)
         plan = logic.plan(
@@ -205,11 +204,6 @@ class CronJobController:
                 CRONJOB, meta.name, meta.namespace, patch=patch, subresource="status"
             )
             self._written.wrote(written)
-
-
-def _owner(job: Resource) -> Sequence[str]:
-    reference = controller_of(job.metadata)
-    return () if reference is None else (reference.uid,)
 
 
 def _child(job: BatchJob, now: datetime) -> CronChild:

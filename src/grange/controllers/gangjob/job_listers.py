@@ -8,11 +8,10 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.service import Service
 from grange.api.meta import ObjectKey, Resource, controller_of
 from grange.controllers.gangjob.adapter import JobAdapter
+from grange.reconcile import owners
 from grange.reconcile.informer import InformerFactory
 
 R = TypeVar("R", bound=Resource)
-
-_BY_OWNER = "gangjob/owner-uid"
 
 
 class JobListers(Generic[R]):
@@ -34,7 +33,7 @@ class JobListers(Generic[R]):
         self.services = informers.informer(SERVICE)
         self.nodes = informers.informer(NODE)
         for informer in (self.pods, self.services):
-            informer.store.add_index(_BY_OWNER, _owner)
+            informer.store.add_index(owners.CONTROLLER_UID, owners.controller_uid)
             informer.store.add_index(self._orphans, self._orphan_of)
 
     async def wait_synced(self) -> None:
@@ -46,7 +45,7 @@ class JobListers(Generic[R]):
         """The pods that the job controls, and the orphans that it may adopt."""
         meta = job.metadata
         return [
-            *self.pods.store.by_index(_BY_OWNER, meta.uid),
+            *self.pods.store.by_index(owners.CONTROLLER_UID, meta.uid),
             *self.pods.store.by_index(self._orphans, str(job.key)),
         ]
 
@@ -54,7 +53,7 @@ class JobListers(Generic[R]):
         """The Services that the job controls, and the orphans that it may adopt."""
         meta = job.metadata
         return [
-            *self.services.store.by_index(_BY_OWNER, meta.uid),
+            *self.services.store.by_index(owners.CONTROLLER_UID, meta.uid),
             *self.services.store.by_index(self._orphans, str(job.key)),
         ]
 
@@ -84,8 +83,3 @@ class JobListers(Generic[R]):
             return ()
         name = held.get(self._labels.job)
         return (f"{obj.metadata.namespace}/{name}",) if name else ()
-
-
-def _owner(obj: Resource) -> Sequence[str]:
-    reference = controller_of(obj.metadata)
-    return () if reference is None else (reference.uid,)

@@ -14,7 +14,7 @@ from grange.api.kinds.replicationcontroller import (
     ReplicationControllerStatus,
 )
 from grange.api.kinds.transfer_status import OutboxEntry, PendingDeletion
-from grange.api.meta import Condition, Document, all_fields, preconditions
+from grange.api.meta import Condition, Document, all_fields
 from grange.api.status import Conflict, NotFound
 from grange.base.clock import Clock
 from grange.client.client import Client
@@ -158,10 +158,8 @@ class ControllerStatusWriter:
         self, controller: ReplicationController, status: Document
     ) -> ReplicationController:
         """Merge fields into the status, unless the controller has changed since it was observed."""
-        meta = controller.metadata
-        patch = {"metadata": preconditions(meta), "status": status}
-        written = await self._client.patch(
-            REPLICATIONCONTROLLER, meta.name, meta.namespace, patch=patch, subresource="status"
+        written = await self._client.patch_as_read(
+            REPLICATIONCONTROLLER, controller, {"status": status}, subresource="status"
         )
         self._written.wrote(written)
         return written

@@ -24,7 +24,6 @@ from grange.api.kinds import PODDISRUPTIONBUDGET, pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import preconditions
 from grange.api.rollouts import RolloutLimits
 from grange.api.selectors import Labels, SelectorError
 from grange.api.status import ApiError, Cause, Conflict, NotFound, TooManyRequests
@@ -191,16 +190,13 @@ async def _charge_one(client: Client, pod: Pod, name: str, now: datetime) -> Non
             return  # an earlier charge without an answer
         if status.observed_generation < found.generation or status.disruptions_allowed <= 0:
             raise _refused(f"the disruption budget {name} allows no disruption now")
-        patch = {
-            "metadata": preconditions(found),
-            "status": {
-                "disruptionsAllowed": status.disruptions_allowed - 1,
-                "disruptedPods": {meta.name: timestamps.rfc3339(now)},
-            },
+        charged = {
+            "disruptionsAllowed": status.disruptions_allowed - 1,
+            "disruptedPods": {meta.name: timestamps.rfc3339(now)},
         }
         with suppress(Conflict, NotFound):
-            await client.patch(
-                PODDISRUPTIONBUDGET, name, meta.namespace, patch=patch, subresource="status"
+            await client.patch_as_read(
+                PODDISRUPTIONBUDGET, budget, {"status": charged}, subresource="status"
             )
             return
     raise _refused(f"the disruption budget {name} is changing")

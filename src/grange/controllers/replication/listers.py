@@ -10,10 +10,10 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey, controller_of
 from grange.controllers.replication.podtemplate import ZONE
 from grange.controllers.shared import pod_identity
+from grange.reconcile import owners
 from grange.reconcile.indexer import Indexer
 from grange.reconcile.informer import InformerFactory
 
-_BY_OWNER = "replication/owner-uid"  # pods by the uid of their controller
 _BY_MARK = "replication/orphan-of"  # orphans by namespace and name label
 _BY_NAME = "replication/name"  # pods by namespace and name label
 _BY_NODE = "replication/node"  # pods by the node they are bound to
@@ -29,7 +29,7 @@ class Listers:
         self.pods = informers.informer(POD)
         self.nodes = informers.informer(NODE)
         self.disruption_budgets = informers.informer(PODDISRUPTIONBUDGET)
-        self.pods.store.add_index(_BY_OWNER, _owner)
+        self.pods.store.add_index(owners.CONTROLLER_UID, owners.controller_uid)
         self.pods.store.add_index(_BY_MARK, _mark)
         self.pods.store.add_index(_BY_NAME, _named)
         self.nodes.store.add_index(_WITHOUT_ZONE, _zoneless)
@@ -49,7 +49,7 @@ class Listers:
         """The pods of a controller, and the orphans that it might adopt."""
         meta = controller.metadata
         return [
-            *self.pods.store.by_index(_BY_OWNER, meta.uid),
+            *self.pods.store.by_index(owners.CONTROLLER_UID, meta.uid),
             *self.pods.store.by_index(_BY_MARK, _name_mark(controller)),
         ]
 
@@ -95,11 +95,6 @@ class Listers:
 
 def _zoneless(node: Node) -> Sequence[str]:
     return () if ZONE in node.metadata.labels else (_YES,)
-
-
-def _owner(pod: Pod) -> Sequence[str]:
-    reference = controller_of(pod.metadata)
-    return () if reference is None else (reference.uid,)
 
 
 def _mark(pod: Pod) -> Sequence[str]:

@@ -113,7 +113,7 @@ def happened(
     The inputs have all pods of the controller; a user drains the drained nodes for it.
     """
     phase = phase_of(transfer)
-    old = _by_uid(inputs.owned, transfer.old_uid)
+    old = old_pod(transfer, inputs.owned)
     old_gone = old is None or not pods.is_active(old)
     expired = now >= deadline_of(transfer)
     if phase is TransferPhase.ALLOCATING:
@@ -160,11 +160,7 @@ def with_new_node(transfer: NodeTransfer, owned: Iterable[Pod]) -> NodeTransfer:
 
 def old_pod(transfer: NodeTransfer, owned: Iterable[Pod]) -> Pod | None:
     """The pod that a transfer replaces, if it still exists."""
-    return _by_uid(owned, transfer.old_uid)
-
-
-def _by_uid(owned: Iterable[Pod], uid: str) -> Pod | None:
-    return next((pod for pod in owned if pod.metadata.uid == uid), None)
+    return next((pod for pod in owned if pod.metadata.uid == transfer.old_uid), None)
 
 
 # --- which pods move ---------------------------------------------------------------------------
@@ -202,11 +198,6 @@ def going(inputs: Inputs) -> frozenset[str]:
         places = inputs.nodes_for(group[0] if group else None)
         excess += deletion_order.victims(group, places, inputs.down)[:surplus]
     return frozenset(pod.metadata.uid for pod in excess) | pods_to_remove(controller)
-
-
-def may_move(controller: ReplicationController, pod: Pod, drained: Collection[str]) -> bool:
-    """Whether a misplaced pod moves: by strategy, or because a user drains its node."""
-    return controller.spec.strategy == "Dynamic" or pod.spec.node_name in drained
 
 
 def at_once(controller: ReplicationController) -> int:

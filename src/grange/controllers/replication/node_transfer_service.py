@@ -248,7 +248,7 @@ class Transfers:
         result: TransferResult,
     ) -> tuple[str, str] | None:
         node = pod.spec.node_name
-        if not node_transfer.may_move(controller, pod, wanted_away):
+        if controller.spec.strategy != "Dynamic" and node not in wanted_away:
             return "Static", f"pods on {node} stay: spec.strategy is Static"
         if held is not None:
             result.due(_LOCKED_S)

@@ -236,12 +236,10 @@ class PodControl:
         return True
 
     async def _repair(self, controller: ReplicationController, item: Repair) -> None:
-        meta = item.pod.metadata
-        # A late repair must not put labels back on a pod that was released meanwhile.
-        fence = preconditions(meta)
-        change = {**fence, "labels": dict(item.labels)}
+        meta, change = item.pod.metadata, {"labels": dict(item.labels)}
         try:
-            await self._client.patch(POD, meta.name, meta.namespace, patch={"metadata": change})
+            # A late repair must not put labels back on a pod that was released meanwhile.
+            await self._client.patch_as_read(POD, item.pod, {"metadata": change})
         except (NotFound, Conflict):
             return  # gone, or changed: its event is on its way
         except ApiError as error:
@@ -260,12 +258,11 @@ class PodControl:
 def _eviction(pod: Pod) -> Document:
     """An Eviction of one version of a pod."""
     meta = pod.metadata
-    fence = preconditions(meta)
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": meta.name, "namespace": meta.namespace},
-        "deleteOptions": {"preconditions": fence},
+        "deleteOptions": {"preconditions": preconditions(meta)},
     }
 
 

@@ -29,7 +29,7 @@ from grange.api.rollouts import Revision, RolloutLimits, RolloutState
 from grange.base.statemachine import advance
 from grange.controllers.replication import deletion_budgets
 from grange.controllers.replication.plan import Inputs, Sides
-from grange.controllers.shared import failure_message, pod_identity, rollout_step
+from grange.controllers.shared import availability, pod_identity, rollout_step
 from grange.controllers.shared.event_reasons import Reason
 from grange.controllers.shared.pod_identity import is_of
 from grange.controllers.shared.rollout_phase import ROLLOUT, RolloutEvent, RolloutPhase
@@ -318,7 +318,7 @@ class _Step:
             f"{self._available(self.new)} of its {self.replicas} replicas are available"
         )
         idle = (pod for pod in self.new if pod.metadata.uid not in self.inputs.available)
-        if cause := failure_message.first_message(idle):
+        if cause := availability.failure_message(idle):
             message += f"; {cause}"
         self.state = replace(self.state, message=message)
         source = self._source()

@@ -25,7 +25,7 @@ from grange.api.kinds import (
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate, RollingUpdateStatus
-from grange.api.meta import ObjectKey, all_fields, controller_of, preconditions
+from grange.api.meta import ObjectKey, all_fields
 from grange.api.replication import BadIntent, check_orders
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.backoff import Exponential
@@ -40,7 +40,7 @@ from grange.controllers.shared.event_reasons import FAILURES, INVALID_ANNOTATION
 from grange.controllers.shared.pod_identity import controller_key
 from grange.controllers.shared.rollout_metrics import instruments
 from grange.controllers.shared.rollout_phase import RolloutPhase
-from grange.reconcile import finalizers
+from grange.reconcile import finalizers, owners
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
@@ -49,7 +49,6 @@ from grange.reconcile.write_tracker import is_only_annotated
 
 NAME = "rollingupdate"
 
-_BY_OWNER = "rollingupdate/owner-uid"  # pods by the uid of their controller
 _BY_CONTROLLER = "rollingupdate/controller"  # rollouts by namespace and name of either controller
 _AGAIN_S = 5.0  # nodes that fail, and pods that become available, cause no event here
 _RETRY = Exponential(initial_s=0.05, cap_s=60.0)
@@ -191,7 +190,7 @@ class RollingUpdateService:
             return PodCounts()
         active = [
             pod
-            for pod in self._pods.store.by_index(_BY_OWNER, controller.metadata.uid)
+            for pod in self._pods.store.by_index(owners.CONTROLLER_UID, controller.metadata.uid)
             if pods.is_active(pod)
         ]
         now = self._clock.now()
@@ -248,11 +247,8 @@ class RollingUpdateService:
         # A repeated step changes nothing in the status, and must fail all the same if the rollout
         # has changed.
         if status != update.status or decision.split is not None:
-            meta = update.metadata
-            patch = {"metadata": preconditions(meta), "status": all_fields(status)}
-            await self._client.patch(
-                ROLLINGUPDATE, meta.name, meta.namespace, patch=patch, subresource="status"
-            )
+            change = {"status": all_fields(status)}
+            await self._client.patch_as_read(ROLLINGUPDATE, update, change, subresource="status")
         if decision.split is not None:
             self._instruments.steps.inc()
         for reason, message in decision.events:
@@ -272,32 +268,23 @@ class RollingUpdateService:
                 generation=live.metadata.generation,
                 now=self._clock.now(),
             )
-            if found == live.status.conditions:
+            if found == live.status.conditions or live.metadata.uid != meta.uid:
                 return
-            patch = {
-                "metadata": {**preconditions(live.metadata), "uid": meta.uid},
-                "status": {"conditions": msgspec.to_builtins(found)},
-            }
-            await self._client.patch(
-                ROLLINGUPDATE, meta.name, meta.namespace, patch=patch, subresource="status"
-            )
+            change = {"status": {"conditions": msgspec.to_builtins(found)}}
+            await self._client.patch_as_read(ROLLINGUPDATE, live, change, subresource="status")
             if not _is_held_up(live.status):
                 self._instruments.skips.labels(INVALID_ANNOTATION).inc()
 
     # --- events -------------------------------------------------------------------------------
 
     def _index(self) -> None:
-        def owner(pod: Pod) -> tuple[str, ...]:
-            reference = controller_of(pod.metadata)
-            return () if reference is None else (reference.uid,)
-
         def controllers(update: RollingUpdate) -> tuple[str, ...]:
             namespace = update.metadata.namespace
             return tuple(
                 f"{namespace}/{name}" for name in (update.spec.old, update.spec.new) if name
             )
 
-        self._pods.store.add_index(_BY_OWNER, owner)
+        self._pods.store.add_index(owners.CONTROLLER_UID, owners.controller_uid)
         self._updates.store.add_index(_BY_CONTROLLER, controllers)
 
     def _controller_seen(self, controller: ReplicationController) -> None:

@@ -11,7 +11,6 @@ from grange.api import names
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import Counts, RollingUpdate
-from grange.api.meta import preconditions
 from grange.api.replication import after_transfer
 from grange.api.status import Conflict, NotFound
 from grange.client.client import Client
@@ -72,11 +71,9 @@ async def revoke(client: Client, pair: ControllerPair) -> ControllerPair:
     found = []
     for one in (pair.old, pair.new):
         if one is not None:
-            meta = one.metadata
-            note = {REVOKED_ANNOTATION: meta.resource_version}
-            change = {"metadata": {**preconditions(meta), "annotations": note}}
-            one = await client.patch(  # noqa: PLW2901  the same controller, newer
-                REPLICATIONCONTROLLER, meta.name, meta.namespace, patch=change
+            change = {"annotations": {REVOKED_ANNOTATION: one.metadata.resource_version}}
+            one = await client.patch_as_read(  # noqa: PLW2901  the same controller, newer
+                REPLICATIONCONTROLLER, one, {"metadata": change}
             )
         found.append(one)
     return ControllerPair(*found)
@@ -124,9 +121,6 @@ async def _set(client: Client, controller: ReplicationController | None, replica
     """Set one count, at the version that was read."""
     if controller is None or controller.spec.replicas == replicas:
         return
-    meta = controller.metadata
-    change = {
-        "metadata": {**preconditions(meta), "annotations": after_transfer(replicas)},
-        "spec": {"replicas": replicas},
-    }
-    await client.patch(REPLICATIONCONTROLLER, meta.name, meta.namespace, patch=change)
+    notes = {"annotations": after_transfer(replicas)}
+    change = {"metadata": notes, "spec": {"replicas": replicas}}
+    await client.patch_as_read(REPLICATIONCONTROLLER, controller, change)

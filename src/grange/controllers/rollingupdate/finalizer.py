@@ -19,7 +19,7 @@ from grange.api.kinds import POD, ROLLINGUPDATE, auditevents
 from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.kinds.transfer_status import MemberPod, OutboxEntry
-from grange.api.meta import controller_of, preconditions
+from grange.api.meta import controller_of
 from grange.api.status import ApiError, NotFound
 from grange.base.clock import Clock
 from grange.client.client import Client
@@ -165,13 +165,9 @@ class RolloutFinalizer:
         if update.status.outbox or not update.status.finished_at:
             at = update.status.finished_at or timestamps.rfc3339(self._clock.now())
             known = msgspec.to_builtins(update.status.conditions)
-            meta = update.metadata
-            patch = {
-                "metadata": preconditions(meta),
-                "status": {"outbox": [], "finishedAt": at, "conditions": known},
-            }
-            update = await self._client.patch(
-                ROLLINGUPDATE, meta.name, meta.namespace, patch=patch, subresource="status"
+            change = {"status": {"outbox": [], "finishedAt": at, "conditions": known}}
+            update = await self._client.patch_as_read(
+                ROLLINGUPDATE, update, change, subresource="status"
             )
         update = await finalizers.remove(self._client, ROLLINGUPDATE, update, FINALIZER)
         ended = timestamps.parse_or(update.status.finished_at, timestamps.EPOCH)

@@ -27,7 +27,6 @@ from grange.base.statemachine import advance
 from grange.controllers.shared import (
     audit_records,
     availability,
-    failure_message,
     pod_identity,
     rollout_step,
 )
@@ -90,9 +89,7 @@ def count_pods(
     desired = max(0, controller.spec.replicas)
     missing = max(0, desired - len(active))
     unknown = len(real) - healthy - unhealthy + missing
-    message = failure_message.first_message(
-        pod for pod in real if pod.metadata.uid not in available
-    )
+    message = availability.failure_message(pod for pod in real if pod.metadata.uid not in available)
     return PodCounts(desired, len(active), len(real), healthy, unhealthy, unknown, message)
 
 

@@ -1,4 +1,4 @@
-"""Which pods count as available: ready for ``minReadySeconds``, on a Ready node.
+"""Which pods count as available: ready for ``minReadySeconds``, on a Ready node; and why others do not.
 
 Timestamps of a pod's conditions are by the clock of its node, which may be wrong. So the time for which this
 process has seen a pod ready counts by its own clock. The timestamp of a pod that was ready when it was first
@@ -19,7 +19,7 @@ from datetime import datetime
 from grange.api import timestamps
 from grange.api.kinds import LEASE, POD, pod as pods
 from grange.api.kinds.lease import NODE_LEASES, status_synced_until
-from grange.api.kinds.pod import Pod
+from grange.api.kinds.pod import ContainerStateTerminated, ContainerStatus, Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.status import NotFound
 from grange.base.clock import Clock
@@ -214,3 +214,50 @@ def _ready_s(pod: Pod, reported: str | None) -> float:
         return (timestamps.parse(reported) - since).total_seconds()
     except timestamps.TimestampError:
         return 0.0
+
+
+_LONGEST_MESSAGE = 200  # characters; the message is part of a status, an event and an alert
+
+
+def failure_message(pods_: Iterable[Pod]) -> str:
+    """Why pods are not available: the message of the first, by name, that has one; empty for none.
+
+    The pods are gone after a rollback, so their message is copied.
+    """
+    for pod in sorted(pods_, key=lambda item: item.metadata.name):
+        if text := _message_of(pod):
+            return f"{pod.metadata.name}: {text}"
+    return ""
+
+
+def _message_of(pod: Pod) -> str:
+    status = pod.status
+    for item in (*status.init_container_statuses, *status.container_statuses):
+        if text := _of_container(item):
+            return f"{item.name}: {_short(text)}"
+    for kind in ("PodScheduled", "Ready"):
+        for condition in status.conditions:
+            if condition.type == kind and condition.status == "False" and condition.message:
+                return _short(condition.message)
+    return ""
+
+
+def _short(text: str) -> str:
+    """One line of it."""
+    return " ".join(text.split())[:_LONGEST_MESSAGE]
+
+
+def _of_container(item: ContainerStatus) -> str:
+    """Why it waits, by how it ended last where it did; nothing for one that runs or did its work."""
+    waiting = item.state.waiting
+    ended = item.state.terminated or (item.last_state.terminated if waiting else None)
+    if ended is not None and (waiting is not None or ended.exit_code or ended.signal):
+        return _ending(ended)
+    return (waiting.message or waiting.reason) if waiting is not None else ""
+
+
+def _ending(ended: ContainerStateTerminated) -> str:
+    if ended.message:
+        return ended.message
+    how = f"signal {ended.signal}" if ended.signal else f"exit code {ended.exit_code}"
+    return f"ended with {how}"

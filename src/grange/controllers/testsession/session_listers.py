@@ -8,12 +8,12 @@ from grange.api.kinds.machinelease import MachineLease
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.testsession import TestSession
-from grange.api.meta import ObjectKey, Resource, controller_of
+from grange.api.meta import ObjectKey
 from grange.controllers.testsession.link_mounts import mounts_are_links
 from grange.controllers.testsession.queueing import test_name
+from grange.reconcile import owners
 from grange.reconcile.informer import InformerFactory
 
-_BY_OWNER = "testsession/owner-uid"
 _BY_GROUP = "testsession/group"
 _BY_TEST = "testsession/test"
 _BY_MOUNTS = "testsession/mounts"  # every reconcile asks, and a pool may have hundreds of nodes
@@ -36,8 +36,8 @@ class SessionListers:
         self.leases = informers.informer(MACHINELEASE)
         self.policies = informers.informer(LEASEPOLICY)
         self.nodes = informers.informer(NODE)
-        self.pods.store.add_index(_BY_OWNER, _owner)
-        self.leases.store.add_index(_BY_OWNER, _owner)
+        self.pods.store.add_index(owners.CONTROLLER_UID, owners.controller_uid)
+        self.leases.store.add_index(owners.CONTROLLER_UID, owners.controller_uid)
         self.sessions.store.add_index(_BY_GROUP, _group)
         self.sessions.store.add_index(_BY_TEST, _test)
         self.nodes.store.add_index(_BY_MOUNTS, _mounts)
@@ -49,11 +49,11 @@ class SessionListers:
 
     def pods_of(self, session: TestSession) -> list[Pod]:
         """The pods that a session controls."""
-        return [*self.pods.store.by_index(_BY_OWNER, session.metadata.uid)]
+        return [*self.pods.store.by_index(owners.CONTROLLER_UID, session.metadata.uid)]
 
     def leases_of(self, session: TestSession) -> list[MachineLease]:
         """The leases that a session controls."""
-        return [*self.leases.store.by_index(_BY_OWNER, session.metadata.uid)]
+        return [*self.leases.store.by_index(owners.CONTROLLER_UID, session.metadata.uid)]
 
     def group_of(self, session: TestSession) -> list[TestSession]:
         """The sessions of the same concurrency group, oneself among them."""
@@ -80,11 +80,6 @@ class SessionListers:
 
 def _mounts(node: Node) -> Sequence[str]:
     return () if mounts_are_links((node,)) else (_OWN,)
-
-
-def _owner(obj: Resource) -> Sequence[str]:
-    reference = controller_of(obj.metadata)
-    return () if reference is None else (reference.uid,)
 
 
 def _group(session: TestSession) -> Sequence[str]:
