@@ -14,8 +14,11 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.machinelease.controller import MachineLeaseController
-from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
-from grange.controllers.replication.node_eligibility import AllocationRefused, NodeSelectorScheduler
+from grange.controllers.replication.node_eligibility import (
+    AllocationRefused,
+    MachinePoolScheduler,
+    NodeSelectorScheduler,
+)
 from grange.machines.holders.lease_machines import LeaseMachines
 from grange.machines.holders.node_pool_machines import NodePoolMachines
 from grange.reconcile.machine_pool import MachinePool, PoolExhausted, StaleRequest, epoch_of

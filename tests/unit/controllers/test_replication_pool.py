@@ -29,8 +29,10 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication import logic, node_transfer
 from grange.controllers.replication.controller import ReplicationConfig, ReplicationService
-from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
-from grange.controllers.replication.node_eligibility import NodeSelectorScheduler
+from grange.controllers.replication.node_eligibility import (
+    MachinePoolScheduler,
+    NodeSelectorScheduler,
+)
 from grange.controllers.replication.node_transfer import TransferEvent, TransferPhase
 from grange.controllers.replication.plan import Plan
 from grange.sim.simulated_pool import SimulatedPool

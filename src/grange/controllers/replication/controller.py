@@ -21,10 +21,7 @@ from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.controllers.replication import node_eligibility, pod_control
 from grange.controllers.replication.listers import Listers
-from grange.controllers.replication.machine_pool_scheduler import (
-    MachineCollector,
-    MachinePoolScheduler,
-)
+from grange.controllers.replication.node_eligibility import MachineCollector, MachinePoolScheduler
 from grange.controllers.replication.podtemplate import LeaseTolerations
 from grange.controllers.replication.reconciler import Reconciler
 from grange.controllers.replication.state import PodBackoff, ReplicationState
@@ -128,6 +125,7 @@ class ReplicationService:
         self._listers.controllers.add_handler(
             self._controller_added, self._controller_changed, self._controller_gone
         )
+        self._state.readiness.watch(self._listers.pods)
         self._listers.pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
         self._listers.disruption_budgets.add_handler(
             self._budget_changed, lambda _, new: self._budget_changed(new), self._budget_changed
@@ -191,7 +189,6 @@ class ReplicationService:
     # --- pods ---------------------------------------------------------------------------------
 
     def _pod_added(self, pod: Pod) -> None:
-        self._state.readiness.appeared(pod)
         owner = controller_key(pod)
         if owner is not None:
             key, uid = owner
@@ -203,7 +200,6 @@ class ReplicationService:
             self._enqueue_adopters(pod)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
-        self._state.readiness.changed(old, new)
         before, owner = controller_key(old), controller_key(new)
         if before is not None and before != owner:
             self._enqueue_owner(*before)
@@ -218,7 +214,6 @@ class ReplicationService:
         self._enqueue_owner(*owner)
 
     def _pod_gone(self, pod: Pod) -> None:
-        self._state.readiness.gone(pod)
         owner = controller_key(pod)
         if owner is not None:
             self._state.expectations.deletion_observed(owner[1], pod.metadata.uid)

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Sequence
 
-from grange.api.kinds import NODE, POD, PODDISRUPTIONBUDGET, REPLICATIONCONTROLLER, node as nodes
+from grange.api.kinds import NODE, POD, PODDISRUPTIONBUDGET, REPLICATIONCONTROLLER
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
@@ -77,11 +77,6 @@ class Listers:
         if not len(self.disruption_budgets.store):
             return ()
         return self.disruption_budgets.store.list(namespace)
-
-    def is_up(self, name: str) -> bool:
-        """Whether a node is there and Ready."""
-        node = self.nodes.store.get(ObjectKey("", name))
-        return node is not None and nodes.is_ready(node)
 
     def every_node_has_zone(self) -> bool:
         """Whether there are nodes, and each has the label of its zone."""

@@ -63,8 +63,7 @@ class Observer:
             pod for pod in owned if pods.is_finished(pod) and not pod.metadata.deletion_timestamp
         ]
         held, held_s = self._state.replacements.held(uid, finished, self._clock.monotonic())
-        bound = {pod.spec.node_name for pod in owned if pod.spec.node_name}
-        down = frozenset(name for name in bound if not self._listers.is_up(name))
+        down = availability.nodes_down(self._listers.nodes.store, owned)
         active = [pod for pod in owned if pods.is_active(pod)]
         health = availability.observe(
             controller, active, down, self._clock.now(), self._state.readiness

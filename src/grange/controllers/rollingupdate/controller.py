@@ -6,7 +6,6 @@ move (``client.transfers``), so counts are never lost between the two.
 """
 
 import dataclasses
-from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 
@@ -19,7 +18,6 @@ from grange.api.kinds import (
     POD,
     REPLICATIONCONTROLLER,
     ROLLINGUPDATE,
-    node as nodes,
     pod as pods,
 )
 from grange.api.kinds.pod import Pod
@@ -91,11 +89,12 @@ class RollingUpdateService:
             self._over,
         )
         self._controllers.add_handler(
-            self._controller_seen,
+            lambda new: self._enqueue(new.key),
             self._controller_changed,
-            self._controller_seen,
+            lambda last: self._enqueue(last.key),
         )
-        self._pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
+        self._readiness.watch(self._pods)
+        self._pods.add_handler(self._pod_seen, lambda _, new: self._pod_seen(new), self._pod_seen)
 
     async def run(self) -> None:
         """Run until cancelled; starts when the informers are synced."""
@@ -194,27 +193,19 @@ class RollingUpdateService:
             if pods.is_active(pod)
         ]
         now = self._clock.now()
-        return logic.count_pods(controller, active, self._down(active), now, self._readiness)
+        down = availability.nodes_down(self._nodes.store, active)
+        return logic.count_pods(controller, active, down, now, self._readiness)
 
     async def _live_counts(self, controller: ReplicationController | None) -> PodCounts:
         """The counts by what the server has and the nodes reported."""
         if controller is None:
             return PodCounts()
         active = await availability.active_pods(self._client, controller)
-        down = self._down(active)
+        down = availability.nodes_down(self._nodes.store, active)
         ready = [pod for pod in active if deletion_order.is_ready(pod, down)]
         sure = await availability.reported_ready(self._client, controller, ready, self._readiness)
         now = self._clock.now()
         return logic.count_pods(controller, active, down, now, self._readiness, sure)
-
-    def _down(self, active: Iterable[Pod]) -> frozenset[str]:
-        return frozenset(
-            name for pod in active if (name := pod.spec.node_name) and not self._is_up(name)
-        )
-
-    def _is_up(self, name: str) -> bool:
-        node = self._nodes.store.get(ObjectKey("", name))
-        return node is not None and nodes.is_ready(node)
 
     def _rivals(self, update: RollingUpdate) -> list[str]:
         """Earlier rollouts of one of the controllers."""
@@ -287,24 +278,9 @@ class RollingUpdateService:
         self._pods.store.add_index(owners.CONTROLLER_UID, owners.controller_uid)
         self._updates.store.add_index(_BY_CONTROLLER, controllers)
 
-    def _controller_seen(self, controller: ReplicationController) -> None:
-        self._enqueue(controller.key)
-
     def _controller_changed(self, old: ReplicationController, new: ReplicationController) -> None:
         if not is_only_annotated(old, new, controller_pair.REVOKED_ANNOTATION):
             self._enqueue(new.key)
-
-    def _pod_added(self, pod: Pod) -> None:
-        self._readiness.appeared(pod)
-        self._pod_seen(pod)
-
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
-        self._readiness.changed(old, new)
-        self._pod_seen(new)
-
-    def _pod_gone(self, pod: Pod) -> None:
-        self._readiness.gone(pod)
-        self._pod_seen(pod)
 
     def _pod_seen(self, pod: Pod) -> None:
         if (owner := controller_key(pod)) is not None:

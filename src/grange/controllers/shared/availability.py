@@ -17,14 +17,18 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from grange.api import timestamps
-from grange.api.kinds import LEASE, POD, pod as pods
+from grange.api.kinds import LEASE, POD, node as nodes, pod as pods
 from grange.api.kinds.lease import NODE_LEASES, status_synced_until
+from grange.api.kinds.node import Node
 from grange.api.kinds.pod import ContainerStateTerminated, ContainerStatus, Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import ObjectKey
 from grange.api.status import NotFound
 from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.controllers.shared import deletion_order, pod_identity
+from grange.reconcile.indexer import Indexer
+from grange.reconcile.informer import Informer
 
 SKEW_S = 60.0
 """Clocks of nodes are taken to be right within so many seconds."""
@@ -37,6 +41,10 @@ class Readiness:
         self._clock = clock
         self._since: dict[str, tuple[float, bool]] = {}
         self._live_checked: dict[str, str | None] = {}
+
+    def watch(self, informer: Informer[Pod]) -> None:
+        """Follow the pods of an informer."""
+        informer.add_handler(self.appeared, self.changed, self.gone)
 
     def appeared(self, pod: Pod) -> None:
         """A pod is in the lister for the first time."""
@@ -83,6 +91,15 @@ def _since(pod: Pod) -> str | None:
     """The timestamp of a ready pod; None for one that is not ready."""
     ready = pods.condition(pod, "Ready")
     return ready.last_transition_time if ready is not None and ready.status == "True" else None
+
+
+def nodes_down(nodes_: Indexer[Node], pods_: Iterable[Pod]) -> frozenset[str]:
+    """Names of the nodes of pods that are gone or not Ready: the status of these pods is stale."""
+    names = {pod.spec.node_name for pod in pods_} - {""}
+    known = {name: nodes_.get(ObjectKey("", name)) for name in names}
+    return frozenset(
+        name for name, node in known.items() if node is None or not nodes.is_ready(node)
+    )
 
 
 @dataclass(frozen=True, slots=True)
