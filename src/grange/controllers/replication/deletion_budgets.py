@@ -185,10 +185,10 @@ async def _charge_one(client: Client, pod: Pod, name: str, now: datetime) -> Non
             )
         except NotFound:
             return  # it covers nothing any more
-        status, found = budget.status, budget.metadata
+        status = budget.status
         if meta.name in status.disrupted_pods:
             return  # an earlier charge without an answer
-        if status.observed_generation < found.generation or status.disruptions_allowed <= 0:
+        if _allowed(budget) <= 0:
             raise _refused(f"the disruption budget {name} allows no disruption now")
         charged = {
             "disruptionsAllowed": status.disruptions_allowed - 1,

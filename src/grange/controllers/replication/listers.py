@@ -3,7 +3,6 @@
 from collections.abc import Container, Sequence
 
 from grange.api.kinds import NODE, POD, PODDISRUPTIONBUDGET, REPLICATIONCONTROLLER
-from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.replicationcontroller import ReplicationController
@@ -32,9 +31,11 @@ class Listers:
         self.pods.store.add_index(owners.CONTROLLER_UID, owners.controller_uid)
         self.pods.store.add_index(_BY_MARK, _mark)
         self.pods.store.add_index(_BY_NAME, _named)
-        self.nodes.store.add_index(_WITHOUT_ZONE, _zoneless)
+        self.nodes.store.add_index(
+            _WITHOUT_ZONE, lambda node: () if ZONE in node.metadata.labels else (_YES,)
+        )
         self.pods.store.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
-        self.controllers.store.add_index(_BY_LABEL, _label)
+        self.controllers.store.add_index(_BY_LABEL, lambda owner: (_name_mark(owner),))
 
     async def wait_synced(self) -> None:
         """Wait until each has shown a complete state."""
@@ -88,10 +89,6 @@ class Listers:
         return _Taken(self.pods.store, namespace, besides)
 
 
-def _zoneless(node: Node) -> Sequence[str]:
-    return () if ZONE in node.metadata.labels else (_YES,)
-
-
 def _mark(pod: Pod) -> Sequence[str]:
     return _named(pod) if controller_of(pod.metadata) is None else ()
 
@@ -99,10 +96,6 @@ def _mark(pod: Pod) -> Sequence[str]:
 def _named(pod: Pod) -> Sequence[str]:
     label = pod.metadata.labels.get(pod_identity.RC_NAME_LABEL)
     return () if label is None else (f"{pod.metadata.namespace}/{label}",)
-
-
-def _label(controller: ReplicationController) -> Sequence[str]:
-    return (_name_mark(controller),)
 
 
 def _name_mark(controller: ReplicationController) -> str:

@@ -16,7 +16,8 @@ from grange.controllers.replication import deletion_budgets, node_transfer, roll
 from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.replication.plan import Inputs, InvalidController, Plan, Removal
 from grange.controllers.replication.pod_planner import PodPlanner
-from grange.controllers.shared import pod_identity, rollout_phase
+from grange.controllers.shared import pod_identity
+from grange.controllers.shared.rollout_phase import SETTLED, RolloutPhase
 
 
 def counted(inputs: Inputs, transfers: TransferResult) -> Inputs:
@@ -131,10 +132,7 @@ def _without_placement(plan_: Plan, controller: ReplicationController) -> Plan:
     Labels are put back, and surplus pods are deleted unless a rollout needs them; nothing is placed.
     """
     state = controller.status.rollout
-    still = state is None or rollout_phase.RolloutPhase(state.phase) in {
-        rollout_phase.RolloutPhase.COMPLETE,
-        rollout_phase.RolloutPhase.ROLLED_BACK,
-    }
+    still = state is None or RolloutPhase(state.phase) in SETTLED
     surplus = tuple(removal for removal in plan_.delete if still and removal.why == "Surplus")
     return replace(plan_, create=(), delete=surplus, short=0)
 

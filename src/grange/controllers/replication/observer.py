@@ -1,6 +1,6 @@
 """Observes everything that the plan for a controller depends on."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 
 import msgspec
 
@@ -84,11 +84,6 @@ class Observer:
             nodes_error=error,
         )
         return inputs.without(drained_nodes(controller))
-
-    def candidates(self, controller: ReplicationController, newer: Mapping[str, Pod]) -> list[Pod]:
-        """Its pods and the orphans that it might adopt; ``newer`` replaces, by uid, what the listers have."""
-        found = self._listers.candidates(controller)
-        return [newer.get(pod.metadata.uid, pod) for pod in found] if newer else found
 
     def _full(self, controller: ReplicationController) -> Container[str]:
         """The nodes without room, if the controller itself chooses a node for each pod."""

@@ -11,7 +11,7 @@ before it is sent, with the version of the pod that it names. Before a reconcile
 on the pod makes every recorded deletion fail, unless the pod has changed or is gone (ADR 10).
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -327,11 +327,6 @@ def deletions_of(plan: Plan) -> tuple[PendingDeletion, ...]:
     """The deletions of a plan."""
     metas = [item.pod.metadata for item in plan.delete]
     return tuple(PendingDeletion(meta.name, meta.uid, meta.resource_version) for meta in metas)
-
-
-def uncertain_deletions(plan: Plan, doubtful: Collection[str]) -> tuple[PendingDeletion, ...]:
-    """Those deletions of a plan whose outcome is not certain: no answer came for the pods of these uids."""
-    return tuple(item for item in deletions_of(plan) if item.uid in doubtful)
 
 
 async def revoke_deletions(client: Client, controller: ReplicationController) -> dict[str, Pod]:

@@ -111,7 +111,8 @@ class Reconciler:
         if (wait_s := await self._unsettled_s(controller)) > 0:
             return Requeue(wait_s)
         newer = await pod_control.revoke_deletions(self._client, controller)
-        claim = sort_by_owner(controller, self._observer.candidates(controller, newer))
+        found = self._listers.candidates(controller)
+        claim = sort_by_owner(controller, [newer.get(pod.metadata.uid, pod) for pod in found])
         written, malformed = await self._follow_operations(controller)
         if written:
             return Requeue(_AGAIN_S)  # the events of the change come sooner
@@ -234,7 +235,8 @@ class Reconciler:
     ) -> bool:
         """Write the status, and raise a failure; False if the controller has changed since."""
         doubtful = self._state.expectations.doubtful(outcome.controller.metadata.uid)
-        pending = pod_control.uncertain_deletions(plan, {item.uid for item in doubtful})
+        uncertain = {item.uid for item in doubtful}  # no answer came
+        pending = [item for item in pod_control.deletions_of(plan) if item.uid in uncertain]
         written = await self._status.write(outcome, unwritten, pending, audited)
         if outcome.failure is not None:
             raise outcome.failure

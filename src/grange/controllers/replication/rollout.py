@@ -32,7 +32,7 @@ from grange.controllers.replication.plan import Inputs, Sides
 from grange.controllers.shared import availability, pod_identity, rollout_step
 from grange.controllers.shared.event_reasons import Reason
 from grange.controllers.shared.pod_identity import is_of
-from grange.controllers.shared.rollout_phase import ROLLOUT, RolloutEvent, RolloutPhase
+from grange.controllers.shared.rollout_phase import ROLLOUT, SETTLED, RolloutEvent, RolloutPhase
 from grange.controllers.shared.rollout_step import Goal, Side
 
 
@@ -68,8 +68,7 @@ def stored(controller: ReplicationController) -> RolloutState | None:
     state = controller.status.rollout
     if state is None or controller.spec.rollout.type != "RollingUpdate":
         return None
-    over = RolloutPhase(state.phase) in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK}
-    return None if over or not state.old_replicas else state
+    return None if RolloutPhase(state.phase) in SETTLED or not state.old_replicas else state
 
 
 def remember(
@@ -109,7 +108,7 @@ class _Step:
         self._begin()
         self._sort()
         self.limits = self._limits()
-        if self.old and self.phase in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK}:
+        if self.old and self.phase in SETTLED:
             self._advance(RolloutEvent.OUTDATED)
             self._restart()
         self._pause()
@@ -133,8 +132,7 @@ class _Step:
         """Whether there are two sides to balance."""
         if self.inputs.controller.spec.rollout.type != "RollingUpdate":
             return False
-        over = self.phase in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK}
-        return not over and bool(self.old or self.state.old_replicas)
+        return self.phase not in SETTLED and bool(self.old or self.state.old_replicas)
 
     def _advance(self, event: RolloutEvent) -> None:
         self.state = replace(self.state, phase=advance(ROLLOUT, self.phase, event).value)
@@ -152,8 +150,7 @@ class _Step:
         if state is not None and state.spec_hash == wanted:
             self.state = state
             self._note_cause(wanted)
-            moving = self.phase not in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK}
-            if moving and state.generation != controller.metadata.generation:
+            if self.phase not in SETTLED and state.generation != controller.metadata.generation:
                 if self.phase is RolloutPhase.FAILED:
                     self._advance(RolloutEvent.CHANGED)
                 self._sort()
@@ -352,7 +349,7 @@ class _Step:
 
     def _judge(self) -> None:
         """Advance the phase by what has changed."""
-        if self.phase in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK, RolloutPhase.PAUSED}:
+        if self.phase in {RolloutPhase.PAUSED, *SETTLED}:
             return
         score = self._score()
         if score > self.state.mark:
@@ -377,14 +374,13 @@ class _Step:
         if self.phase is RolloutPhase.WAITING and (grown or not reached):
             self._advance(RolloutEvent.PROMOTED)
             self.state = replace(self.state, progressed_at=self._timestamp())
-        elif self.phase is RolloutPhase.PROGRESSING and reached and self._are_canaries_up(goal):
+        elif self.phase is RolloutPhase.PROGRESSING and reached:
+            if self.rolling and self._available(self.new) < goal.updated:
+                return  # the canaries are not up
             self._advance(RolloutEvent.REACHED)
             if self.rolling:
                 message = f"{goal.updated} of {goal.target} replicas are updated: waiting"
                 self.events.append((Reason.CANARY_REACHED, message))
-
-    def _are_canaries_up(self, goal: Goal) -> bool:
-        return not self.rolling or self._available(self.new) >= goal.updated
 
     def _complete(self) -> None:
         back = self.phase is RolloutPhase.ROLLING_BACK

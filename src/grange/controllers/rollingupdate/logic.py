@@ -32,11 +32,11 @@ from grange.controllers.shared import (
 )
 from grange.controllers.shared.availability import Readiness
 from grange.controllers.shared.event_reasons import Reason
-from grange.controllers.shared.rollout_phase import ROLLOUT, RolloutEvent, RolloutPhase
+from grange.controllers.shared.rollout_phase import ROLLOUT, SETTLED, RolloutEvent, RolloutPhase
 from grange.controllers.shared.rollout_step import Goal, Side, Verdict
 from grange.reconcile.condition_alerts import ConditionAlert
 
-OVER = frozenset({RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK, RolloutPhase.REFUSED})
+OVER = frozenset({RolloutPhase.REFUSED, *SETTLED})
 """Phases in which a rollout leaves its controllers alone, for good."""
 
 

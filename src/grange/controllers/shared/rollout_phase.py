@@ -33,6 +33,10 @@ class RolloutPhase(Enum):
         return cls.FAILED
 
 
+SETTLED = frozenset({RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK})
+"""Phases in which every pod is of the wanted template."""
+
+
 class RolloutEvent(Enum):
     """What happens to a rollout."""
 
