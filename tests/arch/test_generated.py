@@ -9,7 +9,7 @@ from typing import Any
 
 from grange.api import codec
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def script(name: str) -> ModuleType:
