@@ -99,7 +99,7 @@ class ReplicationService:
             self._scheduler = pooled = MachinePoolScheduler(
                 self._selector, pool, deps.clock, leased
             )
-            self._collector = MachineCollector(pooled, deps.client, clock=deps.clock, log=self._log)
+            self._collector = MachineCollector(pooled, deps.client, log=self._log)
         replacements = PodBackoff(config.replacement, config.replacement_reset_s)
         self._state = ReplicationState(replacements, clock=deps.clock)
         self._reconciler = Reconciler(
@@ -140,9 +140,8 @@ class ReplicationService:
             nursery.start(self._watch_nodes(), name="replication nodes")
             nursery.start(self._resync(), name="replication resync")
             if self._collector is not None:
-                every_s = self._config.pool_sweep_s
-                sweeps = self._collector.run(self._rng, every_s, self._listers.uids)
-                nursery.start(sweeps, name="replication machine collector")
+                collecting = self._collect_machines(self._collector)
+                nursery.start(collecting, name="replication machine collector")
             nursery.start(self.loop.run(), name="replication loop")
 
     async def _resync(self) -> None:
@@ -151,6 +150,13 @@ class ReplicationService:
             for controller in self._listers.controllers.store.list():
                 delay_s = self._rng.uniform(0.0, self._config.resync_s / 10)
                 self.loop.enqueue_after(controller.key, delay_s)
+
+    async def _collect_machines(self, collector: MachineCollector) -> None:
+        while True:
+            await self._clock.sleep(self._rng.uniform(0.9, 1.1) * self._config.pool_sweep_s)
+            with suppress(GrangeError):  # the next sweep tries again
+                present = self._listers.controllers.store.list()
+                await collector.sweep({one.metadata.uid for one in present})
 
     async def _watch_nodes(self) -> None:
         """Enqueue the controllers whose eligible nodes have changed since they last acted on them."""

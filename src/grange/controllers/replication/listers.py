@@ -42,10 +42,6 @@ class Listers:
         for informer in (self.controllers, self.pods, self.nodes, self.disruption_budgets):
             await informer.synced.wait()
 
-    def uids(self) -> set[str]:
-        """Of all controllers."""
-        return {one.metadata.uid for one in self.controllers.store.list()}
-
     def candidates(self, controller: ReplicationController) -> list[Pod]:
         """The pods of a controller, and the orphans that it might adopt."""
         meta = controller.metadata
@@ -75,8 +71,6 @@ class Listers:
 
     def budgets(self, namespace: str) -> Sequence[PodDisruptionBudget]:
         """The PodDisruptionBudgets of a namespace."""
-        if not len(self.disruption_budgets.store):
-            return ()
         return self.disruption_budgets.store.list(namespace)
 
     def every_node_has_zone(self) -> bool:

@@ -7,7 +7,6 @@ releases them. It does not bind pods. ``NodeSelectorScheduler`` knows the nodes 
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -21,7 +20,6 @@ from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.base.plurals import counted
-from grange.base.rng import Stream
 from grange.client.client import Client
 from grange.controllers.replication.podtemplate import LeaseTolerations
 from grange.controllers.shared import pod_identity
@@ -277,21 +275,11 @@ class MachineCollector:
     is idempotent and names the holder, so several processes may do it.
     """
 
-    def __init__(
-        self, pool: MachinePoolScheduler, client: Client, *, clock: Clock, log: Logger
-    ) -> None:
+    def __init__(self, pool: MachinePoolScheduler, client: Client, *, log: Logger) -> None:
         self._pool = pool
         self._client = client
-        self._clock = clock
         self._log = log
         self._missed: set[str] = set()
-
-    async def run(self, rng: Stream, every_s: float, present: Callable[[], set[str]]) -> None:
-        """Sweep until cancelled, every so many seconds, plus or minus a tenth."""
-        while True:
-            await self._clock.sleep(rng.uniform(0.9, 1.1) * every_s)
-            with suppress(GrangeError):  # the next sweep tries again
-                await self.sweep(present())
 
     async def sweep(self, present: Collection[str]) -> None:
         """Sweep once; ``present`` are the uids of the controllers that the lister has.

@@ -120,8 +120,10 @@ class Reconciler:
         failure: Exception | None = None
         if not controller.spec.paused:
             adopted, failure = await self._pods.claim(controller, claim)
+
         inputs = await self._observer.observe(controller, [*claim.owned, *adopted])
         audited = await self._audit.catch_up(inputs)
+
         transfers = await self._transfers.advance(inputs)
         decision = rollout.decide(logic.counted(inputs, transfers), self._clock.now())
         inputs = logic.constrain(inputs, transfers, decision)
@@ -134,6 +136,7 @@ class Reconciler:
             failure = pod_control.not_adopted(claim.adopt, adopted, failure)
         permitted = await self._permitted(inputs, planned)
         plan = logic.unrecorded(permitted, audited.live)
+
         self._state.wait_for_budget(controller, waits=bool(plan.budget))
         entries = audit_trail.entries(controller, plan, transfers, decision, self._clock.now())
         stored = await self._status.announce(
@@ -144,6 +147,7 @@ class Reconciler:
         if failure is None or isinstance(failure, StaleCache):
             audited = await self._audit.record(stored, entries, audited, inputs)
             entries = []
+
         failure = failure or inputs.nodes_error
         outcome = ReconcileOutcome(
             inputs,
@@ -155,6 +159,7 @@ class Reconciler:
             shortage=self._observer.shortage(inputs, permitted),
         )
         reported = await self._report(outcome, plan, entries, audited.members)
+
         waits = [
             inputs.held_s,
             inputs.health.next_available_s,
