@@ -4,7 +4,7 @@ Rollouts, scaling down, node transfers and users' deletions are granted by the s
 together they never delete an available pod that the minimum needs. Terminating pods are unavailable, whatever
 deleted them: while others disrupt, the controller waits. A pod that is not available costs nothing. The status of
 a pod on a node that is down is stale: it does not count for the minimum, and is deleted only while the minimum
-holds without it.
+holds without it. Before an available pod is deleted, the others are read live (``confirm``).
 
 An available pod that a PodDisruptionBudget covers is deleted by its eviction subresource. The server charges the
 budget by compare-and-set, so the controller and other clients never spend the same allowance. What the budget

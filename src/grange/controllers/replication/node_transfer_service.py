@@ -78,7 +78,8 @@ class Transfers:
     async def advance(self, inputs: Inputs) -> TransferResult:
         """Advance every transfer by at most one phase, and begin new ones.
 
-        All stay as they are while nodes are unknown, and for a controller that is being deleted. Errors of the scheduler are part of the result: the rest of the reconcile continues without it.
+        All stay as they are while nodes are unknown, and for a controller that is being deleted. Errors of the
+        scheduler are part of the result: the rest of the reconcile continues without it.
         """
         controller, now = inputs.controller, self._clock.now()
         result = TransferResult(backoffs=controller.status.transfer_backoffs)

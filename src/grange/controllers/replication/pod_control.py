@@ -1,4 +1,4 @@
-"""Carries out a plan: every write of the replication controller to a pod.
+"""Claims the pods of a controller and carries out its plan: every write of the replication controller to a pod.
 
 Creations and deletions go in batches of 1, 2, 4, … that stop at the first error (slow start), so a
 template that the server refuses costs one request and not a thousand. Every write is fenced: a

@@ -132,8 +132,8 @@ def _require(spec: Document, expressions: list[Document], fields: list[Document]
 class LeaseTolerations:
     """Lets the pods of controllers onto the machines that are leased to them.
 
-    A pod that is pinned to a leased machine carries the UID of the lease, as a holder's pods do. With it the pod fits no
-    other machine, and the machine goes to others only when the pod is gone.
+    A pod that is pinned to a leased machine carries the UID of the lease, as a holder's pods do. With it the pod fits
+    no other machine, and the machine goes to others only when the pod is gone.
 
     Attributes:
         held: leases by holder; None where there is no pool of machines.
@@ -151,7 +151,7 @@ class LeaseTolerations:
         return replace(controller, spec=replace(controller.spec, template=template))
 
     def admit(self, controller: ReplicationController, pod: Document, node: str) -> None:
-        """Let a new pod onto leased machines of its controller, in place: onto the node it is pinned to, or onto any."""
+        """Let a new pod onto leased machines of its controller, in place: the one it is pinned to, or any."""
         leases = self._leases(controller)
         if node:
             leases = {node: leases[node]} if node in leases else {}
