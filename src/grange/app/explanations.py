@@ -9,7 +9,7 @@ from grange.api.meta import Document, ObjectMeta, Resource
 from grange.api.status import NotFound, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
-from grange.scheduler.errors import NotAtWork
+from grange.scheduler.errors import SchedulerNotRunning
 
 _STARTS_WITHIN_S = 3.0  # a scheduler that has just been started lists everything first
 _LOOK_S = 0.05
@@ -86,14 +86,14 @@ class Explanations:
             try:
                 return self._ask(pod)
             except GrangeError as error:
-                starts = isinstance(error, NotAtWork) and self._clock.monotonic() < until
+                starts = isinstance(error, SchedulerNotRunning) and self._clock.monotonic() < until
                 if not starts:
                     raise ServiceUnavailable(f"the scheduler cannot answer now: {error}") from error
             await self._clock.sleep(_LOOK_S)
 
     def _ask(self, pod: Pod) -> Explanation | None:
         if not self._answerers:
-            raise NotAtWork(
+            raise SchedulerNotRunning(
                 "none runs in this control plane; `grange up` starts one without `--disable scheduler`"
             )
         answers = (answerer.explain(pod) for answerer in self._answerers)

@@ -6,7 +6,8 @@
     └── SchedulerError
         ├── CacheError            the event does not fit the cache's state: log it and continue
         ├── SnapshotInconsistent  this cycle fails; the snapshot has repaired itself for the next
-        └── CacheCorrupted        the cache contradicts the cluster: rebuild it from the informers
+        ├── CacheCorrupted        the cache contradicts the cluster: rebuild it from the informers
+        └── SchedulerNotRunning   another process schedules: ask there
 """
 
 from grange.base.errors import GrangeError
@@ -28,5 +29,5 @@ class CacheCorrupted(SchedulerError):
     """The cache holds something that cannot be true: drop it and rebuild it."""
 
 
-class NotAtWork(SchedulerError):
+class SchedulerNotRunning(SchedulerError):
     """The scheduler does not run in this process now."""

@@ -25,7 +25,7 @@ from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.cycle import Assumed, Batch, Cycle, Dropped, Outcome, Unschedulable, Waiting
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.disruption_budgets import DisruptionBudgets
-from grange.scheduler.errors import CacheCorrupted, NotAtWork
+from grange.scheduler.errors import CacheCorrupted, SchedulerNotRunning
 from grange.scheduler.event_handlers import InformerEventHandlers
 from grange.scheduler.explain.attempt_history import AttemptHistory
 from grange.scheduler.explain.explainer import PodExplainer
@@ -233,11 +233,13 @@ class Scheduler:
         Synchronous, and short enough to run between two decisions.
 
         Raises:
-            NotAtWork: it does not run here; another process may.
+            SchedulerNotRunning: it does not run here; another process may.
             SnapshotInconsistent: the snapshot is being repaired; retry.
         """
         if not self._running:
-            raise NotAtWork("it does not run in this process now; another one may do its work")
+            raise SchedulerNotRunning(
+                "it does not run in this process now; another one may do its work"
+            )
         return self._explainer.explain(pod)
 
     def _waits_for(self, pod: Pod) -> str:

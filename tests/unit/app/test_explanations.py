@@ -9,7 +9,7 @@ from grange.app.explanations import Explanations
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
-from grange.scheduler.errors import NotAtWork
+from grange.scheduler.errors import SchedulerNotRunning
 from grange.sim import builders
 
 
@@ -68,7 +68,7 @@ async def test_a_scheduler_that_starts_is_waited_for(clock: Clock) -> None:
 
     def starts(_: Pod) -> Explanation:
         if clock.monotonic() < begins:
-            raise NotAtWork("it lists the pods")
+            raise SchedulerNotRunning("it lists the pods")
         return Explanation(state=SchedulingState.BACKOFF)
 
     why = Explanations(clock)

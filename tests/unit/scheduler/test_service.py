@@ -18,7 +18,7 @@ from grange.base.rng import Stream
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import InformerFactory
 from grange.scheduler import plugins
-from grange.scheduler.errors import NotAtWork
+from grange.scheduler.errors import SchedulerNotRunning
 from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Profile, Status
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.service import Scheduler, SchedulerConfig
@@ -792,5 +792,5 @@ async def test_only_a_scheduler_at_work_explains(clock: Clock, rng: Stream, log:
         client = made.client
         informers = InformerFactory(client, clock=clock, rng=rng, log=log)
         idle = Scheduler(Deps(client, informers, clock, rng, log, registry()))
-        with pytest.raises(NotAtWork, match="another"):
+        with pytest.raises(SchedulerNotRunning, match="another"):
             idle.explain(await made.pod("p"))
