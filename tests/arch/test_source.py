@@ -13,6 +13,8 @@ TEST_NAME_LIMIT = 60
 DEFINED_TEST = re.compile(r"^\s*(?:async )?def (test\w*)\(", re.MULTILINE)
 OPENING_DOCSTRING = re.compile(r'(#!.*\n)?r?"""\S')
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "misc", "consts", "core"}
+START = re.compile(r"^Start(?: reading)? at:(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
+MODULE_NAME = re.compile(r"``([a-z_0-9.]+)``")
 HEADINGS = ("Owns:", "Never:", "Flow:", "Concurrency:", "Start reading at:")
 MAY_START_TASKS = (
     "base/tasks.py",
@@ -81,6 +83,22 @@ def test_every_room_states_what_it_owns_and_where_to_start() -> None:
         if lacking:
             missing[folder.name] = lacking
     assert not missing, listed(missing)
+
+
+def test_modules_to_start_reading_at_exist() -> None:
+    """Where a package exports what its users start at, that name may stand for its module."""
+    gone = []
+    for path in SRC.rglob("__init__.py"):
+        exported = {alias.name for node in nodes(path) for alias in getattr(node, "names", ())}
+        for start in START.findall(ast.get_docstring(parsed(path)) or ""):
+            for name in MODULE_NAME.findall(start):
+                beneath = Path(*name.split("."))
+                places = [folder / beneath for folder in (path.parent, path.parents[1], SRC)]
+                if name not in exported and not any(
+                    place.is_dir() or place.with_suffix(".py").is_file() for place in places
+                ):
+                    gone.append(f"{inside(path)}: {name}")
+    assert not gone, listed(gone)
 
 
 def test_room_packages_hold_no_code() -> None:

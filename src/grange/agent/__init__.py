@@ -7,5 +7,5 @@ Flow: informer (pods of this node) → one worker a pod → ``lifecycle.decide``
     probe results wake the worker → ``status`` → one status patch where something changed.
 Concurrency: one task a pod, one a probe, one for the heartbeat; a runtime is shared by all the
     agents of a process and only called on the loop.
-Start reading at: ``runtime`` (the seam), then ``states``, ``lifecycle`` and ``worker``.
+Start reading at: ``container_runtime`` (the seam), then ``transitions``, ``lifecycle``, ``worker``.
 """

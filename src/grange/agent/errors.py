@@ -3,10 +3,10 @@
 ::
 
     GrangeError
-    ├── runtime.RuntimeFailedError   the runtime could not do it now; retried with backoff
-    ├── addresses.NoAddressLeftError the range of pod addresses is used up
-    ├── NotCreatableError            what the container asks for is missing; retried with backoff
-    └── NotWantedError               the pod was deleted while its container was prepared
+    ├── container_runtime.RuntimeFailedError  the runtime could not do it now; retried with backoff
+    ├── addresses.NoAddressLeftError          the range of pod addresses is used up
+    ├── NotCreatableError                     what the container asks for is missing; retried with backoff
+    └── NotWantedError                        the pod was deleted while its container was prepared
 """
 
 from grange.base.errors import GrangeError

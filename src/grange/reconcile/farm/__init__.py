@@ -6,5 +6,5 @@ Never: what a controller does with its objects; a promise that rests on two cloc
 Flow: Lease → ``Session`` with an epoch → ``Members`` → ``assign`` → claims, compared and set on the
     objects → passes under a claim, through a ``FencedClient`` → release, or the session's end.
 Concurrency: one event loop; ``Member.run`` owns all tasks. Decisions are pure and take ``now``.
-Start reading at: ``member``, then ``farm``, then ``session``; docs/explanation/farm.md explains why it is safe.
+Start reading at: ``member``, then ``farm``, then ``member_session``; docs/explanation/farm.md explains why it is safe.
 """
