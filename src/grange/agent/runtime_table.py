@@ -1,61 +1,19 @@
 """The runtimes that an agent can use: one package in ``runtimes`` and one line of ``RUNTIMES`` each."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from grange.agent.addresses import default_range
 from grange.agent.node_runtime import NodeRuntime
 from grange.agent.paired_runtimes import PairedRuntimes
-from grange.agent.runtime_choices import NO_ISOLATION, SHARED
+from grange.agent.runtime_options import NO_SOCKET, RuntimeFactory, RuntimeOptions
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
 
-__all__ = [
-    "NO_SOCKET",
-    "RUNTIMES",
-    "SOCKETS",
-    "RuntimeFactory",
-    "RuntimeOptions",
-]
-
-NO_SOCKET = "none"
 SOCKETS = (Path("/run/containerd/containerd.sock"), Path("/run/crio/crio.sock"))
 """Where container runtimes listen."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeOptions:
-    """What a program asks of the runtime that it opens.
-
-    Attributes:
-        data_dir: the runtime keeps its data below it.
-        isolation: one of ``ISOLATION``.
-        network: one of ``NETWORKS``.
-        shown: directories that isolated pods see where they are, also below ``/tmp``.
-        hidden: files of the user that isolated pods may not see.
-        cri_socket: of the machine's container runtime; ``NO_SOCKET`` for none; empty: the first of
-            ``SOCKETS`` that there is.
-    """
-
-    data_dir: Path
-    isolation: str = NO_ISOLATION
-    network: str = SHARED
-    shown: tuple[Path, ...] = ()
-    hidden: tuple[Path, ...] = ()
-    cri_socket: str = ""
-
-
-class RuntimeFactory(Protocol):
-    """Makes a runtime; opening it is up to the caller."""
-
-    def __call__(
-        self, options: RuntimeOptions, *, clock: Clock, log: Logger, offload: Offload
-    ) -> NodeRuntime:
-        """A runtime that does what the options ask for, or refuses to be opened."""
 
 
 def _process(

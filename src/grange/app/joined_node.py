@@ -23,7 +23,8 @@ from grange.agent.container_runtime import ContainerID
 from grange.agent.node_runtime import NodeRuntime
 from grange.agent.pod_tunnels import PodTunnels
 from grange.agent.runtime_choices import NETNS
-from grange.agent.runtime_table import RUNTIMES, RuntimeOptions
+from grange.agent.runtime_options import RuntimeOptions
+from grange.agent.runtime_table import RUNTIMES
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.agent.service_proxy.proxy import ServiceProxy
 from grange.agent.service_proxy.routes import Endpoint

@@ -17,7 +17,8 @@ from grange.agent.heartbeat import report_stopped
 from grange.agent.node_runtime import NodeRuntime
 from grange.agent.pod_tunnels import PodTunnels
 from grange.agent.runtime_choices import NETNS
-from grange.agent.runtime_table import RUNTIMES, RuntimeOptions
+from grange.agent.runtime_options import RuntimeOptions
+from grange.agent.runtime_table import RUNTIMES
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.agent.service_proxy.proxy import ServiceProxy
 from grange.agent.service_proxy.tunnel import Dial

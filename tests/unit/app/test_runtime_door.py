@@ -6,7 +6,8 @@ from typing import Self
 import pytest
 
 from grange.agent.node_runtime import NodeRuntime
-from grange.agent.runtime_table import RUNTIMES, RuntimeOptions
+from grange.agent.runtime_options import RuntimeOptions
+from grange.agent.runtime_table import RUNTIMES
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime
 from grange.app.local_nodes import LocalNodes
 from grange.app.settings import Settings, SettingsError
