@@ -2,6 +2,7 @@
 
 import pytest
 from tests.support.gang_cluster import Bench, names
+from tests.unit.scheduler.test_quotas import in_queue
 
 CPU = {"cpu": "1"}
 
@@ -72,3 +73,26 @@ def test_important_gang_preempts_for_lost_members() -> None:
     made.gone(*{*made.victims})
     made.run(5.0)
     assert {"g4", "g5"} <= {*made.where}
+
+
+@pytest.mark.parametrize("spec", [{}, {"queue": "x"}], ids=["nodes", "quota"])
+@pytest.mark.parametrize("lost", [1, 2])
+def test_lost_members_do_not_wait_for_who_waits_for_them(spec: dict[str, str], lost: int) -> None:
+    """A gang that was overtaken too often is to get what the incomplete one would hold forever."""
+    made = Bench(overtakes=2)
+    made.nodes("a", capacity={"cpu": "20" if spec else "10", "memory": "10Gi", "pods": "100"})
+    made.quota("x", cpu="10")
+    labels = in_queue("x") if spec else {}
+    made.group("g", 3, **spec)
+    made.pods(*names("g", 3), gang="g", requests=CPU)
+    made.run(1.0)
+    made.group("h", 8, **spec)
+    made.pods(*names("h", 8), gang="h", requests=CPU)
+    made.run(1.0)
+    made.pods(*names("s", 3), labels=labels, requests=CPU)
+    made.run(1.0)
+    assert {"s0", "s1", "h0"} & {*made.where} == {"s0", "s1"}
+    made.gone(*names("g", lost))
+    made.pods(*names("g", lost, start=3), gang="g", requests=CPU)
+    made.run(5.0)
+    assert {*names("g", lost, start=3)} <= {*made.where}

@@ -130,7 +130,7 @@ class Coscheduling:
         if gang.started or not gang.num_missing:
             if self._held_back(gang):
                 return self._unschedulable(queued, self._diagnosis(HELD_BACK, _ASLEEP))
-            if gang.num_missing > 1:
+            if gang.num_missing:
                 return self._restore(gang, queued)
             return self._single(queued, gang.queue)
         shortage = gang.shortage
@@ -215,12 +215,13 @@ class Coscheduling:
     def _restore(self, gang: Gang, queued: QueuedPod) -> PodInfo | Outcome:
         """A member of a gang that lost several: it is of use only if there is room for all of them.
 
-        Otherwise gangs that lost members could each hold what another one lacks.
+        Otherwise gangs that lost members could each hold what another one lacks. No claim or
+        reservation comes before them: what it is for may be what their gang holds.
         """
         lost = self._candidates(gang)[: gang.num_missing]
-        pods = [item.info for item in lost]
-        pods += [queued.info] * (gang.num_missing - len(lost))  # not created yet
-        if self._refreshed() and not self._preemption.may_preempt(queued.info):
+        pods = [past_reservations(item.info) for item in lost]
+        pods += [past_reservations(queued.info)] * (gang.num_missing - len(lost))  # not created yet
+        if len(pods) > 1 and self._refreshed() and not self._preemption.may_preempt(queued.info):
             table = self._cycle.snapshot.table
             room = Capacity.of(self._profiles, table, shapes(self._profiles, pods)).whole()
             if room < len(pods):
@@ -228,15 +229,16 @@ class Coscheduling:
                 whole = replace(self._count_reasons(queued, pods), pre_filter=summary)
                 return self._unschedulable(queued, whole)
         together = total(amounts(pod.request.resources) for pod in pods)
-        return self._single(queued, gang.queue, together)
+        admitted = self._single(queued, gang.queue, together)
+        return past_reservations(admitted) if isinstance(admitted, PodInfo) else admitted
 
     def _single(
-        self, queued: QueuedPod, queue: str, amount: Amounts | None = None
+        self, queued: QueuedPod, queue: str, restored: Amounts | None = None
     ) -> PodInfo | Outcome:
         if queue:
-            amount = amount or amounts(queued.info.request.resources)
+            amount = restored or amounts(queued.info.request.resources)
             rank = self._rank(queued)
-            refusal = self.quotas.refusal(queue, amount, rank)
+            refusal = self.quotas.refusal(queue, amount, None if restored else rank)
             if refusal:
                 self.wait_line.add_pod(queued.uid, queue, amount, rank)
                 preempts = self._reclaim(queued, queue, amount)
