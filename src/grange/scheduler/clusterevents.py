@@ -30,6 +30,7 @@ class Action(IntFlag):
     DELETE = auto()
     NODE_ALLOCATABLE = auto()
     NODE_LABEL = auto()
+    NODE_ANNOTATION = auto()
     NODE_TAINT = auto()
     NODE_CONDITION = auto()
     NODE_FEATURES = auto()
@@ -99,6 +100,8 @@ def node_update(old: Node, new: Node) -> ClusterEvent | None:
         action |= Action.NODE_ALLOCATABLE
     if old.metadata.labels != new.metadata.labels:
         action |= Action.NODE_LABEL
+    if old.metadata.annotations != new.metadata.annotations:
+        action |= Action.NODE_ANNOTATION
     # Becoming schedulable is the removal of a taint, and no pod waits for the opposite.
     opened = old.spec.unschedulable and not new.spec.unschedulable
     if opened or old.spec.taints != new.spec.taints:

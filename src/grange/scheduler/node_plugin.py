@@ -112,6 +112,11 @@ def label(key: str) -> Attribute[str | None]:
     )
 
 
+def annotation(key: str) -> Attribute[str | None]:
+    """The value of an annotation; None for nodes without it."""
+    return _of_object(lambda node: node.metadata.annotations.get(key), Action.NODE_ANNOTATION, None)
+
+
 NameAndLabels: TypeAlias = tuple[str, Mapping[str, str]]
 _NAMELESS: NameAndLabels = ("", {})
 _NO_FEATURES: Collection[str] = frozenset()

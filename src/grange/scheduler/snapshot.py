@@ -289,6 +289,7 @@ def affects_decisions(before: Node, after: Node) -> bool:
     return (
         before.spec != after.spec
         or before.metadata.labels != after.metadata.labels
+        or before.metadata.annotations != after.metadata.annotations
         or before.status.allocatable != after.status.allocatable
         or before.status.images != after.status.images
         or before.status.declared_features != after.status.declared_features
