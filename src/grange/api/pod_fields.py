@@ -15,6 +15,9 @@ from grange.api.meta import Document
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  a path, and no secret
 """Where the volume with the service account's token is mounted."""
 
+PROBE_ACTIONS = ("exec", "httpGet", "tcpSocket", "grpc")
+"""The fields of a probe of which one is set: what it does."""
+
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -176,10 +179,7 @@ _SECURITY = (
 )
 _PROBE = (
     *_honoured(
-        "exec",
-        "httpGet",
-        "tcpSocket",
-        "grpc",
+        *PROBE_ACTIONS,
         "initialDelaySeconds",
         "periodSeconds",
         "timeoutSeconds",

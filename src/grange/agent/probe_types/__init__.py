@@ -1,6 +1,7 @@
 """The types of probes: one module each, with ``asks`` and ``ask``, and one line of ``PROBE_TYPES``.
 
-A new type also needs its field in ``api.kinds.pod.Probe``.
+A new type also needs its field in ``api.kinds.pod.Probe``, in ``api.pod_fields.PROBE_ACTIONS`` and in the
+schema ``api/schema/kubernetes.json``: the API server prunes fields that it does not know.
 """
 
 from collections.abc import Awaitable, Callable

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from grange.api import names
+from grange.api.pod_fields import PROBE_ACTIONS
 from grange.api.restart_policies import RESTART_POLICIES
 from grange.api.stop_signals import STOP_SIGNALS
 from grange.api.validation import scheduling
@@ -40,7 +41,6 @@ _FIXED = (
     "`spec.initContainers[*].image`, `spec.activeDeadlineSeconds`, "
     "`spec.terminationGracePeriodSeconds` and additions to `spec.tolerations`"
 )
-_PROBE_ACTIONS = ("exec", "httpGet", "tcpSocket", "grpc")
 _HOOK_ACTIONS = ("exec", "httpGet", "tcpSocket", "sleep")
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 _PROBE_NUMBERS = (
@@ -380,7 +380,7 @@ def _check_mounts(
 
 
 def _check_probe(probe: dict[str, Any], path: str, faults: Faults) -> None:
-    _check_action(probe, path, _PROBE_ACTIONS, faults)
+    _check_action(probe, path, PROBE_ACTIONS, faults)
     for field in _PROBE_NUMBERS:
         if probe.get(field, 0) < 0:
             message = "must be greater than or equal to 0"
