@@ -6,7 +6,7 @@ import pytest
 from tests.support.memory_sink import MemorySink
 
 from grange.alerts.alerts import Alert, SinkTools
-from grange.alerts.targets import TARGETS, InvalidTarget, check_url, open_sink
+from grange.alerts.targets import TARGETS, InvalidTarget, SinkTarget, check_url, open_sink
 from grange.alerts.webhook import WebhookSink
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -28,13 +28,23 @@ class Pager(MemorySink):
 
 
 def test_new_sink_is_one_class_and_one_line(tools: SinkTools) -> None:
-    targets = MappingProxyType({**TARGETS, "pager": Pager})
+    targets = MappingProxyType({**TARGETS, "pager": SinkTarget(Pager)})
     sink = open_sink("pager://team", tools, targets)
     assert isinstance(sink, Pager)
     sink.raised(Alert("farm/x", "store_went_back", "look"))
     assert sink.url == "pager://team"
     with pytest.raises(InvalidTarget, match="http, https"):
         open_sink("pager://team", tools)
+
+
+def test_target_states_whether_it_needs_a_host(tools: SinkTools) -> None:
+    targets = MappingProxyType({**TARGETS, "file": SinkTarget(Pager, needs_host=False)})
+    sink = open_sink("file:///var/log/alerts", tools, targets)
+    assert isinstance(sink, Pager)
+    assert sink.url == "file:///var/log/alerts"
+    for url in ("https:///path", "file://[bad"):
+        with pytest.raises(InvalidTarget, match="file, http, https"):
+            check_url(url, targets)
 
 
 def test_http_targets_are_webhooks(tools: SinkTools) -> None:
