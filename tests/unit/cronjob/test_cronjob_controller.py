@@ -11,7 +11,7 @@ from grange.api import timestamps
 from grange.api.http import Request, User
 from grange.api.kinds import CRONJOB, EVENT, JOB
 from grange.api.kinds.batchjob import BatchJob
-from grange.api.status import ApiError, Forbidden
+from grange.api.status import ApiError, Cause, Forbidden
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -168,6 +168,14 @@ async def test_refused_job_is_reported_and_tried_again(world: CronWorld) -> None
     world.gate = lambda request: None
     await world.settle(120)
     assert len(await world.jobs()) == 1
+
+
+async def test_ending_namespace_gets_no_event_of_a_refused_job(world: CronWorld) -> None:
+    ending = Forbidden("is being terminated", causes=[Cause(reason="NamespaceTerminating")])
+    world.gate = lambda request: ending if request.path.endswith("/jobs") else None
+    await world.add(schedule="*/10 * * * *")
+    await world.settle(605)
+    assert (await world.client.list(EVENT)).items == []
 
 
 async def test_replaced_jobs_are_deleted_first(world: CronWorld) -> None:

@@ -19,6 +19,7 @@ from grange.api.status import (
     Forbidden,
     Invalid,
     NotFound,
+    is_namespace_terminating,
 )
 from grange.base.tasks import Nursery
 from grange.controllers.cronjob import logic
@@ -160,8 +161,9 @@ class CronJobController:
             self._recorder.event(cron, WARNING, "FailedCreate", message, kind=CRONJOB)
             return None
         except (BadRequest, Forbidden, Invalid) as error:
-            message = f"Job {name} was not created: {error.message}"
-            self._recorder.event(cron, WARNING, "FailedCreate", message, kind=CRONJOB)
+            if not is_namespace_terminating(error):
+                message = f"Job {name} was not created: {error.message}"
+                self._recorder.event(cron, WARNING, "FailedCreate", message, kind=CRONJOB)
             raise
         self._recorder.event(cron, NORMAL, "SuccessfulCreate", f"Created job {name}", kind=CRONJOB)
         return created

@@ -34,7 +34,7 @@ class RolloutPhase(Enum):
 
 
 SETTLED = frozenset({RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK})
-"""Phases in which every pod is of the wanted template."""
+"""Phases in which nothing is to be done until the template or the pods change."""
 
 
 class RolloutEvent(Enum):
