@@ -22,6 +22,7 @@ from grange.app.settings import (
     ListenAddressType,
     Settings,
     SettingsError,
+    check_queue_policy,
 )
 from grange.base import log, metrics, supervision
 from grange.base.clock import Clock, LoopClock
@@ -80,7 +81,15 @@ _NAME_LIMIT = 40
     help="Address of the session service, which the pods of sessions must reach; port 0 takes that of the "
     "last time or a free one.",
 )
-@flags.options(Settings, "agent_version", "agent_url", "alert_webhook", "log_level", "log_json")
+@flags.options(
+    Settings,
+    "queue_policy",
+    "agent_version",
+    "agent_url",
+    "alert_webhook",
+    "log_level",
+    "log_json",
+)
 @click.pass_obj
 def command(  # noqa: PLR0913  click hands every option over by name
     env: Environment,
@@ -94,6 +103,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     metrics_listen: ListenAddress,
     evidence_dir: Path | None,
     session_listen: ListenAddress,
+    queue_policy: str,
     agent_version: str,
     agent_url: str,
     alert_webhook: str,
@@ -102,6 +112,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
 ) -> None:
     """Run controllers and scheduler against a cluster; many share the work as a farm."""
     with _usage_errors():
+        check_queue_policy(queue_policy)
         package = agent_package(agent_version, agent_url)
     log.configure(level=log_level, json_lines=log_json)
     rng = Stream.from_system()
@@ -123,6 +134,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
                 names,
                 selector=selector,
                 schedulers=frozenset(schedulers),
+                queue_policy=queue_policy,
                 metrics_listen=metrics_listen,
                 evidence=(evidence_dir, session_listen),
                 package=package,
@@ -145,6 +157,7 @@ async def _serve(  # noqa: PLR0913  one for each option
     *,
     selector: str,
     schedulers: frozenset[str],
+    queue_policy: str,
     metrics_listen: ListenAddress,
     evidence: tuple[Path | None, ListenAddress],
     package: AgentPackage,
@@ -196,7 +209,7 @@ async def _serve(  # noqa: PLR0913  one for each option
                 FarmConfig(member=member),
                 deps,
                 names or frozenset(NAMES),
-                scheduler=scheduler_for(schedulers),
+                scheduler=scheduler_for(schedulers, queue_policy),
                 machines=machine_role.elsewhere(access.server, access.ca_pem, package),
                 selector=selector,
                 alert_sink=alerting.alert_sink,

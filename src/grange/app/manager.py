@@ -6,6 +6,7 @@ member at a time. The same in ``grange up``, where there is only one member, and
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectKey, Resource, controller_of
 from grange.api.scheme import AnyKind
 from grange.app.runnable import Runnable
+from grange.app.settings import QUEUE_POLICY
 from grange.base.errors import GrangeError
 from grange.controllers import TABLE
 from grange.controllers.garbagecollector.controller import NAME as GARBAGE
@@ -57,17 +59,22 @@ def plain_scheduler(deps: Deps) -> ElectedService:
     return scheduler_for(frozenset())(deps)
 
 
-def scheduler_for(names: frozenset[str]) -> Callable[[Deps], ElectedService]:
+def scheduler_for(
+    names: frozenset[str], queue_policy: str = QUEUE_POLICY
+) -> Callable[[Deps], ElectedService]:
     """How a scheduler is made that has its default settings otherwise.
 
     Args:
         names: the ``schedulerName``s whose pods are its own; empty for the default ones.
+        queue_policy: in which order gangs and pods wait.
     """
 
     def made(deps: Deps) -> ElectedService:
         from grange.scheduler.service import Scheduler, SchedulerConfig  # numpy takes its time
 
-        config = SchedulerConfig(scheduler_names=names) if names else SchedulerConfig()
+        config = SchedulerConfig(queue_policy=queue_policy)
+        if names:
+            config = replace(config, scheduler_names=names)
         return Scheduler(deps, config)
 
     return made

@@ -111,11 +111,11 @@ def scheduler(settings: Settings) -> Callable[[Deps], SchedulerService]:
     if settings.scheduler_config is None:
 
         def usual(deps: Deps) -> SchedulerService:
-            from grange.scheduler.service import Scheduler
+            from grange.scheduler.service import Scheduler, SchedulerConfig
 
-            return Scheduler(deps)
+            return Scheduler(deps, SchedulerConfig(queue_policy=settings.queue_policy))
 
         return usual
     from grange.app import scheduling
 
-    return scheduling.scheduler(settings.scheduler_config)
+    return scheduling.scheduler(settings.scheduler_config, settings.queue_policy)

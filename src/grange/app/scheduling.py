@@ -1,6 +1,7 @@
 """The scheduler's configuration file: found, read, and refused by name."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from grange.app.settings import SettingsError
@@ -29,11 +30,12 @@ def read(path: Path, option: str = "--scheduler-config") -> Configured:
         raise SettingsError(f"{option} {path}: {error}") from error
 
 
-def scheduler(path: Path) -> Callable[[Deps], Scheduler]:
+def scheduler(path: Path, queue_policy: str) -> Callable[[Deps], Scheduler]:
     """How a scheduler of this file is made.
 
     Raises:
         SettingsError: as ``read``.
     """
     found = read(path)
-    return lambda deps: Scheduler(deps, found.config, profile=found.profiles)
+    config = replace(found.config, queue_policy=queue_policy)
+    return lambda deps: Scheduler(deps, config, profile=found.profiles)

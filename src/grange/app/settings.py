@@ -25,6 +25,7 @@ from grange.base.plurals import counted
 ROLES = ("scheduler", "controllers", "machines", "agent")
 MAX_NODES = 1000
 DEFAULT_PORT = 6443
+QUEUE_POLICY = "BestEffortFIFO"  # the scheduler's default; agents do not import the scheduler
 
 
 class SettingsError(GrangeError):
@@ -84,6 +85,20 @@ def check_thresholds(text: str) -> None:
         raise SettingsError(f"--eviction-hard {error}") from error
 
 
+def check_queue_policy(name: str) -> None:
+    """Check the value of ``--queue-policy``.
+
+    Raises:
+        SettingsError: there is no such policy.
+    """
+    from grange.scheduler.gangs.queue_policies import POLICIES  # agents do without
+
+    if name not in POLICIES:
+        raise SettingsError(
+            f"--queue-policy {name}: no such queue policy; there are {', '.join(POLICIES)}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of one control plane.
@@ -106,6 +121,7 @@ class Settings:
         network: what a program gets that listens on all addresses.
         hidden_files: of the user; isolated pods do not see them.
         scheduler_config: the scheduler's configuration file; None for the default profile.
+        queue_policy: in which order gangs and pods wait for quota and nodes.
         agent_version: of the package that machines of node pools install; empty for the newest.
         agent_url: of that package; empty for the package index that the machine uses.
         no_context: add no context to the user's kubeconfig.
@@ -271,6 +287,15 @@ class Settings:
             metavar="FILE",
         ),
     )
+    queue_policy: str = field(
+        default=QUEUE_POLICY,
+        metadata=flag(
+            "--queue-policy",
+            "Order in which gangs and pods wait for quota and nodes.",
+            "See [gangs](gangs.md#who-comes-first).",
+            metavar="NAME",
+        ),
+    )
     agent_version: str = field(
         default="",
         metadata=flag(
@@ -345,6 +370,7 @@ class Settings:
         self._check_pools()
         check_thresholds(self.eviction)
         check_dns_address(self.cluster_dns)
+        check_queue_policy(self.queue_policy)
         if not (self._is_loopback or self.tls_names or self.insecure_listen):
             raise SettingsError(
                 f"--listen {self.host}: other machines could reach the API: name the server as they "
