@@ -69,6 +69,7 @@ class MinimumIsKept:
         self._clock = clock
         self._ready: dict[str, dict[str, float]] = {}  # since when
         self._broken: dict[str, dict[str, float]] = {}  # the same, by themselves
+        self._silent: dict[str, set[str]] = {}  # those whose node is silent: no rollout took them
         self._stamps: dict[str, str | None] = {}  # of the Ready condition, by uid
 
     def lower(self, app: str, replicas: int) -> None:
@@ -87,6 +88,11 @@ class MinimumIsKept:
         broken.pop(change.uid, None)
         taken = change.deleted or bool(pod.metadata.deletion_timestamp)
         found = pods.condition(pod, "Ready")
+        silent = self._silent.setdefault(app, set())
+        was_silent = change.uid in silent
+        silent.discard(change.uid)
+        if not taken and found is not None and found.reason == "NodeNotReady":
+            silent.add(change.uid)
         stamp = found.last_transition_time if found is not None else None
         if stamp != self._stamps.get(change.uid) and pods.is_ready(pod):
             since = None  # it broke and recovered before that was reported: ready again
@@ -95,7 +101,9 @@ class MinimumIsKept:
             ready[change.uid] = now if since is None else since
         elif not taken and since is not None:
             broken[change.uid] = now
-        there = len(ready)
+        if was_silent or change.uid in silent:
+            return
+        there = len(ready) + (0 if taken else len(silent))
         if self.breakable:
             if not taken or since is None or now - since < self.min_ready_s + _ASKED_S:
                 return
