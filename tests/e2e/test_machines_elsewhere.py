@@ -58,7 +58,8 @@ def report(cluster: ForeignCluster, what: str, code: int = 0) -> dict[str, Any]:
 
 
 def launched(cluster: ForeignCluster) -> bool:
-    return [one["status"].get("phase") for one in cluster.get("machines")["items"]] == ["Created"]
+    found = cluster.get("machines")["items"]  # a record that was just made has no status yet
+    return [one.get("status", {}).get("phase") for one in found] == ["Created"]
 
 
 def reports_agree_until_a_host_is_claimed(directory: Path, hosts: SshHosts) -> None:
