@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from math import inf
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -82,8 +82,8 @@ Values = Callable[[], Iterable[tuple[tuple[str, ...], float]]]
 """Gives the values of the labels with the value of the metric."""
 
 
-class CollectedGauge(Collector):
-    """A gauge whose values are read when it is collected, and kept nowhere.
+class _Collected(Collector):
+    """A metric whose values are read when it is collected, and kept nowhere.
 
     Args:
         name: of the metric.
@@ -93,29 +93,7 @@ class CollectedGauge(Collector):
         registry: where it is shown.
     """
 
-    def __init__(
-        self,
-        name: str,
-        documentation: str,
-        labels: tuple[str, ...],
-        *,
-        read: Values,
-        registry: CollectorRegistry,
-    ) -> None:
-        self._name, self._documentation, self._labels = name, documentation, labels
-        self._read = read
-        registry.register(self)
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The metric as it is now."""
-        family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
-        for values, value in self._read():
-            family.add_metric(values, value)
-        yield family
-
-
-class CollectedCounter(Collector):
-    """A counter that something else counts; otherwise like ``CollectedGauge``."""
+    family: ClassVar[type[GaugeMetricFamily] | type[CounterMetricFamily]]
 
     def __init__(
         self,
@@ -130,12 +108,24 @@ class CollectedCounter(Collector):
         self._read = read
         registry.register(self)
 
-    def collect(self) -> Iterator[CounterMetricFamily]:
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """The metric as it is now."""
-        family = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
+        family = self.family(self._name, self._documentation, labels=self._labels)
         for values, value in self._read():
             family.add_metric(values, value)
         yield family
+
+
+class CollectedGauge(_Collected):
+    """A gauge that is read when it is collected."""
+
+    family = GaugeMetricFamily
+
+
+class CollectedCounter(_Collected):
+    """A counter that something else counts, read when it is collected."""
+
+    family = CounterMetricFamily
 
 
 class QuickSeries:
