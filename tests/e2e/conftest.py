@@ -1,6 +1,7 @@
 """What end-to-end tests share."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.e2e.planes import Plane
@@ -36,3 +37,14 @@ def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     Plane.cli = WarmCli(tmp_path_factory.mktemp("warm") / "socket")
     yield
     Plane.cli.close()
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    """A control plane for one test."""
+    made = Plane(tmp_path / "data")
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,6 @@ from grange.app.daemon import default_interrupt
 pytestmark = pytest.mark.e2e
 
 QUEUED = "gj/train is queued: OverQuota: "
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path / "data")
-    made.start()
-    try:
-        yield made
-    finally:
-        made.stop()
 
 
 def apply(plane: Plane, path: Path, document: dict[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """``grange job`` on a real control plane: run, watch, change and explain jobs."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +8,6 @@ import pytest
 from tests.e2e.planes import Plane, eventually
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path / "data")
-    made.start()
-    try:
-        yield made
-    finally:
-        made.stop()
 
 
 def manifest(

@@ -1,7 +1,6 @@
 """Jobs and CronJobs of batch/v1 as users of kubectl know them."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,6 @@ from tests.e2e.planes import Plane
 pytestmark = pytest.mark.e2e
 
 FOREVER = "--timeout=120s"
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path / "data")
-    made.start()
-    try:
-        yield made
-    finally:
-        made.stop()
 
 
 def job(name: str, script: str, **spec: Any) -> str:

@@ -25,16 +25,6 @@ COLOR = re.compile(r"\033\[(?:\d+;)*3[1-7]m")  # red to white
 CURSOR_UP = re.compile(r"\033\[\d*A")
 
 
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path / "data")
-    made.start()
-    try:
-        yield made
-    finally:
-        made.stop()
-
-
 def seen(plane: Plane, name: str, **environment: str) -> str:
     """What ``grange apply --wait`` shows on a terminal, escape sequences and all."""
     probe = {"exec": {"command": ["test", "-e", "up"]}}

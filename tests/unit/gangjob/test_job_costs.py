@@ -122,16 +122,24 @@ async def test_job_that_takes_long_to_plan_waits_for_events(
     assert (await world.status()).replica_statuses["worker"].succeeded == 7
 
 
+def plan_slowly(monkeypatch: pytest.MonkeyPatch) -> list[ObjectKey]:
+    """Let each plan take 60 ms more for the pace; returns the jobs that were planned."""
+    planned = JobPace.planned
+    plans: list[ObjectKey] = []
+
+    def slowly(pace: JobPace, key: ObjectKey, took_s: float, *, left_of: str = "") -> None:
+        plans.append(key)
+        planned(pace, key, took_s + 0.06, left_of=left_of)
+
+    monkeypatch.setattr(JobPace, "planned", slowly)
+    return plans
+
+
 async def test_job_of_many_bursts_does_not_pause_between_them(
     world: JobWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long planning takes: what is left goes on when the cache shows what was created."""
-    planned = JobPace.planned
-
-    def slowly(pace: JobPace, key: ObjectKey, took_s: float, *, left_of: str = "") -> None:
-        planned(pace, key, took_s + 0.06, left_of=left_of)
-
-    monkeypatch.setattr(JobPace, "planned", slowly)
+    plan_slowly(monkeypatch)
     world.nursery.start(world.deps.informers.run())
     world.start(JobService(world.deps, GANGJOB_ADAPTER, GangJobConfig(burst=5)))
     await world.add_job(replicas=40, runPolicy={"schedulingPolicy": {"backend": "None"}})
@@ -142,18 +150,12 @@ async def test_job_of_many_bursts_does_not_pause_between_them(
 async def test_refused_pods_are_not_tried_again_with_each_event(
     world: JobWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planned = JobPace.planned
-    plans: list[float] = []
-
-    def slowly(pace: JobPace, key: ObjectKey, took_s: float, *, left_of: str = "") -> None:
-        plans.append(world.clock.monotonic())
-        planned(pace, key, took_s + 0.06, left_of=left_of)
+    plans = plan_slowly(monkeypatch)
 
     def refuse(request: Request) -> ApiError | None:
         creates = request.method == "POST" and request.path.endswith("/pods")
         return Forbidden("exceeded quota") if creates and len(plans) > 1 else None
 
-    monkeypatch.setattr(JobPace, "planned", slowly)
     world.gate = refuse
     world.nursery.start(world.deps.informers.run())
     world.start(JobService(world.deps, GANGJOB_ADAPTER, GangJobConfig(burst=5)))
