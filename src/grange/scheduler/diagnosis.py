@@ -23,6 +23,7 @@ class Diagnosis:
         plugins: which rejected the pod; their events requeue it.
         pre_filter: the reason why no node was evaluated; empty otherwise.
         error: a plugin failed rather than refused.
+        pending: the plugins recognise what they wait for, so that no backoff is needed after it.
         waits: what the pod waits for before any node is looked at; then this is the whole message.
         nominated: the node that the pod is nominated to and waits for; or empty.
         post_filter: why preemption does not help; empty where no plugin ran.
@@ -34,6 +35,7 @@ class Diagnosis:
     plugins: frozenset[str] = frozenset()
     pre_filter: str = ""
     error: bool = False
+    pending: bool = False
     waits: str = ""
     nominated: str = ""
     post_filter: str = field(default="", compare=False)
@@ -153,5 +155,9 @@ def refusal(total: int, plugin: str, status: Status) -> Diagnosis:
     """The diagnosis that follows from a plugin's status other than success; one that rejects no pod is an error."""
     reason = ", ".join(status.reasons) or f"{plugin} rejected the pod"
     return Diagnosis(
-        total, plugins=frozenset({plugin}), pre_filter=reason, error=not status.rejected
+        total,
+        plugins=frozenset({plugin}),
+        pre_filter=reason,
+        error=not status.rejected,
+        pending=status.code is Code.PENDING,
     )

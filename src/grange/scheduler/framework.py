@@ -41,8 +41,8 @@ class Code(Enum):
 
     ``UNRESOLVABLE`` is unschedulable, and removing pods would not help. ``SKIP`` of PreFilter means that
     the plugin narrows nothing; its filter is called all the same, unlike in kube-scheduler, and has to pass
-    every node. ``PENDING`` accepts the pod but waits for something that the plugin itself recognises; its
-    hint then skips the backoff.
+    every node. ``PENDING``, of PreFilter, Reserve and Permit, rejects the pod until something happens that the
+    plugin itself recognises: an event that its hint takes ends the wait without a backoff.
     """
 
     SUCCESS = "Success"

@@ -149,12 +149,12 @@ class SchedulingQueue:
         rejectors: frozenset[str],
         now: float,
         *,
-        pending: frozenset[str] = frozenset(),
+        pending: bool = False,
     ) -> None:
         """Let a pod without a feasible node wait for an event, unless one came in the meantime.
 
-        One that is gone by now is dropped. Without a rejector it is an error. Of the rejectors, those that
-        are ``pending`` will recognise what they wait for.
+        One that is gone by now is dropped. Without a rejector it is an error. An event that ``pending``
+        rejectors take ends the wait without a backoff.
         """
         if not rejectors:
             self.fail(pod, now)
@@ -179,7 +179,7 @@ class SchedulingQueue:
         if not self._returns(pod):
             return
         pod.errors += 1
-        pod.rejectors = pod.pending = frozenset()
+        pod.rejectors, pod.pending = frozenset(), False
         pod.timestamp = now
         self._enter(pod, self._error_backoff, now)
 
@@ -207,7 +207,7 @@ class SchedulingQueue:
             return
         pod.errors = 0
         pod.unschedulable_count += 1
-        pod.rejectors, pod.pending = frozenset({rejector}), frozenset()
+        pod.rejectors, pod.pending = frozenset({rejector}), False
         pod.timestamp = now
         self._enter(pod, self._backoff, now)
 
@@ -222,7 +222,7 @@ class SchedulingQueue:
         if pod.pool is SubQueue.UNSCHEDULABLE and pod.rejectors == rejectors:
             return
         self._leave(pod)
-        pod.rejectors, pod.pending = rejectors, frozenset()
+        pod.rejectors, pod.pending = rejectors, False
         pod.timestamp = now
         self._park(pod)
 
@@ -337,7 +337,7 @@ class SchedulingQueue:
         for name, pre_enqueue in self._profiles.of(pod.info).pre_enqueue:
             if not pre_enqueue(pod.info).ok:
                 pod.gate = name
-                pod.rejectors, pod.pending = frozenset({name}), frozenset()
+                pod.rejectors, pod.pending = frozenset({name}), False
                 self._park(pod)
                 return
         pod.gate = ""
@@ -414,13 +414,11 @@ class SchedulingQueue:
     ) -> _Requeue:
         if event.subject is _ANY:
             return _AFTER_BACKOFF
-        verdict, events = _STAY, self._profiles.of(pod.info).events
+        events = self._profiles.of(pod.info).events
         for name in sorted(pod.rejectors):
             if _wanted(events, name, pod.info, (event, before, after)):
-                if name in pod.pending:
-                    return _NOW
-                verdict = _AFTER_BACKOFF
-        return verdict
+                return _NOW if pod.pending else _AFTER_BACKOFF
+        return _STAY
 
 
 def _wanted(

@@ -52,7 +52,7 @@ class QueuedPod(msgspec.Struct, eq=False, gc=False):
 
     Attributes:
         errors: failures by error in a row; a plain diagnosis ends the row.
-        pending: those of them that wait for something they will recognise.
+        pending: its rejectors recognise what they wait for.
         gate: the PreEnqueue plugin that holds it; empty when none does.
         gone: it was deleted or assigned by others while in flight.
     """
@@ -64,7 +64,7 @@ class QueuedPod(msgspec.Struct, eq=False, gc=False):
     unschedulable_count: int = 0
     errors: int = 0
     rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
+    pending: bool = False
     gate: str = ""
     pool: SubQueue = SubQueue.UNSCHEDULABLE
     gone: bool = False

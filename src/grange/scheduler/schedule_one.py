@@ -55,7 +55,7 @@ class ScheduleOne:
             if result.error:
                 self._queue.fail(queued, now)
             else:
-                self._queue.mark_unschedulable(queued, result.plugins, now)
+                self._queue.mark_unschedulable(queued, result.plugins, now, pending=result.pending)
             return Unschedulable(queued, result)
         assumed, waits = result
         self._queue.done(queued)
@@ -78,7 +78,7 @@ class ScheduleOne:
             found = replace(found, post_filter=why_not)
         if result is not None and result.victims and self._gangs is not None:
             result = replace(result, victims=self._gangs.gang_victims(result.victims, info))
-        self._queue.mark_unschedulable(queued, found.plugins, now)
+        self._queue.mark_unschedulable(queued, found.plugins, now, pending=found.pending)
         if result is not None and result.nominated == "":
             # Its nomination is withdrawn: pods of up to its priority may use the resources.
             self._queue.move(ASSIGNED_POD_DELETE, now, info.pod, None)

@@ -216,7 +216,7 @@ def test_check_100_a_pending_plugin_skips_the_backoff() -> None:
     queue = SchedulingQueue(Profile([*plugins.DEFAULT, waits]), NO_EARLY)
     queue.add(info("p"), now=0.0)
     pod = popped(queue, 0.0)
-    queue.mark_unschedulable(pod, frozenset({"Waits"}), 0.0, pending=frozenset({"Waits"}))
+    queue.mark_unschedulable(pod, frozenset({"Waits"}), 0.0, pending=True)
     queue.move(NODE_ADD, 0.0)
     assert pod.pool is SubQueue.ACTIVE
 

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 import pytest
 from tests.support.scheduler_world import World, world
 
-from grange.api.kinds import EVENT, POD
+from grange.api.kinds import EVENT, NODE, POD
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.scheduler import plugins
+from grange.scheduler.clusterevents import Action, ClusterEvent, Registration, Subject
 from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Profile, Status
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.service import Scheduler
+from grange.scheduler.queued_pods import QueueSettings
+from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.scheduler.waiting_pods import WAIT_MAX_S, Refused, WaitingPods
 
 SMALL = {"cpu": "1", "memory": "1Gi", "pods": "10"}
@@ -243,3 +245,37 @@ async def test_held_pods_survive_a_cache_that_is_rebuilt(
         gate.permits.allow(gate.asked[0], "Gatekeeper")
         await made.settle()
         assert (await made.pods())["a"] == "n"
+
+
+class _Awaits:
+    """Reserves a node that is made ready somewhere else, which is known when it has a label."""
+
+    def __init__(self, code: Code) -> None:
+        self.code = code
+        self.is_ready = False
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        return SUCCESS if self.is_ready else Status(self.code, ("is made ready",))
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("code", "node"), [(Code.PENDING, "a"), (Code.UNSCHEDULABLE, "")])
+async def test_check_100_who_is_pending_waits_for_no_backoff(
+    clock: Clock, rng: Stream, log: Logger, code: Code, node: str
+) -> None:
+    async with world(clock, rng, log) as made:
+        awaits = _Awaits(code)
+        labelled = ClusterEvent(Subject.NODE, Action.NODE_LABEL)
+        plugin = Plugin("Awaits", reserve=awaits, events=(Registration(labelled),))
+        await made.add_nodes("a", capacity=SMALL)
+        config = SchedulerConfig(queue=QueueSettings(early_per_s=0))
+        await made.start_scheduler(config, profile=Profile([*plugins.DEFAULT, plugin]))
+        await made.add_pods("p", requests={"cpu": "1"})
+        await made.settle(0.1)
+        assert await made.message("p") == "0/1 nodes are available: is made ready."
+        awaits.is_ready = True
+        await made.client.patch(NODE, "a", patch={"metadata": {"labels": {"ready": "yes"}}})
+        await made.settle(0.1)
+        assert (await made.pods())["p"] == node

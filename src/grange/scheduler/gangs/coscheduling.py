@@ -460,7 +460,9 @@ class Coscheduling:
         if diagnosis.error:
             self._queue.fail(leader, self._now)
         else:
-            self._queue.mark_unschedulable(leader, diagnosis.plugins, self._now)
+            self._queue.mark_unschedulable(
+                leader, diagnosis.plugins, self._now, pending=diagnosis.pending
+            )
         signatures = {self._profiles.sign(leader.info)}
         for queued in attempt.candidates:
             if queued is leader:
