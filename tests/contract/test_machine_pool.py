@@ -16,8 +16,7 @@ from grange.base.rng import Stream
 from grange.controllers.machinelease.controller import MachineLeaseController
 from grange.controllers.replication.node_eligibility import (
     AllocationRefused,
-    MachinePoolScheduler,
-    NodeSelectorScheduler,
+    NodeScheduler,
 )
 from grange.machines.holders.lease_machines import LeaseMachines
 from grange.machines.holders.node_pool_machines import NodePoolMachines
@@ -124,7 +123,7 @@ async def test_only_the_holder_releases_and_it_may_do_so_twice(
 async def test_a_machine_is_eligible_for_its_holder_alone(make: MakePool, clock: Clock) -> None:
     pool = await make(["m1", "m2"])
     there = [builders.node(name) for name in ("m1", "m2", "own")]
-    scheduler = MachinePoolScheduler(NodeSelectorScheduler(lambda: there), pool, clock)
+    scheduler = NodeScheduler(there, pool, clock=clock)
     assert (await scheduler.eligible_nodes())(WEB) == ["own"]
     assert await scheduler.allocate_nodes(WEB, 1, request_id="t1") == ("m1",)
     assert (await scheduler.eligible_nodes())(WEB) == ["m1", "own"]

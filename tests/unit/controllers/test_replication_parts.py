@@ -18,7 +18,7 @@ from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.controllers.replication import logic, status_conditions
-from grange.controllers.replication.node_eligibility import AllocationRefused, NodeSelectorScheduler
+from grange.controllers.replication.node_eligibility import AllocationRefused, NodeScheduler
 from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.replication.plan import Inputs
 from grange.controllers.replication.state import PodBackoff, ReplicationState
@@ -31,7 +31,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 # --- eligible nodes -----------------------------------------------------------------------------
 
 
-async def test_eligible_nodes_are_selected_ready_tolerated_and_sorted() -> None:
+async def test_eligible_nodes_are_selected_ready_tolerated_and_sorted(clock: Clock) -> None:
     dedicated = Taint(key="dedicated", value="db", effect="NoSchedule")
     there = [
         builders.node("z", labels={"zone": "a"}),
@@ -41,7 +41,7 @@ async def test_eligible_nodes_are_selected_ready_tolerated_and_sorted() -> None:
         builders.node("cordoned", labels={"zone": "a"}, unschedulable=True),
         builders.node("tainted", labels={"zone": "a"}, taints=[dedicated]),
     ]
-    scheduler = NodeSelectorScheduler(lambda: there)
+    scheduler = NodeScheduler(there, clock=clock)
     owner = builders.controller(nodeSelector={"matchLabels": {"zone": "a"}})
     assert list((await scheduler.eligible_nodes())(owner)) == ["b", "z"]
     tolerant = builders.controller(
@@ -50,9 +50,9 @@ async def test_eligible_nodes_are_selected_ready_tolerated_and_sorted() -> None:
     assert list((await scheduler.eligible_nodes())(tolerant)) == ["b", "cordoned", "tainted", "z"]
 
 
-async def test_eligible_nodes_are_computed_again_when_nodes_change() -> None:
+async def test_eligible_nodes_are_computed_again_when_nodes_change(clock: Clock) -> None:
     there = [builders.node("a")]
-    scheduler = NodeSelectorScheduler(lambda: there)
+    scheduler = NodeScheduler(there, clock=clock)
     owner = builders.controller()
     assert list((await scheduler.eligible_nodes())(owner)) == ["a"]
     there.append(builders.node("b"))
@@ -60,8 +60,8 @@ async def test_eligible_nodes_are_computed_again_when_nodes_change() -> None:
     assert list((await scheduler.eligible_nodes())(owner)) == ["a", "b"]
 
 
-async def test_node_selector_scheduler_refuses_to_allocate() -> None:
-    scheduler = NodeSelectorScheduler(list)
+async def test_node_scheduler_without_pool_refuses_to_allocate(clock: Clock) -> None:
+    scheduler = NodeScheduler([], clock=clock)
     owner = builders.controller()
     with pytest.raises(AllocationRefused, match=r": 1 more node wanted, .*label nodes"):
         await scheduler.allocate_nodes(owner, 1, request_id="one")

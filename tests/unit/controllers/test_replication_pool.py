@@ -30,8 +30,7 @@ from grange.base.tasks import Nursery
 from grange.controllers.replication import logic, node_transfer
 from grange.controllers.replication.controller import ReplicationConfig, ReplicationService
 from grange.controllers.replication.node_eligibility import (
-    MachinePoolScheduler,
-    NodeSelectorScheduler,
+    NodeScheduler,
 )
 from grange.controllers.replication.node_transfer import TransferEvent, TransferPhase
 from grange.controllers.replication.plan import Plan
@@ -183,7 +182,7 @@ async def test_w10_controllers_wait_for_a_silent_pool_in_parallel(
 
     pool = Asleep(["p"])
     there = [builders.node(name) for name in ("p", "own")]
-    scheduler = MachinePoolScheduler(NodeSelectorScheduler(lambda: there), pool, clock)
+    scheduler = NodeScheduler(there, pool, clock=clock)
     for number in range(100):
         owner = builders.controller(f"c{number}", uid=f"u{number}")
         assert (await scheduler.eligible_nodes())(owner) == ["own"]

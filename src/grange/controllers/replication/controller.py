@@ -21,7 +21,7 @@ from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.controllers.replication import node_eligibility, pod_control
 from grange.controllers.replication.listers import Listers
-from grange.controllers.replication.node_eligibility import MachineCollector, MachinePoolScheduler
+from grange.controllers.replication.node_eligibility import MachineCollector, NodeScheduler
 from grange.controllers.replication.podtemplate import LeaseTolerations
 from grange.controllers.replication.reconciler import Reconciler
 from grange.controllers.replication.state import PodBackoff, ReplicationState
@@ -90,16 +90,13 @@ class ReplicationService:
             metrics=deps.metrics,
         )
         self._listers = Listers(deps.informers)
-        self._selector = node_eligibility.NodeSelectorScheduler(lambda: self._listers.nodes.store)
-        self._scheduler: node_eligibility.NodeScheduler = self._selector
+        leased = LeaseTolerations(None if pool is None else HeldLeases(deps.informers))
+        self._scheduler = NodeScheduler(
+            self._listers.nodes.store, pool, clock=deps.clock, leased=leased
+        )
         self._collector: MachineCollector | None = None
-        leased = LeaseTolerations()
         if pool is not None:
-            leased = LeaseTolerations(HeldLeases(deps.informers))
-            self._scheduler = pooled = MachinePoolScheduler(
-                self._selector, pool, deps.clock, leased
-            )
-            self._collector = MachineCollector(pooled, deps.client, log=self._log)
+            self._collector = MachineCollector(self._scheduler, deps.client, log=self._log)
         replacements = PodBackoff(config.replacement, config.replacement_reset_s)
         self._state = ReplicationState(replacements, clock=deps.clock)
         self._reconciler = Reconciler(
@@ -246,7 +243,7 @@ class ReplicationService:
             self._node_changed(new)
 
     def _node_changed(self, node: Node) -> None:
-        self._selector.nodes_changed()
+        self._scheduler.nodes_changed()
         self._nodes_changed.set()
         for pod in self._listers.on_node(node.metadata.name):
             if (owner := controller_key(pod)) is not None:

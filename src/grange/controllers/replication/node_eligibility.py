@@ -1,29 +1,35 @@
-"""Which nodes a controller may use, and how it allocates more.
+"""Which nodes a controller may use, and how it gets more.
 
-``NodeScheduler`` is the controller's view of placement: it names eligible nodes, allocates further ones and
-releases them. It does not bind pods. ``NodeSelectorScheduler`` knows the nodes that exist, and
-``MachinePoolScheduler`` takes further ones from a pool of machines.
+``NodeScheduler`` is the controller's view of placement: it names eligible nodes, allocates further ones from a
+pool of machines, if there is one, and releases them. It does not bind pods.
 """
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
+from grange.api import pod_requests
 from grange.api.kinds import POD, REPLICATIONCONTROLLER, node as nodes
 from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod, PodSpec, is_finished
 from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
 from grange.api.kinds.transfer_status import drained_nodes
+from grange.api.meta import ObjectKey
+from grange.api.quantity import QuantityError
 from grange.base.bounded import BoundedDict
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.base.plurals import counted
 from grange.client.client import Client
+from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.podtemplate import LeaseTolerations
 from grange.controllers.shared import pod_identity
+from grange.placement import resource_fit
 from grange.placement.node_demand import Demand
+from grange.placement.node_usage import IDLE, charged
 from grange.reconcile.machine_pool import MachinePool, PoolExhausted, epoch_of
 
 T = TypeVar("T")
@@ -37,48 +43,16 @@ class AllocationRefused(GrangeError):
     """No further nodes can be provided: report the shortage and continue with the existing ones."""
 
 
+class PoolSilent(GrangeError):
+    """The pool does not answer in time: try again later."""
+
+
 EligibleNodes = Callable[[ReplicationController], Sequence[str]]
 """Names of the eligible nodes of any controller at one moment, sorted.
 
 Raises:
     SelectorError, msgspec.ValidationError: the controller's spec cannot be read.
 """
-
-
-class NodeScheduler(Protocol):
-    """What the replication controller needs to know about nodes."""
-
-    async def eligible_nodes(self) -> EligibleNodes:
-        """The eligible nodes of now, used ones included, of any controller.
-
-        Empty is a valid answer: nothing will be placed.
-
-        Raises:
-            GrangeError: nothing is known of the nodes.
-        """
-
-    async def allocate_nodes(
-        self, controller: ReplicationController, count: int, *, request_id: str
-    ) -> Sequence[str]:
-        """Provide so many more nodes, which ``eligible_nodes`` then includes.
-
-        The same request id returns the same nodes.
-
-        Raises:
-            AllocationRefused: there are none.
-        """
-
-    async def allocated_nodes(self, controller: ReplicationController) -> Sequence[str]:
-        """Names of the nodes that were allocated for the controller and not released."""
-
-    async def deallocate_nodes(
-        self, controller: ReplicationController, names: Sequence[str]
-    ) -> None:
-        """Release nodes that the controller no longer uses; unknown ones are ignored.
-
-        Raises:
-            AllocationRefused: nodes are not allocated here.
-        """
 
 
 def placement_facts(node: Node) -> tuple[object, ...]:
@@ -92,86 +66,43 @@ def placement_facts(node: Node) -> tuple[object, ...]:
     )
 
 
-class NodeSelectorScheduler:
-    """Eligibility from the nodes that exist; nodes cannot be allocated.
+class NodeScheduler:
+    """Eligibility by node selectors, and further nodes from a pool.
 
-    Results are cached by demand until ``nodes_changed``: ten thousand controllers have few distinct demands.
+    A machine of the pool is eligible for its holder only; other nodes are eligible by their labels. Answers about
+    labels are cached by demand until ``nodes_changed``: ten thousand controllers have few distinct demands.
+
+    Args:
+        nodes_: those that exist.
+        pool: of machines; without one no nodes can be allocated.
+        clock: for timeouts of the pool.
+        leased: the taints that pods tolerate on machines of the pool.
     """
 
-    def __init__(self, nodes_: Callable[[], Iterable[Node]]) -> None:
+    def __init__(
+        self,
+        nodes_: Iterable[Node],
+        pool: MachinePool | None = None,
+        *,
+        clock: Clock,
+        leased: LeaseTolerations | None = None,
+    ) -> None:
         self._nodes = nodes_
+        self._pool = pool
+        self._clock = clock
+        self._leased = leased or LeaseTolerations()
         self._answers: BoundedDict[bytes, tuple[str, ...]] = BoundedDict(_REMEMBERED)
+        self._known: dict[str, str] | None = None
+        self._silent_until = 0.0
 
     def nodes_changed(self) -> None:
         """Clear the cache; call when the placement facts of any node changed."""
         self._answers.clear()
 
     async def eligible_nodes(self) -> EligibleNodes:
-        """The eligible nodes of now."""
-        return self._eligible
+        """The eligible nodes of now, used ones included, of any controller.
 
-    def _eligible(self, controller: ReplicationController) -> Sequence[str]:
-        spec = controller.spec.template.get("spec") or {}
-        about_nodes = [spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")]
-        question = msgspec.json.encode(
-            [controller.spec.node_selector, about_nodes], order="deterministic"
-        )
-        answer = self._answers.get(question)
-        if answer is None:
-            demand = Demand.of(controller)
-            answer = tuple(sorted(n.metadata.name for n in self._nodes() if demand.accepts(n)))
-            self._answers[question] = answer
-        return answer
-
-    async def allocate_nodes(
-        self, controller: ReplicationController, count: int, *, request_id: str
-    ) -> Sequence[str]:
-        """Raise: label nodes so that the node selector matches them, or add nodes."""
-        more = counted(count, "more node")
-        raise AllocationRefused(
-            f"{controller.key}: {more} wanted, but nodes are not allocated here: "
-            "label nodes to match spec.nodeSelector or add nodes"
-        )
-
-    async def allocated_nodes(self, controller: ReplicationController) -> Sequence[str]:
-        """None."""
-        return ()
-
-    async def deallocate_nodes(
-        self, controller: ReplicationController, names: Sequence[str]
-    ) -> None:
-        """Raise: nothing was allocated."""
-        raise AllocationRefused(
-            f"{controller.key}: nodes are not allocated here, so none can be released"
-        )
-
-
-class PoolSilent(GrangeError):
-    """The pool does not answer in time: try again later."""
-
-
-class MachinePoolScheduler:
-    """Eligibility by node selectors, and further nodes from a pool.
-
-    A machine of the pool is eligible for its holder only; other nodes are eligible by their labels.
-    """
-
-    def __init__(
-        self,
-        base: NodeScheduler,
-        pool: MachinePool,
-        clock: Clock,
-        leased: LeaseTolerations | None = None,
-    ) -> None:
-        self._leased = leased or LeaseTolerations()
-        self._base = base
-        self._pool = pool
-        self._clock = clock
-        self._known: dict[str, str] | None = None
-        self._silent_until = 0.0
-
-    async def eligible_nodes(self) -> EligibleNodes:
-        """The eligible nodes of now; by the last known holders while the pool does not answer.
+        Empty is a valid answer: nothing will be placed. While the pool does not answer, its last known holders count.
 
         Raises:
             GrangeError: the pool fails, and no holders are known.
@@ -182,26 +113,47 @@ class MachinePoolScheduler:
             if self._known is None:
                 raise
             holders = self._known
-        base = await self._base.eligible_nodes()
         if not holders:
-            return base
+            return self._selected
 
         def eligible(controller: ReplicationController) -> Sequence[str]:
             uid = controller.metadata.uid
-            names = base(self._leased.tolerating(controller))
+            names = self._selected(self._leased.tolerating(controller))
             return [name for name in names if holders.get(name, uid) == uid]
 
         return eligible
 
+    def _selected(self, controller: ReplicationController) -> Sequence[str]:
+        """Names of the nodes that a controller selects and tolerates."""
+        spec = controller.spec.template.get("spec") or {}
+        about_nodes = [spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")]
+        question = msgspec.json.encode(
+            [controller.spec.node_selector, about_nodes], order="deterministic"
+        )
+        answer = self._answers.get(question)
+        if answer is None:
+            demand = Demand.of(controller)
+            answer = tuple(sorted(n.metadata.name for n in self._nodes if demand.accepts(n)))
+            self._answers[question] = answer
+        return answer
+
     async def allocate_nodes(
         self, controller: ReplicationController, count: int, *, request_id: str
     ) -> Sequence[str]:
-        """Claim machines of the pool.
+        """Claim so many machines of the pool, which ``eligible_nodes`` then includes.
+
+        The same request id returns the same nodes.
 
         Raises:
-            AllocationRefused: the pool has none.
+            AllocationRefused: the pool has none, or there is no pool.
             GrangeError: the pool fails.
         """
+        if self._pool is None:
+            more = counted(count, "more node")
+            raise AllocationRefused(
+                f"{controller.key}: {more} wanted, but nodes are not allocated here: "
+                "label nodes to match spec.nodeSelector or add nodes"
+            )
         uid = controller.metadata.uid
         epoch = epoch_of(controller.metadata.resource_version)
         asked = self._pool.claim(
@@ -215,14 +167,23 @@ class MachinePoolScheduler:
         return given
 
     async def allocated_nodes(self, controller: ReplicationController) -> Sequence[str]:
-        """Names of the machines that the controller holds."""
+        """Names of the machines that the controller holds.
+
+        Raises:
+            GrangeError: the pool fails.
+        """
         uid = controller.metadata.uid
         return [name for name, held in (await self.holders()).items() if held == uid]
 
     async def deallocate_nodes(
         self, controller: ReplicationController, names: Sequence[str]
     ) -> None:
-        """Release machines; nodes that the controller does not hold are ignored."""
+        """Release machines; nodes that the controller does not hold are ignored.
+
+        Raises:
+            AllocationRefused: there is no pool.
+            GrangeError: the pool fails, or knows a later version.
+        """
         meta = controller.metadata
         await self.release(names, holder=meta.uid, version=meta.resource_version)
 
@@ -235,8 +196,11 @@ class MachinePoolScheduler:
             version: of the holder, or of the list in which it is missing.
 
         Raises:
+            AllocationRefused: there is no pool.
             GrangeError: the pool fails, or knows a later version.
         """
+        if self._pool is None:
+            raise AllocationRefused("nodes are not allocated here, so none can be released")
         self._note([name for name in names if self._known and name in self._known], "")
         await self._answer(self._pool.release(names, holder=holder, epoch=epoch_of(version)))
 
@@ -246,6 +210,8 @@ class MachinePoolScheduler:
         Raises:
             GrangeError: the pool fails, or did not answer a moment ago.
         """
+        if self._pool is None:
+            return {}
         if self._clock.monotonic() < self._silent_until:
             raise PoolSilent("the pool of machines did not answer a moment ago")
         try:
@@ -275,8 +241,8 @@ class MachineCollector:
     is idempotent and names the holder, so several processes may do it.
     """
 
-    def __init__(self, pool: MachinePoolScheduler, client: Client, *, log: Logger) -> None:
-        self._pool = pool
+    def __init__(self, scheduler: NodeScheduler, client: Client, *, log: Logger) -> None:
+        self._scheduler = scheduler
         self._client = client
         self._log = log
         self._missed: set[str] = set()
@@ -289,7 +255,7 @@ class MachineCollector:
         Raises:
             GrangeError: the pool or the server does not answer; try again later.
         """
-        holders = await self._pool.holders()
+        holders = await self._scheduler.holders()
         missing = {uid for uid in holders.values() if uid and uid not in present}
         before, self._missed = self._missed, missing
         gone = missing & before
@@ -301,7 +267,9 @@ class MachineCollector:
         used = {pod.spec.node_name for pod in pods}
         for name, holder in holders.items():
             if holder in gone and name not in used:
-                await self._pool.release([name], holder=holder, version=listed.resource_version)
+                await self._scheduler.release(
+                    [name], holder=holder, version=listed.resource_version
+                )
                 self._log.warning("released orphaned machine", node=name, holder=holder)
 
 
@@ -355,3 +323,51 @@ def shortage_reasons(
         return "there is no node"
     ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN]
     return ", ".join(counted(count, one, many) for (one, many), count in ranked)
+
+
+_MOST_NODES = 200  # whose room is computed in one reconcile; all others count as full
+
+
+class FullNodes:
+    """The names of nodes without room for one more pod of a controller, by its stored rollout.
+
+    The room of each is computed on demand.
+
+    Raises:
+        msgspec.ValidationError: its template cannot be parsed.
+    """
+
+    def __init__(self, listers: Listers, controller: ReplicationController) -> None:
+        present, _ = pod_identity.sources(controller)
+        self._listers = listers
+        self._spec = msgspec.convert(present.spec.template.get("spec") or {}, PodSpec)
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, name: object) -> bool:
+        key = str(name)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST_NODES:
+                return True
+            known = self._known[key] = self._is_full(key)
+        return known
+
+    def _is_full(self, name: str) -> bool:
+        node = self._listers.nodes.store.get(ObjectKey("", name))
+        if node is None:
+            return True
+        try:
+            return not _fits(self._spec, node, self._listers.on_node(name))
+        except QuantityError:
+            return False  # the scheduler decides
+
+
+def _fits(spec: PodSpec, node: Node, there: Sequence[Pod]) -> bool:
+    usage = IDLE
+    for pod in there:
+        if not is_finished(pod):
+            usage = charged(usage, pod_requests.pod_request(pod.spec), ())
+    given = node.status.allocatable or node.status.capacity
+    if not given:
+        return True  # not reported yet
+    return resource_fit.fits(pod_requests.pod_request(spec), pod_requests.allocatable(given), usage)

@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+import msgspec
+
 from grange.api import conditions
-from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.kinds import POD, REPLICATIONCONTROLLER, pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.kinds.transfer_status import OutboxEntry
+from grange.api.kinds.transfer_status import OutboxEntry, drained_nodes
 from grange.api.meta import ObjectKey
 from grange.api.replication import RECEIVED_ANNOTATION, BadIntent, transfer_of
+from grange.api.selectors import SelectorError
 from grange.api.status import Conflict, NotFound
+from grange.base.errors import GrangeError
 from grange.client.transfers import complete_transfer, prune
 from grange.controllers.replication import (
     audit_trail,
@@ -27,8 +31,8 @@ from grange.controllers.replication import (
 )
 from grange.controllers.replication.controller_status import FINALIZER, ControllerStatusWriter
 from grange.controllers.replication.listers import Listers
+from grange.controllers.replication.node_eligibility import FullNodes, NodeScheduler
 from grange.controllers.replication.node_transfer_service import Transfers
-from grange.controllers.replication.observer import Observer
 from grange.controllers.replication.plan import Inputs, InvalidController, Plan
 from grange.controllers.replication.pod_control import (
     PodControl,
@@ -39,7 +43,7 @@ from grange.controllers.replication.pod_control import (
 from grange.controllers.replication.podtemplate import LeaseTolerations
 from grange.controllers.replication.state import ReplicationState
 from grange.controllers.replication.status_conditions import ReconcileOutcome
-from grange.controllers.shared import audit_records
+from grange.controllers.shared import audit_records, availability, pod_identity
 from grange.controllers.shared.rollout_metrics import instruments
 from grange.reconcile import finalizers, unanswered
 from grange.reconcile.controller import Done, Requeue, Result
@@ -63,7 +67,7 @@ class Reconciler:
         listers: Listers,
         state: ReplicationState,
         *,
-        scheduler: node_eligibility.NodeScheduler,
+        scheduler: NodeScheduler,
         leased: LeaseTolerations,
         recorder: Recorder,
         burst: int,
@@ -71,6 +75,7 @@ class Reconciler:
         self._client = client = deps.client
         self._clock = clock = deps.clock
         self._log = deps.log
+        self._scheduler = scheduler
         self._listers = listers
         self._state = state
         self._burst = burst
@@ -86,7 +91,6 @@ class Reconciler:
         self._status = ControllerStatusWriter(
             client, state.written, recorder, clock=clock, instruments=instruments(deps.metrics)
         )
-        self._observer = Observer(listers, state, scheduler, clock=clock)
         self._transfers = Transfers(scheduler, clock=clock, log=deps.log)
 
     async def reconcile(self, key: ObjectKey) -> Result:
@@ -121,7 +125,7 @@ class Reconciler:
         if not controller.spec.paused:
             adopted, failure = await self._pods.claim(controller, claim)
 
-        inputs = await self._observer.observe(controller, [*claim.owned, *adopted])
+        inputs = await self._observe(controller, [*claim.owned, *adopted])
         audited = await self._audit.catch_up(inputs)
 
         transfers = await self._transfers.advance(inputs)
@@ -156,7 +160,7 @@ class Reconciler:
             failure=None if failure is None or is_quiet(failure) else failure,
             missing=audited.missing,
             malformed=malformed,
-            shortage=self._observer.shortage(inputs, permitted),
+            shortage=self._shortage(inputs, permitted),
         )
         reported = await self._report(outcome, plan, entries, audited.members)
 
@@ -188,6 +192,50 @@ class Reconciler:
             caches={"": self._listers.pods.store},
         )
         return wait_s if wait_s > 0 else self._state.written.remaining_s(controller)
+
+    async def _observe(self, controller: ReplicationController, owned: list[Pod]) -> Inputs:
+        """What the plan for a controller depends on.
+
+        Raises:
+            InvalidController: a template or selector cannot be parsed.
+        """
+        uid = controller.metadata.uid
+        error: GrangeError | None = None
+        try:
+            nodes = await self._scheduler.eligible_nodes()
+            eligible, earlier = node_eligibility.places(nodes, controller)
+        except (SelectorError, msgspec.ValidationError) as invalid:
+            raise InvalidController(str(invalid)) from invalid
+        except GrangeError as unknown:
+            error = unknown  # what needs no further node goes on
+            eligible, earlier = sorted({pod_identity.node_of(pod) for pod in owned} - {""}), None
+        self._state.eligible[uid] = (eligible, earlier)
+        finished = [
+            pod for pod in owned if pods.is_finished(pod) and not pod.metadata.deletion_timestamp
+        ]
+        held, held_s = self._state.replacements.held(uid, finished, self._clock.monotonic())
+        down = availability.nodes_down(self._listers.nodes.store, owned)
+        active = [pod for pod in owned if pods.is_active(pod)]
+        health = availability.observe(
+            controller, active, down, self._clock.now(), self._state.readiness
+        )
+        packed = controller.spec.placement == "Packed"  # the scheduler chooses the nodes
+        inputs = Inputs(
+            controller,
+            owned,
+            eligible,
+            down=down,
+            taken=self._listers.taken(controller.metadata.namespace, besides=owned),
+            held=held,
+            available=health.available,
+            template=pod_identity.template_hash(pod_identity.sources(controller)[0]),
+            earlier=earlier,
+            full=frozenset() if packed else FullNodes(self._listers, controller),
+            health=health,
+            held_s=held_s,
+            nodes_error=error,
+        )
+        return inputs.without(drained_nodes(controller))
 
     async def _follow_operations(self, controller: ReplicationController) -> tuple[bool, str]:
         """Finish a transfer of replicas that its initiator did not, or remove the notes of finished ones.
@@ -234,6 +282,18 @@ class Reconciler:
             left = [item for item in plan.delete if item.pod.metadata.uid not in inputs.available]
             return plan.keeping(tuple(left), len(plan.delete) - len(left))
         return deletion_budgets.charged(plan, inputs, self._listers)
+
+    def _shortage(self, inputs: Inputs, plan: Plan) -> str:
+        """Why replicas have no eligible node; empty if all have one."""
+        if not plan.short:
+            return ""
+        eligible, _ = self._state.eligible[inputs.controller.metadata.uid]
+        return node_eligibility.shortage_reasons(
+            inputs.controller,
+            self._listers.nodes.store,
+            occupied={pod_identity.node_of(pod) for pod in inputs.owned},
+            eligible=frozenset(eligible),
+        )
 
     async def _report(
         self, outcome: ReconcileOutcome, plan: Plan, unwritten: Sequence[OutboxEntry], audited: str
