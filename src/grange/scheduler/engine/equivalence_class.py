@@ -12,7 +12,7 @@ import numpy as np
 
 from grange.base.bounded import BoundedDict
 from grange.placement import kernels, resource_fit
-from grange.placement.columns import Integers, Mask, NodeTable, Rows
+from grange.placement.columns import Integers, Mask, NodeTable
 from grange.placement.loads import Load
 from grange.placement.resource_fit import MAX_SCORE, N
 from grange.scheduler.diagnosis import Diagnosis, Tally
@@ -31,12 +31,11 @@ from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot, merged
 
-# Up to so many rows the scalar forms are cheaper than some forty small array operations: most rows
-# have a load that was judged before.
-_FEW_ROWS = 64
 _LOADS_MAX = 10_000
-# Above this share of all rows, starting from scratch is cheaper than patching.
-_MANY_ROWS = 0.25
+# Above so many rows and this share of all, the vectorised forms over all rows are cheaper than the scalar
+# forms on each that changed, of which most have a load that was judged before.
+_FEW_ROWS = 64
+_MANY_ROWS = 0.03
 
 
 @dataclass(slots=True)
@@ -46,7 +45,7 @@ class EngineStatistics:
     Attributes:
         decisions: pods decided.
         built: classes computed over all rows.
-        patched: rows brought up to date one by one or in small arrays.
+        patched: rows brought up to date one by one.
         judged: loads judged for a class (as opposed to remembered).
         rescaled: times a maximum moved and all keys of a class were computed again.
         serial: decisions left to the reference.
@@ -210,10 +209,8 @@ class EquivalenceClass:
             rows.setdefault(row, False)
         if len(rows) > _MANY_ROWS * snapshot.table.size + _FEW_ROWS:
             self._build(snapshot)
-        elif len(rows) > _FEW_ROWS:
-            self._patch_many(snapshot, rows)
         elif rows:
-            self._patch_few(snapshot, rows)
+            self._patch(snapshot, rows)
 
     # --- from scratch ------------------------------------------------------------------------
 
@@ -223,74 +220,51 @@ class EquivalenceClass:
         self._nodes = snapshot.index.nodes
         for _, before in self._profile.pre_filter:
             before.pre_filter(self._state, self.pod, snapshot)
-        table = snapshot.table
-        size, everything = table.size, table.all
-        self._allowed, self._feasible = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-        self._worth = np.zeros(size, np.int64)
-        # Single elements of an array take three times as long as those of a view.
-        self._elements = self._allowed.data, self._feasible.data, self._worth.data
-        self._extra = np.zeros(size, np.int64) if self._fixed else None
-        self._normalised = [
-            _Normalised(plugin, weight, np.zeros(size, np.int64)) for plugin, weight in self._scaled
-        ]
-        self._evaluate(table, everything, everything)
-        self._find_maxima()
-        self._rekey(snapshot)
-
-    def _evaluate(self, table: NodeTable, rows: Rows, renewed: Rows) -> None:
-        """Compute rows with the vectorised forms; the node objects of ``renewed`` changed."""
-        self.diagnosis = None
-        pod, nodes_changed = self.pod, kernels.count(table, renewed) > 0
-        if nodes_changed:
-            allowed = table.valid[renewed].copy()
-            for plugin in self._by_node:
-                allowed &= plugin.filter_rows(pod, table, renewed)
-            self._allowed[renewed] = allowed
-            if self._extra is not None:
-                self._extra[renewed] = self._scores(self._fixed, table, renewed)
-        feasible = self._allowed[rows].copy()
+        pod, table = self.pod, snapshot.table
+        rows = table.all
+        allowed = table.valid[rows].copy()
+        for plugin in self._by_node:
+            allowed &= plugin.filter_rows(pod, table, rows)
+        feasible = allowed.copy()
         for plugin in self._by_load:
             feasible &= plugin.filter_rows(pod, table, rows)
         if self._barred is not None:
             feasible &= self._barred[rows] == 0
-        self._feasible[rows] = feasible
-        worth = self._scores(self._plain, table, rows)
-        if self._extra is not None:
-            worth += self._extra[rows]
-        self._worth[rows] = worth
-        for score in self._normalised:
-            if nodes_changed or not score.by_node:
-                again = renewed if score.by_node else rows
-                score.raw[again] = score.plugin.score_rows(pod, table, again)
+        self._allowed, self._feasible = allowed, feasible
+        self._worth = self._scores(self._plain, table)
+        self._extra = None
+        if self._fixed:
+            self._extra = self._scores(self._fixed, table)
+            self._worth += self._extra
+        # Single elements of an array take three times as long as those of a view.
+        self._elements = self._allowed.data, self._feasible.data, self._worth.data
+        self._normalised = [
+            _Normalised(plugin, weight, np.array(plugin.score_rows(pod, table, rows), np.int64))
+            for plugin, weight in self._scaled
+        ]
+        self.diagnosis = None
+        self._find_maxima()
+        self._rekey(snapshot)
 
-    def _scores(self, scores: list[tuple[Score, int]], table: NodeTable, rows: Rows) -> Integers:
-        total: Integers = np.zeros(kernels.count(table, rows), np.int64)
+    def _scores(self, scores: list[tuple[Score, int]], table: NodeTable) -> Integers:
+        total: Integers = np.zeros(table.size, np.int64)
         for plugin, weight in scores:
-            total += weight * plugin.score_rows(self.pod, table, rows)
+            total += weight * plugin.score_rows(self.pod, table, table.all)
         return total
 
-    def _find_maxima(self) -> bool:
-        """Find the maxima again; True if any moved."""
-        moved = False
+    def _find_maxima(self) -> None:
         for score in self._normalised:
-            most = kernels.most(score.raw, self._feasible)
-            moved |= most != score.most
-            score.most = most
+            score.most = kernels.most(score.raw, self._feasible)
         self._flat = not any(score.most for score in self._normalised)
-        return moved
 
     def _rekey(self, snapshot: NodeInfoSnapshot) -> None:
         """Compute all keys from what they are made of."""
-        keys = self._made(snapshot, snapshot.table.all)
-        self._largest = LargestKeys(keys, self._blocks(snapshot))
-
-    def _made(self, snapshot: NodeInfoSnapshot, rows: Rows) -> Integers:
-        total = self._worth[rows].copy()
+        total = self._worth.copy()
         for score in self._normalised:
-            total += score.scaled(score.raw[rows], score.most) if score.most else score.nought
-        keys: Integers = (total << TIE_BITS) + snapshot.ties[rows]
-        keys[~self._feasible[rows]] = -1
-        return keys
+            total += score.scaled(score.raw, score.most) if score.most else score.nought
+        keys: Integers = (total << TIE_BITS) + snapshot.ties[snapshot.table.all]
+        keys[~self._feasible] = -1
+        self._largest = LargestKeys(keys, self._blocks(snapshot))
 
     def _blocks(self, snapshot: NodeInfoSnapshot) -> Blocks:
         return one_cell(snapshot.table.size)
@@ -306,7 +280,7 @@ class EquivalenceClass:
         self._judged[info.load] = worth
         return worth
 
-    def _patch_few(self, snapshot: NodeInfoSnapshot, rows: dict[int, bool]) -> None:
+    def _patch(self, snapshot: NodeInfoSnapshot, rows: dict[int, bool]) -> None:
         """One row after another, with the scalar forms."""
         self._statistics.patched += len(rows)
         self.diagnosis = None
@@ -355,19 +329,6 @@ class EquivalenceClass:
             self._extra[row] = sum(
                 weight * plugin.score(state, pod, info) for plugin, weight in self._fixed
             )
-
-    def _patch_many(self, snapshot: NodeInfoSnapshot, changed: dict[int, bool]) -> None:
-        """All of them at once, with the vectorised forms."""
-        self._statistics.patched += len(changed)
-        rows = np.fromiter(changed, np.int64, len(changed))
-        renewed = np.fromiter((row for row, node in changed.items() if node), np.int64)
-        self._evaluate(snapshot.table, rows, renewed)
-        if self._find_maxima():
-            self._statistics.rescaled += 1
-            self._rekey(snapshot)
-            return
-        for row, key in zip(changed, self._made(snapshot, rows).tolist(), strict=True):
-            self._largest.change(row, key)
 
 
 def _passes(filters: list[Filter], state: CycleState, pod: PodInfo, info: NodeInfo) -> bool:
