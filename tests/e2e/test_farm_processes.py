@@ -9,6 +9,7 @@ import threading
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,6 +19,7 @@ from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually
 from grange.alerts.webhook import Post, post_to
 from grange.api.kinds import LEASE
 from grange.apiserver import storage
+from grange.app import certificates
 from grange.base.log import Logger
 from grange.store.sqlite import SQLiteStore
 
@@ -167,6 +169,25 @@ class _Redirect(_Receiver):
     def send_response(self, code: int, message: str | None = None) -> None:
         super().send_response(307, message)
         self.send_header("Location", "/inside")
+
+
+class _Encrypted(_Receiver):
+    taken: ClassVar[list[tuple[str, bytes]]] = []
+
+
+def test_webhook_trusts_the_authorities_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = certificates.ensure(tmp_path, names=["localhost"], now=datetime.now(UTC))
+    server = http.server.HTTPServer(("127.0.0.1", 0), _Encrypted)
+    server.socket = keys.server_context().wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.handle_request)
+    thread.start()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.crt"))
+    assert asyncio.run(post(post_to(f"https://localhost:{server.server_port}/tls"))) == 204
+    thread.join(LIMIT_S)
+    server.server_close()
+    assert _Encrypted.taken == [("/tls", b"{}")]
 
 
 def test_redirects_of_an_alert_are_not_followed() -> None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from grange.alerts.targets import InvalidTarget
-from grange.app import alerting, flags, gc_tuning, node_pools, pki, process
+from grange.app import alerting, flags, gc_tuning, node_pools, pki, process, system_authorities
 from grange.app.daemon import NEXT, refuse_if_served, served_text, start_detached
 from grange.app.datadir import (
     make_directory,
@@ -143,7 +143,8 @@ async def serve(settings: Settings, output: str = "", *, merge_into: Sequence[Pa
     make_directory(settings.data_dir)
     refuse_if_served(settings.data_dir)
     keys = pki.KeyProcess.start(*pki.wanted(settings))
-    from grange.app.controlplane import ControlPlane
+    with system_authorities.skipped():
+        from grange.app.controlplane import ControlPlane
 
     clock = LoopClock()
     started = process_started(clock)
