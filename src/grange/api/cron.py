@@ -1,7 +1,8 @@
 """Schedules of CronJobs: five fields or a macro, in a time zone, or ``@every`` with a duration.
 
-The fields and their behaviour at changes of daylight saving time are those of Debian's cron (cronsim
-implements them). Kubernetes documents the same fields, macros and ``?``:
+Behaviour at changes of daylight saving time is that of Debian's cron (cronsim implements it). The fields
+are those of Kubernetes, which reads them with the standard parser of robfig/cron; what cronsim takes
+beyond them (``L``, ``LW``, ``MON#2``, the day 7 of the week) is refused:
 https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/#schedule-syntax
 In one rule they differ, and it is Kubernetes' that holds: ``*/2`` restricts days, as ``1-31/2`` does, so that
 with a day of the week as well one of the two is enough.
@@ -22,8 +23,16 @@ _MACROS = {
     "@hourly": "0 * * * *",
 }
 _FIELDS = 5
+_SUNDAY_OF_CRON = 7  # some versions of cron take it besides 0
 _DAYS = {2: "1-31", 4: "0-6"}  # of the month and of the week, by position
+_NAMES = ("minute", "hour", "day-of-month", "month", "day-of-week")
+_ITEM = re.compile(r"(?:[*?]|(\w+)(?:-(\w+))?)(?:/\d+)?", re.ASCII)
+_LAST = re.compile(
+    r"\d*LW?", re.IGNORECASE
+)  # the last day, or the last such day of the week, or a weekday
 _STEP = re.compile(r"(^|,)\*/(?!0*1(?:,|$))")
+_FROM = re.compile(r"((?:^|,)\w+)/")  # a step without an end, which for cronsim is the day 7
+_SINGLE = re.compile(r"\b(\w+)-\1/\d+")  # one value, which cronsim takes for a range without an end
 _LONGEST = 200  # characters; a list of every minute has fewer
 _EVERY = "@every"
 _DURATION = re.compile(r"([+-]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|0)")
@@ -100,9 +109,12 @@ class CronSchedule:
                 "must have five fields (minute, hour, day of month, month, day of week) or be one of "
                 + ", ".join(_MACROS)
             )
+        _check_fields(fields)
         fields = [field.replace("?", "*") for field in fields]
         for at, whole in _DAYS.items():
             fields[at] = _STEP.sub(rf"\g<1>{whole}/", fields[at])
+        fields[4] = _FROM.sub(r"\g<1>-6/", fields[4].upper().replace("SAT", "6"))
+        fields = [_SINGLE.sub(r"\g<1>", field) for field in fields]
         self._fields = " ".join(fields)
         try:
             self.next_after(datetime(2000, 1, 1, tzinfo=UTC))
@@ -153,6 +165,21 @@ def _check_length(text: str) -> None:
     # The time that it takes to parse a duration grows with the square of its length.
     if len(text) > _LONGEST:
         raise InvalidSchedule(f"must have at most {_LONGEST} characters")
+
+
+def _check_fields(fields: list[str]) -> None:
+    """Refuse what cronsim takes and Kubernetes does not; cronsim checks the rest."""
+    for name, field in zip(_NAMES, fields, strict=True):
+        for item in field.split(","):
+            found = _ITEM.fullmatch(item)
+            if found is None or any(_LAST.fullmatch(part or "") for part in found.groups()):
+                raise InvalidSchedule(
+                    f"bad {name} {item!r}: write numbers, names, ranges or steps, like 1-5 or */2"
+                )
+            if name == "day-of-week" and any(
+                part and part.isdigit() and int(part) == _SUNDAY_OF_CRON for part in found.groups()
+            ):
+                raise InvalidSchedule(f"bad {name} {item!r}: days are 0 to 6; write 0 for Sunday")
 
 
 def _duration(text: str) -> timedelta:

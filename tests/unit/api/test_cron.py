@@ -43,6 +43,12 @@ zones = st.sampled_from(["", "Europe/Berlin", "America/New_York", "Asia/Kolkata"
         ("0 0 */2 * WED", datetime(2026, 3, 3, 0, 0, tzinfo=UTC)),
         ("0 0 */1 * WED", datetime(2026, 3, 4, 0, 0, tzinfo=UTC)),
         ("0 0 */10,4 * FRI", datetime(2026, 3, 4, 0, 0, tzinfo=UTC)),
+        ("0 0 ? * 0,6", datetime(2026, 3, 7, 0, 0, tzinfo=UTC)),
+        ("0 0 ? jul/2 5/1", datetime(2026, 7, 3, 0, 0, tzinfo=UTC)),
+        ("0 0 ? * sat,fri/2", datetime(2026, 3, 6, 0, 0, tzinfo=UTC)),
+        ("0-0/10 * * * *", datetime(2026, 3, 1, 13, 0, tzinfo=UTC)),
+        # A step goes to the last day of the week, Saturday; the 7th of March is one.
+        ("30 12 ? * 6/1", datetime(2026, 3, 7, 12, 30, tzinfo=UTC)),
         ("0 0 15 * */3", datetime(2026, 3, 4, 0, 0, tzinfo=UTC)),
     ],
 )
@@ -72,6 +78,16 @@ def test_times_follow_the_zone() -> None:
         ("* * * * *", "../etc/passwd", "unknown time zone"),
         ("* * * * *", "Local", "Local is not allowed"),
         ("," * 300, "", "at most 200"),
+        ("0 0 L * *", "", "bad day-of-month 'L': write numbers"),
+        ("0 0 1,LW * *", "", "bad day-of-month 'LW': write numbers"),
+        ("0 0 * * 5L", "", "bad day-of-week '5L': write numbers"),
+        ("0 0 * * MON#2", "", "bad day-of-week 'MON#2': write numbers"),
+        ("0 0 * * 1#2", "", "bad day-of-week '1#2': write numbers"),
+        ("0 0 1?5 * *", "", "bad day-of-month '1.5': write numbers"),
+        ("0 0 * * 7", "", "bad day-of-week '7': days are 0 to 6; write 0 for Sunday"),
+        ("0 0 * * 1,5-07", "", "bad day-of-week '5-07': days are 0 to 6"),
+        ("0 0 * * FRI-MON", "", "bad day-of-week"),
+        ("*/0 * * * *", "", "bad minute"),
     ],
 )
 def test_refused_schedules(text: str, zone: str, message: str) -> None:
