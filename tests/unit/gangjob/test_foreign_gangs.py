@@ -11,7 +11,7 @@ from grange.api.http import Request
 from grange.api.job_status import QUEUED
 from grange.api.kinds import BUILT_IN, GANGJOB, PODDISRUPTIONBUDGET, PODGROUP
 from grange.api.kinds.volcano import VOLCANO_PODGROUP, VolcanoPodGroup
-from grange.api.meta import Condition
+from grange.api.meta import Condition, Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, Forbidden
 from grange.base.clock import Clock
@@ -193,6 +193,56 @@ async def test_group_goes_once_the_spec_is_refused(
         assert await world.phase() == "Failed"
         assert await world.pods() == {}
         assert (await world.client.list(kind, "default")).items == []
+
+
+@pytest.mark.parametrize("point", range(1, 9))
+@pytest.mark.parametrize("counted", [True, False])
+async def test_crash_at_a_refused_spec_leaves_no_group(
+    clock: Clock, rng: Stream, log: Logger, monkeypatch: Any, *, counted: bool, point: int
+) -> None:
+    """The controller dies at one of its writes, with the group in the status or not yet."""
+    monkeypatch.setattr(JobWorld, "kinds", (*BUILT_IN, VOLCANO_PODGROUP))
+    async with job_world(clock, rng, log) as world:
+        world.paused = True
+        adapter = RefusingAdapter()
+        world.nursery.start(world.deps.informers.run())
+        [service] = world.start(JobService(world.deps, adapter))
+        await add(world, "Volcano")
+        await world.settle()
+        adapter.refuses = True
+        if not counted:  # it died before it wrote the status
+            service.cancel()
+            patch: Document = {"status": {"podGroup": None}}
+            await world.client.patch(GANGJOB, "train", "default", patch=patch, subresource="status")
+            service = restart(world, adapter)
+        assert (await world.client.list(VOLCANO_PODGROUP, "default")).items
+        patch = {"metadata": {"labels": {"touched": "yes"}}}
+        await world.client.patch(GANGJOB, "train", "default", patch=patch)
+        writes = 0
+
+        def crash(request: Request) -> ApiError | None:
+            nonlocal writes
+            writes += request.method != "GET"
+            if writes < point or request.method == "GET":
+                return None
+            service.cancel()
+            return Forbidden("the controller is dead", kind="", name="")
+
+        world.gate = crash
+        await world.settle()
+        world.gate = lambda _: None
+        restart(world, adapter)
+        await world.settle()
+        assert await world.phase() == "Failed"
+        assert (await world.client.list(VOLCANO_PODGROUP, "default")).items == []
+
+
+def restart(world: JobWorld, adapter: RefusingAdapter) -> Any:
+    """A controller that watches no groups of Volcano yet."""
+    deps = world.new_deps()
+    world.nursery.start(deps.informers.run())
+    [service] = world.start(JobService(deps, adapter))
+    return service
 
 
 @pytest.mark.parametrize(

@@ -404,7 +404,9 @@ class JobReconciler(Generic[R]):
             members = without_finished(observed.model, plan.status, observed.inputs.pods)
             of_gang = dataclasses.replace(context, model=members)
             status, gang = observed.inputs.status, observed.inputs.gang
-            missing = bool(status.pod_group) and not gang.exists  # it may be another backend's
+            # The object may be another backend's. A refused spec names no backend, and a controller
+            # may have died between its creation of the object and of the status.
+            missing = not gang.exists and bool(status.pod_group or not observed.model.roles)
             events = await self.gang.delete_others(job, members, live=missing)
             event = await self.gang.ensure(job, of_gang, observed.gang, wanted=plan.gang)
             for item in events if event is None else [*events, event]:
