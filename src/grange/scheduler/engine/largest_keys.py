@@ -94,5 +94,7 @@ class LargestKeys:
 
     def _refresh(self) -> None:
         for block in self._stale:
-            self._top[block] = int(np.maximum.reduce(self._blocks[block]))
+            # A single element of a view: a quarter of the time of the largest one as a number of numpy.
+            at = (block << self._bits) + self._blocks[block].argmax()
+            self._top[block] = self._held[at]
         self._stale.clear()
