@@ -120,7 +120,7 @@ class Call:
         return document
 
     def check_duplicates(self, kind: str, decoded: object) -> None:
-        """Treat duplicate fields of a JSON body as ``fieldValidation`` has it.
+        """Treat duplicate fields of a JSON body as ``fieldValidation`` has it; look for none with ``Ignore``.
 
         Args:
             kind: of the body, for the message.
@@ -129,9 +129,10 @@ class Call:
         Raises:
             BadRequest: there are some, and validation is ``Strict``.
         """
-        paths = codec.duplicate_fields(self.request.body, decoded)
-        causes = [duplicate_cause(path) for path in paths]
-        self.warnings += _field_warnings(self.request, kind, causes)
+        if field_validation(self.request.query) != IGNORE:
+            paths = codec.duplicate_fields(self.request.body, decoded)
+            causes = [duplicate_cause(path) for path in paths]
+            self.warnings += _field_warnings(self.request, kind, causes)
 
     def document(self) -> Document:
         """The body.

@@ -19,6 +19,7 @@ from grange.api.status import (
 from grange.client import requests
 
 _HEADERS = {"accept": http.JSON, "content-type": http.JSON}
+_QUERY = {"fieldValidation": "Ignore"}  # no field of a body that is made here is there twice
 _answers = msgspec.json.Decoder(bindings.StatusList)
 _encode = msgspec.json.Encoder().encode
 
@@ -37,7 +38,7 @@ def many(group: Sequence[Binding]) -> Request:
     """Bindings in one request; at most ``bindings.LIMIT``."""
     items = [binding.document() for binding in group]
     body = {"apiVersion": "v1", "kind": "BindingList", "items": items}
-    return Request("POST", bindings.PATH, headers=_HEADERS, body=_encode(body))
+    return Request("POST", bindings.PATH, query=_QUERY, headers=_HEADERS, body=_encode(body))
 
 
 def outcomes(body: bytes, count: int) -> list[ApiError | None]:
