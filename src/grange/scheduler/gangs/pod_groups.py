@@ -276,7 +276,7 @@ class Quorum:
         self._part_of = part_of
         self._total = total
         self._left = len(candidates)
-        self._left_of = Counter(part_of.get(uid, _NO_PART) for uid in candidates) if parts else {}
+        self._left_of = Counter(part_of.get(uid, _NO_PART) for uid in candidates if self._needs)
 
     @property
     def is_met(self) -> bool:
@@ -286,8 +286,10 @@ class Quorum:
     @property
     def is_reachable(self) -> bool:
         """Whether the candidates that were not tried yet could be enough."""
-        return self._left >= self._total and all(
-            self._left_of.get(part, 0) >= count for part, count in self._needs.items()
+        if self._left < self._total:
+            return False
+        return not self._needs or all(
+            self._left_of[part] >= count for part, count in self._needs.items()
         )
 
     def takes(self, uid: str) -> bool:
@@ -300,13 +302,12 @@ class Quorum:
 
     def tried(self, uid: str, *, placed: bool) -> None:
         """A candidate was placed, or cannot be."""
-        part = self._part(uid)
         self._left -= 1
-        if self._left_of:
+        self._total -= placed
+        if self._needs:
+            part = self._part(uid)
             self._left_of[part] -= 1
-        if placed:
-            self._total -= 1
-            if self._needs.get(part):
+            if placed and self._needs.get(part):
                 self._needs[part] -= 1
 
     def _part(self, uid: str) -> int:
