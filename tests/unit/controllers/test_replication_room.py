@@ -134,3 +134,32 @@ async def test_service_takes_the_nodes_that_have_room(
         await there.add_controller(replicas=2, template=LARGE)
         await there.until(lambda: there.ready(2))
         assert sorted(await there.names()) == ["big", "web-b", "web-c"]
+
+
+async def test_pod_without_room_is_looked_at_every_15_s(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """What makes room is the end of a pod of others, which causes no reconcile."""
+    async with world(clock, rng, log) as there:
+        there.silent |= {"a", "b"}
+        for node in ("a", "b"):
+            await there.add_node(node)
+            taken: Document = {
+                "metadata": {"name": f"big-{node}", "namespace": "default"},
+                "spec": {**LARGE["spec"], "nodeName": node},
+            }
+            await there.client.create(POD, taken, "default")
+        there.start(ReplicationService(there.deps))
+        await there.add_controller(replicas=1, template=LARGE)
+        await there.settle(1.0)
+        [first] = {*await there.names()} - {"big-a", "big-b"}
+        refused: Document = {"status": {"conditions": [UNSCHEDULABLE]}}
+        await there.client.patch(POD, first, "default", patch=refused, subresource="status")
+        await there.settle(1.0)
+        other = {"web-a": "b", "web-b": "a"}[first]
+        await there.client.delete(POD, f"big-{other}", "default", grace_period_s=0)
+        await there.settle(10.0)
+        assert first in await there.names()
+        await there.settle(6.0)
+        assert f"web-{other}" in await there.names()
+        assert first not in await there.names()
