@@ -107,6 +107,30 @@ def test_command_decides_on_sigterm(start: Start) -> None:
     assert worker.returncode == 5
 
 
+SLOW_TO_GO_ON = """
+import os, time
+fork = os.fork
+def slow_fork():
+    child = fork()
+    time.sleep(1.0 if child else 0.0)
+    return child
+os.fork = slow_fork
+"""
+
+
+def test_sigterm_right_after_the_start_is_left_to_the_command(start: Start, tmp_path: Path) -> None:
+    """The agent goes on a second after its command has begun."""
+    (tmp_path / "sitecustomize.py").write_text(SLOW_TO_GO_ON)
+    script = "trap 'echo bye; exit 5' TERM; echo up; while :; do sleep 0.1; done"
+    variables = {"GRANGE_MPI_HOST": HOST, "PYTHONPATH": str(tmp_path)}
+    worker = start("serve", "sh", "-c", script, **variables)
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "up\n"
+    os.killpg(worker.pid, signal.SIGTERM)
+    assert worker.communicate(timeout=LIMIT_S)[0] == "bye\n"
+    assert worker.returncode == 5
+
+
 def files_of_mpi() -> dict[str, str]:
     job = model(role("launcher"), role("worker", 2), framework="MPI")
     document = files_document(context(job))

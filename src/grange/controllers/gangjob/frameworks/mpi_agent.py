@@ -45,12 +45,17 @@ def serve(command: list[str]) -> int:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(_address(os.environ["GRANGE_MPI_HOST"]))
     listener.listen(socket.SOMAXCONN)
-    own = os.fork() if command else 0
-    if command and own == 0:
-        listener.close()
-        os.execvp(command[0], command)
-    if own:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the group has it; the command decides
+    own = 0
+    if command:
+        # The group has the signal and the command decides; it may come before this process goes on.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        own = os.fork()
+        if own:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        if not own:
+            listener.close()
+            os.execvp(command[0], command)
     ended = os.pidfd_open(own) if own else -1
     watched = [listener.fileno(), *([ended] if own else [])]
     children: dict[int, int] = {}
