@@ -42,9 +42,5 @@ def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[Plane]:
     """A control plane for one test."""
-    made = Plane(tmp_path / "data")
-    made.start()
-    try:
+    with Plane(tmp_path / "data") as made:
         yield made
-    finally:
-        made.stop()

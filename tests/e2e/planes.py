@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, Self, TextIO
 
 from tests.e2e.warm_cli import WarmCli, WarmProcess
 
@@ -18,7 +18,7 @@ LIMIT_S = 240.0
 
 @dataclass
 class Plane:
-    """``grange up`` on a directory, in the foreground of a process."""
+    """``grange up`` on a directory, in the foreground of a process; of a block, for as long as that runs."""
 
     cli: ClassVar[WarmCli]  # the fixture of this folder sets it
     directory: Path
@@ -30,6 +30,13 @@ class Plane:
     @property
     def kubeconfig(self) -> Path:
         return self.directory / "kubeconfig"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> str:
         """Start it and return the line that states where it serves."""

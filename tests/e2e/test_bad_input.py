@@ -14,12 +14,8 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    made = Plane(tmp_path_factory.mktemp("bad") / "data")
-    made.start()
-    try:
+    with Plane(tmp_path_factory.mktemp("bad") / "data") as made:
         yield made
-    finally:
-        made.stop()
 
 
 CONFIGMAP = "{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: %s}"

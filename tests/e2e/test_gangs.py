@@ -46,12 +46,8 @@ def binary() -> str:
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path / "data", nodes=2)
-    made.start()
-    try:
+    with Plane(tmp_path / "data", nodes=2) as made:
         yield made
-    finally:
-        made.stop()
 
 
 def test_a_gang_from_kubectl_starts_with_its_last_member(plane: Plane, binary: str) -> None:

@@ -21,12 +21,8 @@ LIMIT_S = 240
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    made = Plane(tmp_path_factory.mktemp("plane") / "data")
-    made.start()
-    try:
+    with Plane(tmp_path_factory.mktemp("plane") / "data") as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture(autouse=True)

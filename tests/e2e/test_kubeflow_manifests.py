@@ -53,12 +53,8 @@ spec:
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    made = Plane(tmp_path_factory.mktemp("plane") / "data")
-    made.start()
-    try:
+    with Plane(tmp_path_factory.mktemp("plane") / "data") as made:
         yield made
-    finally:
-        made.stop()
 
 
 def created(plane: Plane, home: Path, manifests: str) -> str:

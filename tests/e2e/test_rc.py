@@ -24,12 +24,8 @@ class Rc(Plane):
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[Rc]:
-    made = Rc(tmp_path / "data")
-    made.start()
-    try:
+    with Rc(tmp_path / "data") as made:
         yield made
-    finally:
-        made.stop()
 
 
 def names(plane: Rc) -> list[str]:
@@ -176,12 +172,8 @@ def test_farm_shows_its_members_and_takes_the_word_to_go_on(shared: Rc) -> None:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rc]:
-    made = Rc(tmp_path_factory.mktemp("rc") / "data")
-    made.start()
-    try:
+    with Rc(tmp_path_factory.mktemp("rc") / "data") as made:
         yield made
-    finally:
-        made.stop()
 
 
 def test_a_node_is_drained_and_the_history_shows(tmp_path: Path) -> None:

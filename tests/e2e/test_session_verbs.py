@@ -19,12 +19,8 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     words = ("--pool", "drivers=1", "--pool", "workers=2")
-    made = Plane(tmp_path_factory.mktemp("plane") / "data", nodes=4, words=words)
-    made.start()
-    try:
+    with Plane(tmp_path_factory.mktemp("plane") / "data", nodes=4, words=words) as made:
         yield made
-    finally:
-        made.stop()
 
 
 def manifest(path: Path, name: str, script: str, **spec: Any) -> str:

@@ -21,12 +21,8 @@ QUICKSTART = ROOT / "examples" / "quickstart" / "web.yaml"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    made = Plane(tmp_path_factory.mktemp("verbs") / "data", nodes=3)
-    made.start()
-    try:
+    with Plane(tmp_path_factory.mktemp("verbs") / "data", nodes=3) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture

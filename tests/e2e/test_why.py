@@ -25,12 +25,8 @@ ANTI = {
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path / "data", nodes=2)
-    made.start()
-    try:
+    with Plane(tmp_path / "data", nodes=2) as made:
         yield made
-    finally:
-        made.stop()
 
 
 def labelled(name: str, **spec: Any) -> str:
