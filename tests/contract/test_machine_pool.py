@@ -14,10 +14,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.machinelease.controller import MachineLeaseController
-from grange.controllers.replication.node_eligibility import (
-    AllocationRefused,
-    NodeScheduler,
-)
+from grange.controllers.replication.node_eligibility import AllocationRefused, NodeScheduler
 from grange.machines.holders.lease_machines import LeaseMachines
 from grange.machines.holders.node_pool_machines import NodePoolMachines
 from grange.reconcile.machine_pool import MachinePool, PoolExhausted, StaleRequest, epoch_of

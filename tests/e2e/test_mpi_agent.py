@@ -97,16 +97,6 @@ def test_worker_ends_with_its_own_command(start: Start) -> None:
     assert worker.returncode == 3
 
 
-def test_command_decides_on_sigterm(start: Start) -> None:
-    script = "trap 'echo bye; exit 5' TERM; echo up; while :; do sleep 0.1; done"
-    worker = start("serve", "sh", "-c", script, GRANGE_MPI_HOST=HOST)
-    assert worker.stdout is not None
-    assert worker.stdout.readline() == "up\n"
-    os.killpg(worker.pid, signal.SIGTERM)
-    assert worker.communicate(timeout=LIMIT_S)[0] == "bye\n"
-    assert worker.returncode == 5
-
-
 SLOW_TO_GO_ON = """
 import os, time
 fork = os.fork
@@ -118,9 +108,10 @@ os.fork = slow_fork
 """
 
 
-def test_sigterm_right_after_the_start_is_left_to_the_command(start: Start, tmp_path: Path) -> None:
-    """The agent goes on a second after its command has begun."""
-    (tmp_path / "sitecustomize.py").write_text(SLOW_TO_GO_ON)
+@pytest.mark.parametrize("program", ["", SLOW_TO_GO_ON], ids=["at once", "a second later"])
+def test_command_decides_on_sigterm(start: Start, tmp_path: Path, program: str) -> None:
+    """However soon the agent goes on after its command has begun."""
+    (tmp_path / "sitecustomize.py").write_text(program)
     script = "trap 'echo bye; exit 5' TERM; echo up; while :; do sleep 0.1; done"
     variables = {"GRANGE_MPI_HOST": HOST, "PYTHONPATH": str(tmp_path)}
     worker = start("serve", "sh", "-c", script, **variables)

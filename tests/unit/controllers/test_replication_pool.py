@@ -29,9 +29,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication import logic, node_transfer
 from grange.controllers.replication.controller import ReplicationConfig, ReplicationService
-from grange.controllers.replication.node_eligibility import (
-    NodeScheduler,
-)
+from grange.controllers.replication.node_eligibility import NodeScheduler
 from grange.controllers.replication.node_transfer import TransferEvent, TransferPhase
 from grange.controllers.replication.plan import Plan
 from grange.sim.simulated_pool import SimulatedPool

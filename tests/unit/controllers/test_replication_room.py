@@ -95,6 +95,15 @@ def test_services_begin_on_different_nodes() -> None:
     assert ordered == [*nodes[at:], *nodes[:at]]
 
 
+async def fill(there: World, name: str, node: str) -> None:
+    """A pod of others that leaves no room for a large one on a node."""
+    document: Document = {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {**LARGE["spec"], "nodeName": node},
+    }
+    await there.client.create(POD, document, "default")
+
+
 async def shortage(there: World) -> str:
     return (await there.condition("InsufficientNodes")).message
 
@@ -125,11 +134,7 @@ async def test_service_takes_the_nodes_that_have_room(
     async with world(clock, rng, log) as there:
         for name in ("a", "b", "c"):
             await there.add_node(name)
-        taken: Document = {
-            "metadata": {"name": "big", "namespace": "default"},
-            "spec": {**LARGE["spec"], "nodeName": "a"},
-        }
-        await there.client.create(POD, taken, "default")
+        await fill(there, "big", "a")
         there.start(ReplicationService(there.deps))
         await there.add_controller(replicas=2, template=LARGE)
         await there.until(lambda: there.ready(2))
@@ -144,11 +149,7 @@ async def test_pod_without_room_is_looked_at_every_15_s(
         there.silent |= {"a", "b"}
         for node in ("a", "b"):
             await there.add_node(node)
-            taken: Document = {
-                "metadata": {"name": f"big-{node}", "namespace": "default"},
-                "spec": {**LARGE["spec"], "nodeName": node},
-            }
-            await there.client.create(POD, taken, "default")
+            await fill(there, f"big-{node}", node)
         there.start(ReplicationService(there.deps))
         await there.add_controller(replicas=1, template=LARGE)
         await there.settle(1.0)
