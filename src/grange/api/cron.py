@@ -26,10 +26,8 @@ _FIELDS = 5
 _SUNDAY_OF_CRON = 7  # some versions of cron take it besides 0
 _DAYS = {2: "1-31", 4: "0-6"}  # of the month and of the week, by position
 _NAMES = ("minute", "hour", "day-of-month", "month", "day-of-week")
-_ITEM = re.compile(r"(?:[*?]|(\w+)(?:-(\w+))?)(?:/\d+)?", re.ASCII)
-_LAST = re.compile(
-    r"\d*LW?", re.IGNORECASE
-)  # the last day, or the last such day of the week, or a weekday
+_VALUE = r"(\d+|[A-Za-z]{3})"  # a number, or the name of a month or day
+_ITEM = re.compile(rf"(?:[*?]|{_VALUE}(?:-{_VALUE})?)(?:/\d+)?", re.ASCII)
 _STEP = re.compile(r"(^|,)\*/(?!0*1(?:,|$))")
 _FROM = re.compile(r"((?:^|,)\w+)/")  # a step without an end, which for cronsim is the day 7
 _SINGLE = re.compile(r"\b(\w+)-\1/\d+")  # one value, which cronsim takes for a range without an end
@@ -172,7 +170,7 @@ def _check_fields(fields: list[str]) -> None:
     for name, field in zip(_NAMES, fields, strict=True):
         for item in field.split(","):
             found = _ITEM.fullmatch(item)
-            if found is None or any(_LAST.fullmatch(part or "") for part in found.groups()):
+            if found is None:
                 raise InvalidSchedule(
                     f"bad {name} {item!r}: write numbers, names, ranges or steps, like 1-5 or */2"
                 )
