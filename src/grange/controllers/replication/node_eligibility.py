@@ -35,6 +35,7 @@ from grange.reconcile.machine_pool import MachinePool, PoolExhausted, epoch_of
 T = TypeVar("T")
 
 _REMEMBERED = 4096  # distinct demands
+_MOST_NODES = 200  # whose room is computed in one reconcile; all others count as full
 _TIMEOUT_S = 5.0
 _PAUSE_S = 5.0  # after a timeout: thousands of controllers would wait one after another
 
@@ -325,11 +326,8 @@ def shortage_reasons(
     return ", ".join(counted(count, one, many) for (one, many), count in ranked)
 
 
-_MOST_NODES = 200  # whose room is computed in one reconcile; all others count as full
-
-
 class FullNodes:
-    """The names of nodes without room for one more pod of a controller, by its stored rollout.
+    """The names of nodes without room for one more pod of a controller's template.
 
     The room of each is computed on demand.
 
@@ -338,9 +336,8 @@ class FullNodes:
     """
 
     def __init__(self, listers: Listers, controller: ReplicationController) -> None:
-        present, _ = pod_identity.sources(controller)
         self._listers = listers
-        self._spec = msgspec.convert(present.spec.template.get("spec") or {}, PodSpec)
+        self._spec = msgspec.convert(controller.spec.template.get("spec") or {}, PodSpec)
         self._known: dict[str, bool] = {}
 
     def __contains__(self, name: object) -> bool:

@@ -219,6 +219,7 @@ class Reconciler:
         health = availability.observe(
             controller, active, down, self._clock.now(), self._state.readiness
         )
+        present, _ = pod_identity.sources(controller)
         packed = controller.spec.placement == "Packed"  # the scheduler chooses the nodes
         inputs = Inputs(
             controller,
@@ -228,9 +229,9 @@ class Reconciler:
             taken=self._listers.taken(controller.metadata.namespace, besides=owned),
             held=held,
             available=health.available,
-            template=pod_identity.template_hash(pod_identity.sources(controller)[0]),
+            template=pod_identity.template_hash(present),
             earlier=earlier,
-            full=frozenset() if packed else FullNodes(self._listers, controller),
+            full=frozenset() if packed else FullNodes(self._listers, present),
             health=health,
             held_s=held_s,
             nodes_error=error,
