@@ -238,6 +238,7 @@ class EquivalenceClass:
             self._worth += self._extra
         # Single elements of an array take three times as long as those of a view.
         self._elements = self._allowed.data, self._feasible.data, self._worth.data
+        # Copied, because rows that change are written to them.
         self._normalised = [
             _Normalised(plugin, weight, np.array(plugin.score_rows(pod, table, rows), np.int64))
             for plugin, weight in self._scaled
