@@ -276,12 +276,20 @@ class ReplicationControllers:
 
         async def attempt() -> None:
             seen = await self.get(name)
-            if seen.spec.replicas != 0 and not force:
-                raise still_wanted(seen)
-            if force and PROTECT_ANNOTATION in seen.metadata.annotations:
-                bare: Document = {"metadata": {"annotations": {PROTECT_ANNOTATION: None}}}
-                seen = await self._patch(name, bare, seen)
-            await self._client.delete_as_read(REPLICATIONCONTROLLER, seen, propagation=propagation)
+            if not force:
+                if seen.spec.replicas != 0:
+                    raise still_wanted(seen)
+                await self._client.delete_as_read(
+                    REPLICATIONCONTROLLER, seen, propagation=propagation
+                )
+                return
+            # Whatever it has become: while its pods move, its status changes before every write.
+            which = (REPLICATIONCONTROLLER, name, self._namespace)
+            uid = seen.metadata.uid
+            if PROTECT_ANNOTATION in seen.metadata.annotations:
+                bare = {"uid": uid, "annotations": {PROTECT_ANNOTATION: None}}
+                await self._client.patch(*which, patch={"metadata": bare})
+            await self._client.delete(*which, uid=uid, propagation=propagation)
 
         await _again(attempt)
 

@@ -40,6 +40,7 @@ from grange.client.replica_operations import (
 )
 from grange.client.transfers import complete_transfer, prune, transfer_replicas
 from grange.controllers.replication.controller import ReplicationService
+from grange.sim.api_fixture import Handler
 
 SPEC: dict[str, object] = {"template": builders.TEMPLATE, "placement": "Packed"}
 
@@ -229,6 +230,30 @@ async def test_check_s9_a_controller_at_zero_is_deleted_whole(
         await ops.get("web")
     with pytest.raises(NotFound):
         await ops.delete("web")
+
+
+async def test_forced_delete_does_not_wait_for_a_pause_of_other_writes(there: World) -> None:
+    """The status changes before each write of the operation, as while pods move."""
+    ops = ReplicationControllers(there.new_client(), "default")
+    await ops.create("web", SPEC)
+    await ops.set_replicas("web", 1)
+    writes = 0
+
+    async def write_before(request: Request, handle: Handler) -> Response:
+        nonlocal writes
+        if request.method != "GET":
+            writes += 1
+            status: Document = {"status": {"observedGeneration": writes}}
+            await there.client.patch(
+                REPLICATIONCONTROLLER, "web", "default", patch=status, subresource="status"
+            )
+        return await handle(request)
+
+    there.intercept = write_before
+    await ops.delete("web", force=True, propagation="Background")
+    assert writes == 2  # without its protection, then gone
+    with pytest.raises(NotFound):
+        await there.controller()
 
 
 async def test_the_server_keeps_what_is_protected_from_every_client(
