@@ -80,7 +80,8 @@ def page() -> str:
 def test_an_image_names_its_program(own_plane: Plane, daemon: Containerd) -> None:
     """And it goes on under a control plane's successor; in the end nothing of it is left."""
     plane = own_plane
-    apply(plane, "web", {"containers": [{"name": "main", "image": WEB}]})
+    listens = {"tcpSocket": {"port": PORT}, "periodSeconds": 1}
+    apply(plane, "web", {"containers": [{"name": "main", "image": WEB, "readinessProbe": listens}]})
     plane.grange("wait", "pod/web", "--for", "condition=Ready")
     assert "web" in page()
     before = container_status(plane, "web")
