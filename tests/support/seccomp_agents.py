@@ -1,6 +1,7 @@
 """The seccomp agents of a data directory: processes, and the paths that they listen at."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from grange.agent.runtimes.cri import bind_notifier, cri_requests
@@ -18,10 +19,13 @@ def running(directory: Path) -> list[int]:
     wanted = {f"socket:[{line[6]}]" for line in lines if owner in line[-1]}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            try:
-                links = {os.readlink(item) for item in (entry / "fd").iterdir()}
-            except OSError:  # it has ended
-                continue
+            links = set()
+            with suppress(OSError):  # it has ended
+                for item in (entry / "fd").iterdir():
+                    with suppress(
+                        FileNotFoundError
+                    ):  # closed meanwhile, as is every call that is answered
+                        links.add(os.readlink(item))
             if links & wanted:
                 found.append(int(entry.name))
     return found
