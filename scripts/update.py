@@ -169,8 +169,8 @@ def conditions() -> Iterator[str]:
     yield ""
     yield "| condition | status | reason | meaning |"
     yield "|---|---|---|---|"
-    for kind in condition_types.CONDITIONS:
-        yield f"| `{kind.name}` | | | {kind.meaning} |"
+    for condition, kind in condition_types.CONDITIONS.items():
+        yield f"| `{condition}` | | | {kind.meaning} |"
         for name, reason in sorted(kind.reasons.items(), key=lambda item: _ORDER[item[1].status]):
             yield f"| | {reason.status} | `{name}` | {reason.meaning} |"
     yield ""

@@ -130,12 +130,12 @@ async def test_next_owner_reports_and_resolves_alerts(
 
 def test_alerting_conditions_exist() -> None:
     alerting = {
-        kind.name
-        for kind in condition_types.CONDITIONS
+        name
+        for name, kind in condition_types.CONDITIONS.items()
         if any(reason.urgency for reason in kind.reasons.values())
     }
     assert alerting == {"InsufficientNodes", "Misplaced", "RolloutFailed", "AuditRefused"}
-    assert alerting <= status_conditions.RULES.keys() == condition_types.BY_NAME.keys()
+    assert alerting <= status_conditions.RULES.keys() == condition_types.CONDITIONS.keys()
 
 
 def condition(reason: str, status: str = "True") -> Condition:
@@ -176,9 +176,9 @@ async def test_pods_that_cannot_move_alert_by_reason(
         assert await report("BackingOff") == ["BackingOff"]
         assert await report("ReleaseFailed") == ["ReleaseFailed"]
         assert await report("AllOnEligibleNodes", "False") == []
-        reasons = condition_types.BY_NAME["Misplaced"].reasons
+        reasons = condition_types.CONDITIONS["Misplaced"].reasons
         alerting = {name for name, reason in reasons.items() if reason.urgency}
-        assert alerting.isdisjoint(condition_types.BY_NAME)
+        assert alerting.isdisjoint(condition_types.CONDITIONS)
         reporter.lost(WEB)
 
 

@@ -188,7 +188,7 @@ def test_a_pod_is_available_only_after_being_ready_long_enough() -> None:
     )
     assert (
         result.inputs.health.ready,
-        result.available,
+        len(result.inputs.health.available),
         result.inputs.health.next_available_s,
     ) == (1, 0, 10.0)
 

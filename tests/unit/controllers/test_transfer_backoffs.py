@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace
 from tests.support.controller_world import World, world
+from tests.unit.controllers import builders
 from tests.unit.controllers.test_replication_transfer import (
     DYNAMIC,
     label,
@@ -11,6 +13,7 @@ from tests.unit.controllers.test_replication_transfer import (
     records,
 )
 
+from grange.api import timestamps
 from grange.api.kinds.auditevents import TRANSFER_ROLLED_BACK, TRANSFER_STARTED
 from grange.api.kinds.transfer_status import TransferBackoff
 from grange.base.clock import Clock
@@ -20,6 +23,8 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication import node_transfer
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.node_eligibility import NodeScheduler
+from grange.controllers.replication.node_transfer_service import Transfers
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import InformerFactory
 
@@ -105,29 +110,35 @@ async def test_failures_are_forgotten_when_no_pod_has_to_leave(
 
 
 def test_backoff_doubles_to_ten_minutes_despite_a_wrong_clock() -> None:
-    found: tuple[TransferBackoff, ...] = ()
+    found = TransferBackoff("a")
     waits = []
     for _ in range(7):
-        found = node_transfer.backed_off(found, "a", "b", NOW)
-        waits.append(node_transfer.backoff_left_s(node_transfer.backoff_of(found, "a"), NOW))
+        found = node_transfer.backed_off(found, "b", NOW)
+        waits.append(node_transfer.backoff_left_s(found, NOW))
     assert waits == [30, 60, 120, 240, 480, 600, 600]
-    early = NOW - timedelta(hours=5)
-    assert node_transfer.backoff_left_s(node_transfer.backoff_of(found, "a"), early) == 600
+    assert node_transfer.backoff_left_s(found, NOW - timedelta(hours=5)) == 600
     assert node_transfer.backoff_left_s(TransferBackoff("a", until="soon"), NOW) == 0.0
-    assert node_transfer.backoff_left_s(node_transfer.backoff_of(found, "other"), NOW) == 0.0
+    assert node_transfer.backoff_left_s(TransferBackoff("other"), NOW) == 0.0
 
 
-def test_what_is_kept_is_bounded() -> None:
-    found: tuple[TransferBackoff, ...] = ()
+def test_a_backoff_names_the_last_eight_nodes_to_avoid() -> None:
+    found = TransferBackoff("a")
     for number in range(100):
-        found = node_transfer.backed_off(found, "a", f"n{number}", NOW)
-    assert node_transfer.backoff_of(found, "a").avoid == tuple(
-        f"n{number}" for number in range(92, 100)
-    )
-    for number in range(100):
-        found = node_transfer.backed_off(found, f"old{number}", "", NOW)
-    assert len(found) == 32
-    assert found[-1] == TransferBackoff("old99", 1, "2026-01-01T00:00:30Z")
-    assert [item.node for item in node_transfer.kept_backoffs(found, {"old99"})] == ["old99"]
-    assert node_transfer.kept_backoffs(found, ()) == ()
-    assert node_transfer.without_backoff(found, "old99") == found[:-1]
+        found = node_transfer.backed_off(found, f"n{number}", NOW)
+    assert found.avoid == tuple(f"n{number}" for number in range(92, 100))
+    once = node_transfer.backed_off(TransferBackoff("b"), "", NOW)
+    assert once == TransferBackoff("b", 1, timestamps.rfc3339(NOW + timedelta(seconds=30)))
+
+
+async def test_backoffs_are_bounded_and_only_of_nodes_to_leave(clock: Clock, log: Logger) -> None:
+    names = [f"old{number:02}" for number in range(40)]
+    stored = tuple(TransferBackoff(name, 1, "2999-01-01T00:00:00Z") for name in ["idle", *names])
+    owner = builders.controller(replicas=40, strategy="Dynamic")
+    owner = replace(owner, status=replace(owner.status, transfer_backoffs=stored))
+    inputs = builders.inputs(owner, [builders.pod(owner, node=name) for name in names], ["idle"])
+    transfers = Transfers(NodeScheduler([], clock=clock), clock=clock, log=log)
+    assert list((await transfers.advance(inputs)).backoffs) == names[8:]
+    inputs = builders.inputs(owner, [builders.pod(owner, node="old39")], ["idle"])
+    assert list((await transfers.advance(inputs)).backoffs) == ["old39"]
+    inputs = builders.inputs(owner, [builders.pod(owner, node="idle")], ["idle"])
+    assert (await transfers.advance(inputs)).backoffs == {}

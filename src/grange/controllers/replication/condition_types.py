@@ -41,29 +41,25 @@ class ConditionType:
     """One condition.
 
     Attributes:
-        name: its type.
         meaning: what it means while it is true.
         reasons: by name.
     """
 
-    name: str
     meaning: str
     reasons: Mapping[str, ConditionReason]
 
 
 _NODES_UNKNOWN = ConditionReason("Unknown", "it is not known which nodes may be used")
 
-CONDITIONS: tuple[ConditionType, ...] = (
-    ConditionType(
-        "Available",
+CONDITIONS: Mapping[str, ConditionType] = {
+    "Available": ConditionType(
         "as many pods as `maxUnavailable` requires are available",
         {
             "MinimumReplicasAvailable": ConditionReason("True", "the minimum is available"),
             "MinimumReplicasUnavailable": ConditionReason("False", "fewer pods are available"),
         },
     ),
-    ConditionType(
-        "Reconciled",
+    "Reconciled": ConditionType(
         "the pods are what `spec` asks for",
         {
             "ReplicasReady": ConditionReason("True", "as many pods as wanted exist"),
@@ -92,8 +88,7 @@ CONDITIONS: tuple[ConditionType, ...] = (
             Reason.INVALID.value: _skip("False", "the spec cannot be acted on"),
         },
     ),
-    ConditionType(
-        "InsufficientNodes",
+    "InsufficientNodes": ConditionType(
         "replicas have no eligible node; the message counts the nodes by obstacle",
         {
             "NotEnoughEligibleNodes": _skip("True", "too few nodes are eligible", LOW),
@@ -102,8 +97,7 @@ CONDITIONS: tuple[ConditionType, ...] = (
             "NodesUnknown": _NODES_UNKNOWN,
         },
     ),
-    ConditionType(
-        "Misplaced",
+    "Misplaced": ConditionType(
         "pods are bound to nodes that are not eligible",
         {
             "Transferring": ConditionReason("True", "pods move to other nodes"),
@@ -120,16 +114,14 @@ CONDITIONS: tuple[ConditionType, ...] = (
             "NodesUnknown": _NODES_UNKNOWN,
         },
     ),
-    ConditionType(
-        "Paused",
+    "Paused": ConditionType(
         "nothing is created, deleted or repaired",
         {
             "SpecPaused": ConditionReason("True", "`spec.paused` is true"),
             "NotPaused": ConditionReason("False", "`spec.paused` is false"),
         },
     ),
-    ConditionType(
-        "Progressing",
+    "Progressing": ConditionType(
         "the rollout of `spec.template` advances or is complete",
         {
             "RollingOut": ConditionReason("True", "pods are replaced"),
@@ -143,8 +135,7 @@ CONDITIONS: tuple[ConditionType, ...] = (
             "RolledBack": ConditionReason("False", "pods are back at the last good template"),
         },
     ),
-    ConditionType(
-        "RolloutFailed",
+    "RolloutFailed": ConditionType(
         "the rollout failed, until `spec.template` changes",
         {
             "ProgressDeadlineExceeded": ConditionReason(
@@ -155,19 +146,15 @@ CONDITIONS: tuple[ConditionType, ...] = (
             "NotFailed": ConditionReason("False", "no rollout of this template has failed"),
         },
     ),
-    ConditionType(
-        audit_records.CONDITION,
+    audit_records.CONDITION: ConditionType(
         "the server refuses audit records; the message names the first",
         {
             "AuditWriteFailed": ConditionReason("True", "records are missing", urgency=LOW),
             "NothingRefused": ConditionReason("False", "the server accepts records"),
         },
     ),
-)
-"""In the order in which conditions are written."""
-
-BY_NAME: Mapping[str, ConditionType] = {item.name: item for item in CONDITIONS}
-
+}
+"""By type, in the order in which they are written."""
 
 ALERT_AFTER_S: Mapping[str, float] = {"InsufficientNodes": 10.0}
 """Seconds that a condition must last before it alerts: nodes become Ready after controllers start."""
@@ -175,7 +162,7 @@ ALERT_AFTER_S: Mapping[str, float] = {"InsufficientNodes": 10.0}
 
 def reason_of(condition: Condition) -> ConditionReason | None:
     """What is known of the reason of a condition; None where the status is not the reason's."""
-    kind = BY_NAME.get(condition.type)
+    kind = CONDITIONS.get(condition.type)
     known = None if kind is None else kind.reasons.get(condition.reason)
     return known if known is not None and known.status == condition.status else None
 

@@ -84,7 +84,8 @@ class ControllerStatusWriter:
             Conflict: it has.
         """
         known, after = controller.status, tuple(transfers.after)
-        moved = (after, transfers.backoffs) != (known.node_transfers, known.transfer_backoffs)
+        backoffs = tuple(transfers.backoffs.values())
+        moved = (after, backoffs) != (known.node_transfers, known.transfer_backoffs)
         step = _rollout_of(decision.controller.status)
         if step == _rollout_of(known):
             step = {}
@@ -100,7 +101,7 @@ class ControllerStatusWriter:
             self._written.wrote(controller)
         status = {
             "nodeTransfers": msgspec.to_builtins(after),
-            "transferBackoffs": msgspec.to_builtins(transfers.backoffs),
+            "transferBackoffs": msgspec.to_builtins(backoffs),
             "outbox": msgspec.to_builtins(entries),
             "pendingDeletions": msgspec.to_builtins(deletions),
             **step,

@@ -332,41 +332,19 @@ def _source(inputs: Inputs, old: Pod | None) -> ReplicationController | None:
 
 
 _AFTER_FAILURE = Exponential(initial_s=30.0, cap_s=600.0)
-_NODES = 32  # entries of one controller; more pods than these hardly ever move at the same time
 _AVOIDED = 8  # nodes to avoid in one entry
 
 
-def backoff_of(known: Sequence[TransferBackoff], node: str) -> TransferBackoff:
-    """The back-off of a node to leave; without attempts if nothing failed there."""
-    return next((item for item in known if item.node == node), TransferBackoff(node))
-
-
-def backed_off(
-    known: Sequence[TransferBackoff], node: str, new: str, now: datetime
-) -> tuple[TransferBackoff, ...]:
-    """The back-offs after a transfer from ``node`` has failed; ``new`` is where the pod was to go, empty if unknown."""
-    before = backoff_of(known, node)
+def backed_off(before: TransferBackoff, new: str, now: datetime) -> TransferBackoff:
+    """The back-off of a node after one more failure; ``new`` is where the pod was to go, empty if unknown."""
     attempts = before.attempts + 1
     avoid = [name for name in before.avoid if name != new]
-    after = changed(
+    return changed(
         before,
         attempts=attempts,
         until=timestamps.rfc3339(now + timedelta(seconds=_AFTER_FAILURE.delay(attempts))),
         avoid=tuple([*avoid, new][-_AVOIDED:] if new else avoid),
     )
-    return (*without_backoff(known, node), after)[-_NODES:]
-
-
-def without_backoff(known: Sequence[TransferBackoff], node: str) -> tuple[TransferBackoff, ...]:
-    """The back-offs without this node: a transfer from it is complete."""
-    return tuple(item for item in known if item.node != node)
-
-
-def kept_backoffs(
-    known: Sequence[TransferBackoff], to_leave: Collection[str]
-) -> tuple[TransferBackoff, ...]:
-    """The back-offs of nodes that pods of the controller are to leave, or are leaving."""
-    return tuple(item for item in known if item.node in to_leave)
 
 
 def backoff_left_s(item: TransferBackoff, now: datetime) -> float:

@@ -31,6 +31,7 @@ from grange.controllers.shared import pod_identity
 
 _LOCKED_S = 1.0  # a user's lock is short
 _RELEASE_AGAIN_S = 5.0
+_BACKOFFS = 32  # of one controller; more pods than these hardly ever move at the same time
 
 _RECORDS = {
     TransferPhase.FINISHING: auditevents.TRANSFER_COMPLETED,
@@ -45,7 +46,7 @@ class TransferResult:
     Attributes:
         stored: those that may be acted on: stored in this phase before the reconcile, and still in it.
         after: all of them as they are to be stored.
-        backoffs: of nodes from which transfers failed, as they are to be stored.
+        backoffs: of nodes from which transfers failed, by node, as they are to be stored.
         records: type of audit record and transfer, for those that began or ended.
         held_back: why pods on ineligible nodes do not move, by reason; the most important first.
         failures: what needs an operator, by reason.
@@ -55,12 +56,16 @@ class TransferResult:
 
     stored: list[NodeTransfer] = field(default_factory=list)
     after: list[NodeTransfer] = field(default_factory=list)
-    backoffs: tuple[TransferBackoff, ...] = ()
+    backoffs: dict[str, TransferBackoff] = field(default_factory=dict)
     records: list[tuple[str, NodeTransfer]] = field(default_factory=list)
     held_back: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     released: set[str] = field(default_factory=set)
     wait_s: float | None = None
+
+    def backoff(self, node: str) -> TransferBackoff:
+        """The back-off of a node to leave; without attempts if nothing failed there."""
+        return self.backoffs.get(node) or TransferBackoff(node)
 
     def due(self, seconds: float) -> None:
         """Reconcile again after so many seconds at the latest."""
@@ -82,7 +87,8 @@ class Transfers:
         scheduler are part of the result: the rest of the reconcile continues without it.
         """
         controller, now = inputs.controller, self._clock.now()
-        result = TransferResult(backoffs=controller.status.transfer_backoffs)
+        known = {item.node: item for item in controller.status.transfer_backoffs}
+        result = TransferResult(backoffs=known)
         if inputs.nodes_error is not None or controller.metadata.deletion_timestamp:
             result.after = result.stored = list(controller.status.node_transfers)
             return result
@@ -110,7 +116,8 @@ class Transfers:
         self._begin(inputs, now, result)
         leaving = {pod.spec.node_name for pod in node_transfer.misplaced(inputs)}
         leaving |= {item.old for item in result.after}
-        result.backoffs = node_transfer.kept_backoffs(result.backoffs, leaving)
+        kept = [item for item in result.backoffs.values() if item.node in leaving]
+        result.backoffs = {item.node: item for item in kept[-_BACKOFFS:]}
         if not current and not result.after:
             await self._release_idle(inputs, result)
         return result
@@ -147,7 +154,8 @@ class Transfers:
         event = node_transfer.happened(item, inputs, drained_nodes(controller), now)
         if event is not None:
             if event in {TransferEvent.EXPIRED, TransferEvent.NEW_LOST, TransferEvent.RELAPSED}:
-                result.backoffs = node_transfer.backed_off(result.backoffs, item.old, item.new, now)
+                before = result.backoffs.pop(item.old, TransferBackoff(item.old))
+                result.backoffs[item.old] = node_transfer.backed_off(before, item.new, now)
             return node_transfer.step(item, event)
         match phase:
             case TransferPhase.ALLOCATING:
@@ -155,7 +163,7 @@ class Transfers:
             case TransferPhase.FINISHING:
                 old = node_transfer.old_pod(item, inputs.owned)
                 if old is None and await self._leave(item.old, inputs, result):
-                    result.backoffs = node_transfer.without_backoff(result.backoffs, item.old)
+                    result.backoffs.pop(item.old, None)
                     return node_transfer.step(item, TransferEvent.RELEASED)
             case TransferPhase.ROLLING_BACK:
                 new = node_transfer.new_pod(item, inputs.owned)
@@ -179,7 +187,7 @@ class Transfers:
         packed = controller.spec.placement == "Packed"
         if packed and inputs.nodes_for(old):  # the scheduler chooses it
             return node_transfer.found(item, "", inputs, current, allocated=False)
-        avoid = node_transfer.backoff_of(result.backoffs, item.old).avoid
+        avoid = result.backoff(item.old).avoid
         spare = node_transfer.spare_node(inputs, current, avoid, old)
         if spare is not None:
             return node_transfer.found(item, spare, inputs, current, allocated=False)
@@ -254,9 +262,7 @@ class Transfers:
         if held is not None:
             result.due(_LOCKED_S)
             return "Locked", f"pods on {node} wait: transfers are locked by {held}"
-        left_s = node_transfer.backoff_left_s(
-            node_transfer.backoff_of(result.backoffs, node), self._clock.now()
-        )
+        left_s = node_transfer.backoff_left_s(result.backoff(node), self._clock.now())
         if left_s > 0:
             result.due(left_s)
             return "BackingOff", f"pods on {node} wait: a transfer failed lately"

@@ -16,6 +16,7 @@ from grange.api.kinds.replicationcontroller import (
     selector_of,
 )
 from grange.api.meta import Condition
+from grange.api.rollouts import RolloutState
 from grange.base.plurals import be, counted
 from grange.controllers.replication import (
     condition_types,
@@ -68,14 +69,7 @@ class ReconcileOutcome:
     @cached_property
     def updated(self) -> int:
         """How many of them are made from ``spec.template``."""
-        state = self.controller.status.rollout
-        wanted = pod_identity.template_hash(self.controller) if state is None else state.spec_hash
-        return sum(pod_identity.is_of(pod, wanted) for pod in self.active)
-
-    @property
-    def available(self) -> int:
-        """How many are available."""
-        return len(self.inputs.health.available)
+        return sum(pod_identity.is_of(pod, self.rollout.spec_hash) for pod in self.active)
 
     @property
     def minimum(self) -> int:
@@ -87,17 +81,18 @@ class ReconcileOutcome:
         """How many are wanted."""
         return max(0, self.controller.spec.replicas)
 
-    @property
-    def phase(self) -> RolloutPhase:
-        """The phase of the rollout of the template."""
-        state = self.controller.status.rollout
-        return RolloutPhase.PROGRESSING if state is None else RolloutPhase(state.phase)
+    @cached_property
+    def rollout(self) -> RolloutState:
+        """The rollout of the template; one that begins if none is stored."""
+        if (state := self.controller.status.rollout) is not None:
+            return state
+        wanted = pod_identity.template_hash(self.controller)
+        return RolloutState(0, wanted, wanted, phase=RolloutPhase.PROGRESSING.value)
 
     @property
-    def rollout_message(self) -> str:
-        """Why the rollout failed; empty if it did not."""
-        state = self.controller.status.rollout
-        return "" if state is None else state.message
+    def phase(self) -> RolloutPhase:
+        """The phase of the rollout."""
+        return RolloutPhase(self.rollout.phase)
 
 
 def _count_of(have: int, wanted: int, *, one: str, more: str) -> str:
@@ -108,7 +103,7 @@ def _count_of(have: int, wanted: int, *, one: str, more: str) -> str:
 
 
 def _available(outcome: ReconcileOutcome) -> Finding:
-    have, wanted = outcome.available, outcome.replicas
+    have, wanted = len(outcome.inputs.health.available), outcome.replicas
     message = _count_of(have, wanted, one="is available", more="are available")
     if have >= outcome.minimum:
         return "MinimumReplicasAvailable", message
@@ -165,7 +160,7 @@ def _waits(outcome: ReconcileOutcome) -> Finding | None:
 
 def _outdated(outcome: ReconcileOutcome) -> Finding:
     if outcome.phase is RolloutPhase.ROLLED_BACK:
-        return "RolledBack", outcome.rollout_message + "; change spec.template to try again"
+        return "RolledBack", outcome.rollout.message + "; change spec.template to try again"
     count = len(outcome.active) - outcome.updated
     message = f"{counted(count, 'pod')} {be(count)} made from another template"
     if outcome.controller.spec.rollout.type != "RollingUpdate":
@@ -174,8 +169,7 @@ def _outdated(outcome: ReconcileOutcome) -> Finding:
 
 
 def _progressing(outcome: ReconcileOutcome) -> Finding:
-    state, message = outcome.controller.status.rollout, outcome.rollout_message
-    revision = 0 if state is None else state.revision
+    message, revision = outcome.rollout.message, outcome.rollout.revision
     wanted = counted(outcome.replicas, "replica is updated", "replicas are updated")
     count = f"revision {revision}: {outcome.updated} of {wanted}"
     found: dict[RolloutPhase, Finding] = {
@@ -191,9 +185,9 @@ def _progressing(outcome: ReconcileOutcome) -> Finding:
 
 def _rollout_failed(outcome: ReconcileOutcome) -> Finding:
     if outcome.phase is RolloutPhase.FAILED:
-        return "ProgressDeadlineExceeded", outcome.rollout_message
+        return "ProgressDeadlineExceeded", outcome.rollout.message
     if outcome.phase in {RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK}:
-        return outcome.phase.value, outcome.rollout_message
+        return outcome.phase.value, outcome.rollout.message
     return "NotFailed", "no rollout has failed since spec.template changed"
 
 
@@ -249,7 +243,7 @@ _LASTING = ("BackingOff", "Static")  # a transfer that goes on elsewhere does no
 def _retried(transfers: TransferResult) -> str:
     """Which transfer is tried again after a failure and has no new pod yet; empty for none."""
     for item in transfers.after:
-        attempts = node_transfer.backoff_of(transfers.backoffs, item.old).attempts
+        attempts = transfers.backoff(item.old).attempts
         finishing = node_transfer.TransferPhase.FINISHING
         if attempts and node_transfer.phase_of(item) is not finishing:
             times = "once" if attempts == 1 else f"{attempts} times"
@@ -279,15 +273,15 @@ def status_of(outcome: ReconcileOutcome, now: datetime) -> ReplicationController
     """The status that the controller should have; equal to the old one if nothing changed."""
     controller = outcome.controller
     known, generation = controller.status.conditions, controller.metadata.generation
-    for kind in condition_types.CONDITIONS:
-        found = RULES[kind.name](outcome)
+    for name, kind in condition_types.CONDITIONS.items():
+        found = RULES[name](outcome)
         if found is not None:
             verdict = kind.reasons[found[0]].status, *found
-        elif (before := conditions.find(known, kind.name)) is not None:
+        elif (before := conditions.find(known, name)) is not None:
             verdict = before.status, before.reason, before.message
         else:
             verdict = "Unknown", "NodesUnknown", "it is not known which nodes may be used"
-        known = conditions.set_status(known, kind.name, verdict, generation=generation, now=now)
+        known = conditions.set_status(known, name, verdict, generation=generation, now=now)
     return replace(
         controller.status,
         observed_generation=generation,
@@ -295,7 +289,7 @@ def status_of(outcome: ReconcileOutcome, now: datetime) -> ReplicationController
         selector=selector_of(controller.metadata.name, controller.metadata.uid),
         ready_replicas=outcome.inputs.health.ready,
         updated_replicas=outcome.updated,
-        available_replicas=outcome.available,
+        available_replicas=len(outcome.inputs.health.available),
         conditions=known,
     )
 
