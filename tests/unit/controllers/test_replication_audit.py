@@ -83,9 +83,8 @@ def test_a1_a_record_names_the_members_that_are_left() -> None:
     one, two = (builders.pod(web, node=node) for node in ("1", "2"))
     plan = Plan(create=(Addition("web-3", "3"),), delete=(Removal(two, "Surplus"),))
     done = audit_trail.entry(web, MEMBERSHIP_CHANGED, NOW, plan=plan)
-    subject = audit_records.AuditedController("default", "web", web.metadata.uid, 2)
-    members = audit_records.members_after([one, two], [done])
-    document = audit_records.record_of(subject, done, members)
+    members = audit_records.members([one, two], [done])
+    document = audit_records.record_of(web.key, web.metadata.uid, 2, done, members)
     spec = msgspec.convert(document["spec"], AuditSpec)
     assert spec.event == MEMBERSHIP_CHANGED
     assert [(item.pod, item.node) for item in spec.members] == [("web-1", "1"), ("web-3", "3")]

@@ -14,7 +14,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from grange.api import names, timestamps
-from grange.api.kinds import POD, REPLICATIONCONTROLLER, pod as pods
+from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.auditevents import MEMBERSHIP_CHANGED
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
@@ -28,11 +28,9 @@ from grange.controllers.replication.plan import Inputs, Plan
 from grange.controllers.shared import audit_records
 from grange.controllers.shared.audit_records import (
     OF_ROLLOUTS,
-    AuditedController,
     AuditRetries,
     fingerprint,
     member,
-    members_after,
     missing_of,
     record_of,
     refusal_message,
@@ -41,42 +39,33 @@ from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile import owners
 from grange.reconcile.recorder import WARNING, Recorder
 
+_NO_PLAN = Plan()
+
 
 def entry(
     controller: ReplicationController,
     event: str,
     now: datetime,
     *,
-    plan: Plan | None = None,
+    plan: Plan = _NO_PLAN,
     transfer: NodeTransfer | None = None,
     message: str = "",
     number: int = 0,
 ) -> OutboxEntry:
-    """An entry of the outbox.
+    """An entry of the outbox; the reasons of the plan's deletions are its message, unless one is given.
 
-    Args:
-        controller: as observed; its version is part of the entry's identity, because only one status can
-            follow it.
-        event: type of the record.
-        now: wall time.
-        plan: whose creations and deletions it announces.
-        transfer: the node transfer that it concerns.
-        message: for a plan the reasons of its deletions, unless given.
-        number: distinguishes the entries of one reconcile.
+    The version of the controller is part of its identity, because only one status can follow it. The
+    number distinguishes the entries of one reconcile.
     """
     meta = controller.metadata
-    added = [MemberPod(item.name, item.node) for item in plan.create] if plan else []
-    removed = [member(item.pod) for item in plan.delete] if plan else []
-    if plan is not None and not message:
-        message = ", ".join(sorted({item.why for item in plan.delete}))
     return OutboxEntry(
         id=names.digest(meta.uid, meta.resource_version, str(number)),
         event=event,
         time=timestamps.rfc3339_micro(now),
-        added=tuple(added),
-        removed=tuple(removed),
+        added=tuple(MemberPod(item.name, item.node) for item in plan.create),
+        removed=tuple(member(item.pod) for item in plan.delete),
         transfer=transfer,
-        message=message,
+        message=message or ", ".join(sorted({item.why for item in plan.delete})),
     )
 
 
@@ -166,7 +155,7 @@ class AuditTrail:
             ApiError: not all records that the server accepts are written; try again.
         """
         controller, owned = inputs.controller, inputs.owned
-        found = fingerprint(members_after(owned, ()))
+        found = fingerprint(audit_records.members(owned))
         missing = missing_of(controller.status.conditions)
         due = bool(missing) and not self._retries.left_s(controller.metadata.uid)
         if not (controller.status.outbox or due) and found == controller.status.audited:
@@ -189,8 +178,8 @@ class AuditTrail:
         if not entries:
             return before
         owned = inputs.owned if before.live is None else before.live
-        members = members_after(owned, entries)
-        refused = await self._write(controller, entries, members_after(owned, ()), members)
+        members = audit_records.members(owned, entries)
+        refused = await self._write(controller, entries, audit_records.members(owned), members)
         recorded = Recorded(fingerprint(members), refused=refused)
         return self._give_up(controller, recorded, before.missing)
 
@@ -206,9 +195,7 @@ class AuditTrail:
         except ApiError as error:
             self._report(controller, f"Error writing audit records: {error.message}")
             raise
-        for refusal in recorded.refused:
-            self._report(controller, refusal_message(refusal))
-        return recorded.members
+        return self._give_up(controller, recorded, missing, reported=True).members
 
     async def write_pending(
         self, controller: ReplicationController, seen: Sequence[Pod], *, missing: str = ""
@@ -236,7 +223,7 @@ class AuditTrail:
         for pod in seen:
             if pod.metadata.uid not in known:
                 live += await self._read(pod, controller)
-        members = [member(pod) for pod in live if pods.is_active(pod)]
+        members = audit_records.members(live)
         found = [effective(item, live) for item in controller.status.outbox]
         due = [item for item in found if item is not None]
         members_now = fingerprint(members)
@@ -263,15 +250,12 @@ class AuditTrail:
         after: Sequence[MemberPod],
     ) -> tuple[str, ...]:
         """Write records; rollouts and transfers begin and end before pods come and go."""
-        meta = controller.metadata
-        subject = AuditedController(meta.namespace, meta.name, meta.uid, controller.spec.replicas)
-        return await audit_records.write(
-            self._client,
-            [
-                record_of(subject, item, after if item.event == MEMBERSHIP_CHANGED else before)
-                for item in done
-            ],
-        )
+        uid, replicas = controller.metadata.uid, controller.spec.replicas
+        documents = []
+        for item in done:
+            members = after if item.event == MEMBERSHIP_CHANGED else before
+            documents.append(record_of(controller.key, uid, replicas, item, members))
+        return await audit_records.write(self._client, documents)
 
     async def _check_current(self, controller: ReplicationController) -> None:
         """Check that the outbox is current: a late lister shows entries that were dropped.

@@ -19,7 +19,7 @@ from grange.api.kinds import POD, ROLLINGUPDATE, auditevents
 from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.kinds.transfer_status import MemberPod, OutboxEntry
-from grange.api.meta import controller_of
+from grange.api.meta import ObjectKey, controller_of
 from grange.api.status import ApiError, NotFound
 from grange.base.clock import Clock
 from grange.client.client import Client
@@ -110,16 +110,19 @@ class RolloutFinalizer:
         announced = update.status.outbox if announced is None else announced
         if not announced:
             return update
-        spec, status = update.spec, update.status
+        status = update.status
         try:
             members = await self._members(update)
-            documents = []
-            for item in announced:
-                count = _replicas(update, new, item.event)
-                whose = audit_records.AuditedController(
-                    update.metadata.namespace, spec.new, status.new_uid, count
+            documents = [
+                audit_records.record_of(
+                    ObjectKey(update.metadata.namespace, update.spec.new),
+                    status.new_uid,
+                    _replicas(update, new, item.event),
+                    item,
+                    members,
                 )
-                documents.append(audit_records.record_of(whose, item, members))
+                for item in announced
+            ]
             refused = await audit_records.write(self._client, documents)
         except ApiError as error:
             self._report(update, f"Error writing audit records: {error.message}")

@@ -7,7 +7,6 @@ accepted.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -18,7 +17,7 @@ from grange.api.kinds.auditrecord import AuditSpec
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
 from grange.api.kinds.transfer_status import MemberPod, OutboxEntry
-from grange.api.meta import Condition, Document, Resource
+from grange.api.meta import Condition, Document, ObjectKey, Resource
 from grange.api.status import (
     AlreadyExists,
     BadRequest,
@@ -48,26 +47,16 @@ REFUSALS = (BadRequest, Forbidden, NotFound, TooLarge, Invalid)
 _LONGEST = 400  # characters of a refusal
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedController:
-    """The controller that a record is about."""
-
-    namespace: str
-    name: str
-    uid: str
-    replicas: int
-
-
 def record_of(
-    whose: AuditedController, done: OutboxEntry, members: Iterable[MemberPod]
+    whose: ObjectKey, uid: str, replicas: int, done: OutboxEntry, members: Iterable[MemberPod]
 ) -> Document:
-    """The record of an entry; the controller may be gone."""
+    """The record of an entry about a controller of this name and uid, which may be gone."""
     spec = AuditSpec(
         event=done.event,
         time=done.time,
         controller=whose.name,
-        controller_uid=whose.uid,
-        replicas=whose.replicas,
+        controller_uid=uid,
+        replicas=replicas,
         added=done.added,
         removed=done.removed,
         members=tuple(sorted(members, key=lambda item: item.pod)),
@@ -76,9 +65,9 @@ def record_of(
     )
     return {
         "metadata": {
-            "name": f"{names.digest(whose.uid)}-{done.id}",
+            "name": f"{names.digest(uid)}-{done.id}",
             "namespace": whose.namespace,
-            "labels": {NAME_LABEL: names.label_value(whose.name), ID_LABEL: whose.uid},
+            "labels": {NAME_LABEL: names.label_value(whose.name), ID_LABEL: uid},
         },
         "spec": msgspec.to_builtins(spec),
     }
@@ -107,18 +96,12 @@ async def write(client: Client, documents: Iterable[Document]) -> tuple[str, ...
     return tuple(refused)
 
 
-def members_after(owned: Iterable[Pod], entries: Iterable[OutboxEntry]) -> list[MemberPod]:
-    """The members after entries took effect, from the pods before."""
-    entries = [*entries]
+def members(owned: Iterable[Pod], entries: Sequence[OutboxEntry] = ()) -> list[MemberPod]:
+    """The members: the active pods, or what entries leave of them."""
     gone = {item.uid for done in entries for item in done.removed}
     kept = [member(p) for p in owned if pods.is_active(p) and p.metadata.uid not in gone]
     known = {item.pod for item in kept}
     return [*kept, *(m for done in entries for m in done.added if m.pod not in known)]
-
-
-def members(owned: Iterable[Pod]) -> list[MemberPod]:
-    """The members now."""
-    return members_after(owned, ())
 
 
 def fingerprint(found: Iterable[MemberPod]) -> str:
