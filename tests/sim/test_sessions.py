@@ -163,8 +163,7 @@ class SessionUsers:
             pods = (await self._world.client.list(POD, "default")).items
             if pods:
                 name = self._draw.choice(pods).metadata.name
-                body = {"metadata": {"name": name}}
-                await self._world.client.post(POD, name, "default", "eviction", body)
+                await self._world.client.evict(name, "default")
 
 
 async def populate(

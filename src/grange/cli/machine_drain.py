@@ -81,15 +81,8 @@ async def _evicted(opened: ApiSession, pod: Document) -> str:
     meta = pod["metadata"]
     if meta.get("deletionTimestamp"):
         return ""
-    name, namespace = str(meta["name"]), str(meta["namespace"])
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": namespace},
-        "deleteOptions": {"preconditions": {"uid": meta["uid"]}},
-    }
     try:
-        await opened.client.post(POD, name, namespace, "eviction", body)
+        await opened.client.evict(meta["name"], meta["namespace"], uid=meta["uid"])
     except TooManyRequests as error:
         return f"pod {_name(pod)}: {error.message}"
     except (NotFound, Conflict):

@@ -326,10 +326,22 @@ class Client:
             propagation=propagation,
         )
 
+    async def evict(
+        self, name: str, namespace: str, *, uid: str = "", resource_version: str = ""
+    ) -> None:
+        """Delete a pod if its PodDisruptionBudget allows that now; see ``delete``.
+
+        Raises:
+            TooManyRequests: the budget does not.
+            NotFound: there is none.
+            Conflict: a precondition does not hold.
+        """
+        await self._write(requests.evict(name, namespace, uid, resource_version))
+
     async def post(
         self, kind: KindInfo[R], name: str, namespace: str, subresource: str, body: Document
     ) -> Document:
-        """Post to a subresource (a pod's ``binding``, ``eviction``) and return the answer."""
+        """Post to a subresource (a pod's ``binding``) and return the answer."""
         answer = await self._write(requests.post(kind, name, namespace, subresource, body))
         return requests.decode_document(answer, f"{subresource} of {kind.qualified} {name!r}")
 

@@ -14,6 +14,7 @@ import msgspec
 from grange.api import http
 from grange.api.delete_parameters import REMOVE_FINALIZER
 from grange.api.http import Request, Response
+from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo
@@ -249,8 +250,7 @@ def delete(  # noqa: PLR0913  the options of the API
 ) -> Request:
     """Delete an object, if the preconditions hold."""
     options: Document = {"kind": "DeleteOptions", "apiVersion": "v1"}
-    fence = {"uid": uid, "resourceVersion": resource_version}
-    if preconditions := {key: value for key, value in fence.items() if value}:
+    if preconditions := _preconditions(uid, resource_version):
         options["preconditions"] = preconditions
     if grace_period_s is not None:
         options["gracePeriodSeconds"] = grace_period_s
@@ -259,6 +259,22 @@ def delete(  # noqa: PLR0913  the options of the API
     path = _object_path(kind, name, namespace)
     query = {REMOVE_FINALIZER: finalizer} if finalizer else {}
     return Request("DELETE", path, query, _SEND_JSON, _encode(options))
+
+
+def evict(name: str, namespace: str, uid: str, resource_version: str) -> Request:
+    """Evict a pod, if the preconditions hold."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": {"preconditions": _preconditions(uid, resource_version)},
+    }
+    return post(POD, name, namespace, "eviction", body)
+
+
+def _preconditions(uid: str, resource_version: str) -> Document:
+    fence = {"uid": uid, "resourceVersion": resource_version}
+    return {key: value for key, value in fence.items() if value}
 
 
 def post(kind: AnyKind, name: str, namespace: str, subresource: str, body: Document) -> Request:

@@ -41,7 +41,7 @@ async def status(there: World, name: str = "web") -> PodDisruptionBudgetStatus:
 
 async def evict(there: World, name: str) -> bool:
     try:
-        await there.client.post(POD, name, "default", "eviction", {"kind": "Eviction"})
+        await there.client.evict(name, "default")
     except TooManyRequests:
         return False
     return True

@@ -178,8 +178,7 @@ async def test_evicted_pod_is_replaced_at_once(world: JobWorld) -> None:
     for _ in range(8):
         pod = (await world.pods())["train-worker-0"]
         uids.add(pod.metadata.uid)
-        body = {"metadata": {"name": "train-worker-0"}}
-        await world.client.post(POD, "train-worker-0", "default", "eviction", body)
+        await world.client.evict("train-worker-0", "default")
         await world.settle(1.5)
         await world.reaches("Running")
     assert len(uids) == 8

@@ -19,7 +19,7 @@ from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.pod import QUOTA_LABELS, Pod, is_active
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import PendingDeletion
-from grange.api.meta import Document, controller_of, preconditions
+from grange.api.meta import controller_of
 from grange.api.status import (
     AlreadyExists,
     ApiError,
@@ -218,8 +218,10 @@ class PodControl:
         meta = item.pod.metadata
         try:
             if item.evict:
-                eviction = _eviction(item.pod)
-                await self._client.post(POD, meta.name, meta.namespace, "eviction", eviction)
+                version = meta.resource_version
+                await self._client.evict(
+                    meta.name, meta.namespace, uid=meta.uid, resource_version=version
+                )
                 return True
             await deletion_budgets.charge(self._client, item.pod, item.budgets, self._clock.now())
             await self._client.delete_as_read(POD, item.pod)
@@ -253,17 +255,6 @@ class PodControl:
         self, controller: ReplicationController, reason: Reason, message: str, kind: str = NORMAL
     ) -> None:
         self._recorder.event(controller, kind, reason, message, kind=REPLICATIONCONTROLLER)
-
-
-def _eviction(pod: Pod) -> Document:
-    """An Eviction of one version of a pod."""
-    meta = pod.metadata
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": meta.name, "namespace": meta.namespace},
-        "deleteOptions": {"preconditions": preconditions(meta)},
-    }
 
 
 def is_over_budget(error: Exception) -> bool:

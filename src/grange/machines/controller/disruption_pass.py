@@ -268,14 +268,8 @@ class DisruptionPass:
 
     async def _evict(self, pod: Pod) -> None:
         meta = pod.metadata
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": meta.name, "namespace": meta.namespace},
-            "deleteOptions": {"preconditions": {"uid": meta.uid}},
-        }
         try:
-            await self._client.post(POD, meta.name, meta.namespace, "eviction", body)
+            await self._client.evict(meta.name, meta.namespace, uid=meta.uid)
         except (TooManyRequests, NotFound, Conflict):
             return  # a budget does not allow it yet, or it is gone: the next look shows it
 
