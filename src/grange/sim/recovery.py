@@ -183,8 +183,7 @@ class ServicesRecover:
         if pod.status.phase in _FINISHED:
             return True
         if not pod.spec.node_name:
-            placed = pods.condition(pod, "PodScheduled")
-            return placed is not None and placed.reason == "Unschedulable"
+            return pods.is_unschedulable(pod)
         ended = any(
             status.restart_count or status.state.terminated or status.last_state.terminated
             for status in pod.status.container_statuses

@@ -437,6 +437,13 @@ def is_ready(pod: Pod) -> bool:
     return ready is not None and ready.status == "True" and not pod.metadata.deletion_timestamp
 
 
+def is_unschedulable(pod: Pod) -> bool:
+    """Whether the scheduler has tried the pod and found no node for it."""
+    found = condition(pod, "PodScheduled")
+    refused = found is not None and (found.status, found.reason) == ("False", "Unschedulable")
+    return refused and not pod.spec.node_name
+
+
 def is_disruption_target(pod: Pod) -> bool:
     """Whether the pod is marked as about to be deleted: it may go at any time."""
     mark = condition(pod, DISRUPTION_TARGET)

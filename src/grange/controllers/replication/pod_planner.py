@@ -246,10 +246,8 @@ class PodPlanner:
         return [
             pod
             for pod in group.active
-            if not pod.spec.node_name
+            if pods.is_unschedulable(pod)
             and not pod.status.nominated_node_name
-            and (placed := pods.condition(pod, "PodScheduled")) is not None
-            and placed.reason == "Unschedulable"
             and pod_identity.node_of(pod) in self.inputs.full
         ]
 

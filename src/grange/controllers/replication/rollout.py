@@ -232,7 +232,7 @@ class _Step:
             return deletion_budgets.limits(
                 controller, room=len(places.union(self.inputs.eligible)) - self.replicas
             )
-        stuck = any(_is_unschedulable(pod) for pod in self.new) if self.old else False
+        stuck = any(pods.is_unschedulable(pod) for pod in self.new) if self.old else False
         return deletion_budgets.limits(controller, room=0 if stuck else None)
 
     def _available(self, side: Sequence[Pod]) -> int:
@@ -271,7 +271,7 @@ class _Step:
         """Whether the pod runs nowhere and will not soon."""
         if pod.spec.node_name:
             return False
-        return not is_of(pod, self.state.stable_hash) or _is_unschedulable(pod)
+        return not is_of(pod, self.state.stable_hash) or pods.is_unschedulable(pod)
 
     # --- where it is --------------------------------------------------------------------------
 
@@ -421,13 +421,3 @@ def _is_broken(pod: Pod, down: Container[str]) -> bool:
     node = pod.spec.node_name
     ready = pods.condition(pod, "Ready")
     return bool(node) and node not in down and ready is not None and ready.status == "False"
-
-
-def _is_unschedulable(pod: Pod) -> bool:
-    scheduled = pods.condition(pod, "PodScheduled")
-    return (
-        not pod.spec.node_name
-        and scheduled is not None
-        and scheduled.status == "False"
-        and scheduled.reason == "Unschedulable"
-    )

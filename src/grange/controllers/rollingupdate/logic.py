@@ -160,6 +160,7 @@ class _Step:
             phase=phase,
             observed_generation=facts.update.metadata.generation,
         )
+        self.here = Counts(facts.old_pods.desired, facts.new_pods.desired)
         self.events: list[tuple[Reason, str]] = []
 
     @property
@@ -190,10 +191,9 @@ class _Step:
         self._progress()
         split = None if self.phase in {RolloutPhase.PAUSED, *OVER} else self._split()
         delete_old = self._finish(split)
-        here = Counts(self.facts.old_pods.desired, self.facts.new_pods.desired)
-        if split == here:
+        if split == self.here:
             split = None
-        self.status = replace(self.status, replicas=split or here)
+        self.status = replace(self.status, replicas=split or self.here)
         if self.phase in {RolloutPhase.PROGRESSING, RolloutPhase.WAITING, RolloutPhase.COMPLETE}:
             self.status = replace(self.status, message="")
         return Decision(
@@ -228,7 +228,7 @@ class _Step:
         if new is None or (spec.old and old is None):
             missing = spec.new if new is None else spec.old
             return f"waits for controller {missing}, which is not there"
-        counts = Counts(self.facts.old_pods.desired, self.facts.new_pods.desired)
+        counts = self.here
         if spec.starting_replicas is not None and spec.starting_replicas != counts:
             wanted = spec.starting_replicas
             return self._refuse(
@@ -307,9 +307,6 @@ class _Step:
                 self._advance(RolloutEvent.LATE)
                 self.events.append((Reason.ROLLOUT_FAILED, f"{why}: {self._message()}"))
 
-    def _sides(self) -> tuple[Side, Side]:
-        return _side(self.facts.old_pods), _side(self.facts.new_pods)
-
     def _goal(self) -> Goal:
         spec = self.spec
         updated = spec.desired if spec.canary is None else spec.canary
@@ -322,7 +319,7 @@ class _Step:
 
     def _split(self) -> Counts:
         """The counts after the next step; while rolling back the sides are swapped."""
-        old, new = self._sides()
+        old, new = _side(self.facts.old_pods), _side(self.facts.new_pods)
         if self.phase is RolloutPhase.ROLLING_BACK:
             back = rollout_step.step(new, old, self._goal())
             return Counts(old=back.new, new=back.old)
@@ -341,8 +338,7 @@ class _Step:
 
     def _finish(self, split: Counts | None) -> bool:
         """Note that it has ended or waits; whether to delete the old controller."""
-        here = Counts(self.facts.old_pods.desired, self.facts.new_pods.desired)
-        if split is None or split != here:
+        if split is None or split != self.here:
             if self.phase is RolloutPhase.WAITING and split is not None:
                 self._advance(RolloutEvent.PROMOTED)
                 self.status = replace(self.status, progressed_at=self._now())
@@ -354,7 +350,7 @@ class _Step:
             return False
         goal = self._goal()
         found = rollout_step.verdict(
-            new_desired=here.new, new_current=self.facts.new_pods.current, target=goal.updated
+            new_desired=self.here.new, new_current=self.facts.new_pods.current, target=goal.updated
         )
         if found is not Verdict.DONE:
             return False

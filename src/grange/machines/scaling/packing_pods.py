@@ -12,7 +12,7 @@ import msgspec
 
 from grange.api.kinds.machine import CAPACITY_TYPE_LABEL, NODE_POOL_LABEL, ON_DEMAND, SPOT
 from grange.api.kinds.nodepool import SPOT_ALWAYS, SPOT_ANNOTATION, SPOT_NEVER
-from grange.api.kinds.pod import FINISHED, Pod, Toleration, condition
+from grange.api.kinds.pod import FINISHED, Pod, Toleration, is_unschedulable
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.meta import controller_of
 from grange.api.pod_requests import Resources, pod_request
@@ -82,12 +82,11 @@ class PackedPod:
 
 def waits_for_machine(pod: Pod) -> bool:
     """Whether the scheduler has found no node for the pod, nor pods to preempt for it."""
-    if pod.spec.node_name or pod.spec.scheduling_gates or pod.status.nominated_node_name:
+    if pod.spec.scheduling_gates or pod.status.nominated_node_name:
         return False
     if pod.metadata.deletion_timestamp is not None or pod.status.phase not in ("", "Pending"):
         return False
-    found = condition(pod, "PodScheduled")
-    return found is not None and found.status == "False" and found.reason == "Unschedulable"
+    return is_unschedulable(pod)
 
 
 def occupies(pod: Pod) -> str:
