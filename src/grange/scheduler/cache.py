@@ -359,9 +359,7 @@ class Cache:
         Raises:
             SnapshotInconsistent: it disagreed with the node tree; it is repaired for next time.
         """
-        if snapshot.current(self._generation, self._tree, self._namespaces):
-            return
-        snapshot.begin()
+        snapshot.undo_trials()
         snapshot.index.set_namespaces(self._namespaces)
         snapshot.table.images = self._images.by_name
         for entry in reversed(self._nodes.values()):

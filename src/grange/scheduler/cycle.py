@@ -148,7 +148,7 @@ class Cycle:
 
     def reset(self) -> None:
         """Drop what an interrupted decision left: trials on the snapshot, half-updated results."""
-        self.snapshot.begin()  # the next cycle brings it up to date
+        self.snapshot.undo_trials()
         for engine in self._engines.values():
             engine.forget()
 

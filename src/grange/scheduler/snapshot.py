@@ -15,7 +15,6 @@ import numpy as np
 
 from grange.api.kinds.node import Node
 from grange.placement.columns import Integers, NodeTable
-from grange.placement.podaffinity import Namespaces
 from grange.scheduler.changelog import ChangeLog
 from grange.scheduler.errors import CacheError, SnapshotInconsistent
 from grange.scheduler.nodeinfo import NodeInfo
@@ -76,7 +75,6 @@ class NodeInfoSnapshot:
         self._placeholders: dict[str, NodeInfo] = {}
         self._tree_version = -1
         self._reordered = False
-        self._unfinished = True
 
     @property
     def num_nodes(self) -> int:
@@ -88,21 +86,6 @@ class NodeInfoSnapshot:
         return self.node_info_map.get(name) or self._placeholders.get(name)
 
     # --- updates by the cache ----------------------------------------------------------------
-
-    def begin(self) -> None:
-        """Start an update: undo trials."""
-        self._unfinished = True
-        self.undo_trials()
-
-    def current(self, generation: int, tree: NodeTree, namespaces: Namespaces) -> bool:
-        """Whether there is nothing to update to."""
-        return (
-            self.generation == generation
-            and self._tree_version == tree.version
-            and self.index.namespaces is namespaces
-            and not (self._trials or self._unfinished)
-            and len(self.node_info_list) == len(self.node_info_map)
-        )
 
     def put(self, entry: NodeInfo) -> None:
         """Copy one entry that changed; it has a node object."""
@@ -150,7 +133,6 @@ class NodeInfoSnapshot:
             raise SnapshotInconsistent(
                 "the snapshot lists {} nodes, maps {} and the tree has {}".format(*counts)
             )
-        self._unfinished = False
 
     def _order(self, tree: NodeTree) -> None:
         self._reordered = False
