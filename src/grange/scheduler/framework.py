@@ -135,7 +135,10 @@ PreEnqueue = Callable[[PodInfo], Status]
 """Gates pods out of the active queue: whether the pod may enter it."""
 
 QueueSort = Callable[[PodInfo, float], tuple[float, ...]]
-"""Orders the active queue, by a pod and when it was queued: the smallest is scheduled first."""
+"""Orders the active queue, by a pod and when it was queued: the smallest is scheduled first.
+
+All its keys have one length.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,7 +266,7 @@ class SchedulingQueue:
     def flush(self, now: float) -> None:
         """End backoffs, and retry pods that waited too long without an event."""
         for heap in (self._backoff, self._error_backoff):
-            while (head := heap.head()) is not None and head[0][0] < floor(now):
+            while (head := heap.head()) is not None and head[0] < floor(now):
                 heap.pop()
                 self._enter(head[1], self._active, now)
         if now >= self._check_due:
@@ -283,7 +283,7 @@ class SchedulingQueue:
         for heap in (self._backoff, self._error_backoff):
             head = heap.head()
             if head is not None:
-                found.append(head[0][0] + 1.0)
+                found.append(head[0] + 1.0)
         if self._settings.early_per_s and self._backoff.head() is not None:
             found.append(now if self._early_left(now) else floor(now) + 1.0)
         if self._unschedulable:

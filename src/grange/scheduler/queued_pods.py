@@ -4,6 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
+from typing import Any
 
 import msgspec
 
@@ -77,9 +78,6 @@ class QueuedPod(msgspec.Struct, eq=False, gc=False):
         return self.info.uid
 
 
-_Entry = tuple[Key, int, QueuedPod]
-
-
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
     """How many pods wait where."""
@@ -98,21 +96,23 @@ class Heap:
 
     def __init__(self, pool: SubQueue) -> None:
         self.pool = pool
-        self._entries: list[_Entry] = []
+        # Key, ticket, pod; flat, since nested tuples take four times as long to compare.
+        self._entries: list[tuple[Any, ...]] = []
 
     def push(self, key: Key, ticket: int, pod: QueuedPod) -> None:
         """Put a pod in; an entry that it already has becomes void."""
         pod.pool = self.pool
         pod.ticket = ticket
-        heappush(self._entries, (key, ticket, pod))
+        heappush(self._entries, (*key, ticket, pod))
 
-    def head(self) -> tuple[Key, QueuedPod] | None:
-        """The smallest key and its pod; None when the heap is empty."""
+    def head(self) -> tuple[float, QueuedPod] | None:
+        """The first number of the smallest key, and its pod; None when the heap is empty."""
         entries = self._entries
         while entries:
-            key, ticket, pod = entries[0]
-            if pod.ticket == ticket:
-                return key, pod
+            entry = entries[0]
+            pod = entry[-1]
+            if pod.ticket == entry[-2]:
+                return entry[0], pod
             heappop(entries)
         return None
 
