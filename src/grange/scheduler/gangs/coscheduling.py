@@ -273,7 +273,7 @@ class Coscheduling:
     def _try(self, gang: Gang, leader: QueuedPod) -> Outcome:
         candidates = self._candidates(gang)
         need = gang.num_missing
-        if not gang.quorum([queued.uid for queued in candidates]).is_reachable:
+        if not gang.quorum([queued.uid for queued in candidates]).is_open:
             message = f"waits for minMember: {len(candidates)} of {need} pods may be scheduled"
             of_pod = (
                 f"waits until {counted(need, 'more pod')} of pod group {gang.key} may be scheduled"
@@ -281,7 +281,8 @@ class Coscheduling:
             return self._park(gang, leader, TOO_FEW, message, of_pod=of_pod)
         self.wait_line.rank(gang, candidates[0].info.pod.spec.priority, self._now)
         attempt = GangAttempt(gang, leader, candidates, need)
-        self.quotas.renew(str(gang.key), attempt.wanted, gang.rank)  # members came, went or changed
+        if gang.queue:  # members came, went or changed
+            self.quotas.renew(str(gang.key), attempt.wanted, gang.rank)
         refusal = self._refusal(gang, candidates[:need])
         if refusal:
             return self._over_quota(attempt, refusal)
@@ -293,8 +294,11 @@ class Coscheduling:
         Of a gang with parts those come first that make up its quorum.
         """
         found = [self._queue.find(pod.metadata.uid) for pod in gang.waiting()]
-        free = [item for item in found if item is not None and not item.gate]
-        free = [item for item in free if not item.info.pod.metadata.deletion_timestamp]
+        free = [
+            item
+            for item in found
+            if item and not item.gate and not item.info.pod.metadata.deletion_timestamp
+        ]
         free.sort(
             key=lambda item: (
                 -item.info.pod.spec.priority,

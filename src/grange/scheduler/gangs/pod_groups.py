@@ -35,6 +35,8 @@ class MemberState(Enum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
+    __hash__ = object.__hash__  # members are singletons; the inherited one is slow
+
 
 ON_NODES = (MemberState.ASSUMED, MemberState.BOUND, MemberState.TERMINATING)
 _ENDED = (MemberState.TERMINATING, MemberState.SUCCEEDED, MemberState.FAILED)
@@ -284,17 +286,16 @@ class Quorum:
         return self._total <= 0
 
     @property
-    def is_reachable(self) -> bool:
-        """Whether the candidates that were not tried yet could be enough."""
-        if self._left < self._total:
-            return False
-        return not self._needs or all(
-            self._left_of[part] >= count for part, count in self._needs.items()
+    def is_open(self) -> bool:
+        """Whether more are needed, and the candidates that were not tried yet could be enough."""
+        return 0 < self._total <= self._left and (
+            not self._needs
+            or all(self._left_of[part] >= count for part, count in self._needs.items())
         )
 
     def takes(self, uid: str) -> bool:
         """Whether the candidate is of use; one that is not is left for later."""
-        if self.is_met:
+        if self._total <= 0:
             return False
         if not self._needs or self._needs.get(self._part(uid), 0):
             return True

@@ -112,7 +112,7 @@ class GangPreemption:
         preempts = bool(going)
         gone = [*going]
         for queued, overridden in members:
-            if quorum.is_met or not quorum.is_reachable:
+            if not quorum.is_open:
                 break
             if not quorum.takes(queued.uid):
                 continue

@@ -84,7 +84,7 @@ class Transaction:
         quorum = attempt.quorum()
         try:
             for queued, info in zip(attempt.candidates, overridden, strict=True):
-                if quorum.is_met or not quorum.is_reachable or self.failed:
+                if self.failed or not quorum.is_open:
                     break
                 if quorum.takes(queued.uid):
                     quorum.tried(queued.uid, placed=self._place(queued, info))
