@@ -42,7 +42,7 @@ _SHOWN = 3
 class _Names:
     def for_each(self, pod: PodInfo) -> bool:
         """Required terms may name nodes, and preferred ones may be malformed."""
-        return pod.affinity.required is not None or bool(pod.affinity.fault)
+        return bool(pod.affinity.fault) or node_rules.required_names(pod.affinity) is not None
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
@@ -52,12 +52,10 @@ class _Names:
         if fault:
             field = "spec.affinity.nodeAffinity"
             return PreFilterResult(Status(Code.ERROR, (f"{field}.{fault}",)))
-        if pod.affinity.required is None:
-            return PASS
         names = node_rules.required_names(pod.affinity)
-        if names is not None and not names:
-            return PreFilterResult(_CONFLICT)
-        return PreFilterResult(node_names=names)
+        if names is None:
+            return PASS
+        return PreFilterResult(node_names=names) if names else PreFilterResult(_CONFLICT)
 
 
 class NodeAffinityFilter(NodeFilter[NodeRules, NameAndLabels]):
