@@ -4,8 +4,11 @@ import pytest
 from tests.support.gang_cluster import Bench, names
 
 from grange.scheduler import plugins
-from grange.scheduler.framework import Plugin
+from grange.scheduler.framework import Plugin, Profile
+from grange.scheduler.gangs.pod_overrides import override_all, past_reservations
 from grange.scheduler.plugins import noderesourcesfit
+from grange.scheduler.podinfo import PodInfo
+from grange.sim import builders
 
 WIDGET = "example.com/widget"
 
@@ -72,3 +75,24 @@ def test_a_gang_leaves_room_for_nominated_pods() -> None:
     bench.queue.activate([bench.infos["p0"].uid], bench.now)
     assert sorted(bench.run(12.0)) == ["p0", "p1"]
     bench.check()
+
+
+def test_overrides_keep_what_a_signature_leaves_out() -> None:
+    """Members of one signature differ by name, labels and priority; others by their own affinity."""
+    profile = Profile(plugins.DEFAULT)
+    toleration = {"key": "spot", "operator": "Exists"}
+    pods = [
+        PodInfo.of(builders.pod(name, **options))
+        for name, options in (
+            ("a", {}),
+            ("b", {"priority": 7, "labels": {"app": "x"}}),
+            ("c", {"nodeSelector": {"disk": "ssd"}, "tolerations": [toleration]}),
+        )
+    ]
+    found = override_all(profile, pods, past_reservations)
+    assert len({profile.sign(info) for info in pods}) == 2
+    assert [info.signature for info in found[:2]] == [found[0].signature] * 2
+    alone = [past_reservations(info) for info in pods]
+    for info in alone:
+        profile.sign(info)
+    assert found == alone

@@ -35,7 +35,7 @@ from grange.scheduler.gangs.capacity import (
 from grange.scheduler.gangs.event_handlers import Changed, GangEventHandlers
 from grange.scheduler.gangs.gang_admission import NO_ROOM, OVER_QUOTA, GangAdmission
 from grange.scheduler.gangs.pod_groups import Gang, PodGroups, Quorum
-from grange.scheduler.gangs.pod_overrides import past_reservations, within_domains
+from grange.scheduler.gangs.pod_overrides import override_all, past_reservations, within_domains
 from grange.scheduler.gangs.preemption import GangPreemption
 from grange.scheduler.gangs.queue_policies import QueuePolicy
 from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank, amounts, total
@@ -325,13 +325,14 @@ class Coscheduling:
         pods = attempt.pods
         head = self.wait_line.for_nodes.get(self.reservation.owner)
         if head is not None and gang.rank <= head.rank:
-            pods = [past_reservations(pod) for pod in pods]
+            pods = override_all(self._profiles, pods, past_reservations)
         options = topology_options(self._profiles, self._cycle.snapshot, gang, pods, need)
         best, diagnosis = 0, None
         for domains in options.domains:
             self.attempts += 1
             transaction = Transaction(self._cycle)
-            if transaction.place_all(attempt, within_domains(pods, options.key, domains)):
+            overridden = within_domains(self._profiles, pods, options.key, domains)
+            if transaction.place_all(attempt, overridden):
                 refusal = self._refusal(gang, [assumed.queued for assumed in transaction.assumed])
                 if not refusal:
                     return self._commit(attempt, transaction)
@@ -437,12 +438,12 @@ class Coscheduling:
         """By member's UID, its node after preemption and the victims; mostly empty."""
         if not self._refreshed():
             return {}
-        pods = [past_reservations(pod) for pod in attempt.pods]
+        pods = override_all(self._profiles, attempt.pods, past_reservations)
         options = preemption_options(
             self._profiles, self._cycle.snapshot, attempt.gang, attempt.pods, attempt.need
         )
         for domains in options.domains:
-            overridden = within_domains(pods, options.key, domains)
+            overridden = within_domains(self._profiles, pods, options.key, domains)
             members = [*zip(attempt.candidates, overridden, strict=True)]
             found = self._preemption.preempt(members, attempt.quorum(), attempt.pods, going)
             for queued in attempt.candidates:

@@ -4,7 +4,8 @@ An override changes what the engine is asked, not the pod: the pod that is assum
 one that the user made.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -19,6 +20,7 @@ from grange.api.kinds.pod import (
 )
 from grange.api.meta import SelectorRequirement
 from grange.placement import node_rules
+from grange.scheduler.framework import Profiles
 from grange.scheduler.podinfo import PodInfo
 
 RESERVED_TAINT = "grange.dev/reserved-for"
@@ -28,9 +30,28 @@ _ANYTHING = Toleration(operator="Exists")
 _TOLERATION = Toleration(key=RESERVED_TAINT, operator="Exists")
 
 
-def within_domains(pods: Sequence[PodInfo], key: str, values: tuple[str, ...]) -> Sequence[PodInfo]:
+def override_all(
+    profiles: Profiles, pods: Sequence[PodInfo], override: Callable[[PodInfo], PodInfo]
+) -> list[PodInfo]:
+    """The pods with an override, which is worked out once for those of one signature."""
+    made: dict[int, PodInfo] = {}
+    found = []
+    for info in pods:
+        number = profiles.sign(info)
+        if number not in made:
+            made[number] = override(info)
+            profiles.sign(made[number])
+        found.append(_like(info, made[number]))
+    return found
+
+
+def within_domains(
+    profiles: Profiles, pods: Sequence[PodInfo], key: str, values: tuple[str, ...]
+) -> Sequence[PodInfo]:
     """The pods as if they demanded nodes whose label has one of these values; none demands nothing."""
-    return [_within(info, key, values) for info in pods] if values else pods
+    if not values:
+        return pods
+    return override_all(profiles, pods, partial(_within, key=key, values=values))
 
 
 def _within(info: PodInfo, key: str, values: tuple[str, ...]) -> PodInfo:
@@ -93,4 +114,19 @@ def _with(info: PodInfo, spec: PodSpec) -> PodInfo:
         pod=msgspec.structs.replace(info.pod, spec=spec),
         affinity=node_rules.of_pod(spec),
         signature=None,
+    )
+
+
+def _like(info: PodInfo, overridden: PodInfo) -> PodInfo:
+    """The pod with the override of another one of its signature."""
+    spec = msgspec.structs.replace(
+        info.pod.spec,
+        affinity=overridden.pod.spec.affinity,
+        tolerations=overridden.pod.spec.tolerations,
+    )
+    return msgspec.structs.replace(
+        info,
+        pod=msgspec.structs.replace(info.pod, spec=spec),
+        affinity=overridden.affinity,
+        signature=overridden.signature,
     )
