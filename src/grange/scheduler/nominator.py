@@ -84,7 +84,7 @@ class Nominator:
         self._pods[uid] = info
         self._on.setdefault(node_name, {})[uid] = None
         self.moves.note(node_name)
-        priority = info.pod.spec.priority
+        priority = info.priority
         for level, by_node in self._levels.items():
             if priority >= level:
                 by_node[node_name] = (*by_node.get(node_name, ()), info)
@@ -98,7 +98,7 @@ class Nominator:
             del there[uid]
             if not there:
                 del self._on[node_name]
-            priority = self._pods.pop(uid).pod.spec.priority
+            priority = self._pods.pop(uid).priority
             for level, by_node in self._levels.items():
                 if priority >= level:
                     left = tuple(info for info in by_node[node_name] if info.uid != uid)
@@ -136,7 +136,7 @@ class Nominator:
         return [
             self._pods[uid]
             for uid in self._on.get(node_name, ())
-            if self._pods[uid].pod.spec.priority < priority
+            if self._pods[uid].priority < priority
         ]
 
     def nominations_for(self, info: PodInfo) -> Nominated | None:
@@ -144,7 +144,7 @@ class Nominator:
         if not self._nodes:
             return None
         first = self._nodes.get(info.uid, "")
-        level = self._level(info.pod.spec.priority)
+        level = self._level(info.priority)
         return Nominated(first, level, info.uid, self.moves) if first or level else None
 
     def clear(self) -> None:
@@ -162,6 +162,6 @@ class Nominator:
             found = self._levels[priority] = {}
             for uid, node_name in self._nodes.items():
                 info = self._pods[uid]
-                if info.pod.spec.priority >= priority:
+                if info.priority >= priority:
                     found[node_name] = (*found.get(node_name, ()), info)
         return found

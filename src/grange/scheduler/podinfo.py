@@ -56,6 +56,7 @@ class PodInfo(msgspec.Struct, gc=False):
 
     Attributes:
         uid: its UID, the scheduler's identity of it.
+        priority: as in its spec; read without the spec, since searches for victims read thousands.
         affinity: its demands and wishes about nodes.
         has_affinity: it states any pod affinity or anti-affinity, even a preference.
         claims: the persistent volume claims it mounts, as ``namespace/name``.
@@ -69,6 +70,7 @@ class PodInfo(msgspec.Struct, gc=False):
 
     pod: Pod
     uid: str
+    priority: int
     request: PodRequest
     ports: tuple[HostPort, ...]
     affinity: NodeRules
@@ -106,6 +108,7 @@ class PodInfo(msgspec.Struct, gc=False):
         return cls(
             pod,
             pod.metadata.uid,
+            spec.priority,
             request,
             host_ports(spec),
             node_rules.of_pod(spec),

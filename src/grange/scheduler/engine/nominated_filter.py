@@ -201,7 +201,7 @@ class NominatedFilter:
         """The node for a pod of a class, or why there is none."""
         # A class of this very type has no rules about other nodes.
         if type(one) is EquivalenceClass:
-            known = self._of((key, pod.pod.spec.priority), pod, state)
+            known = self._of((key, pod.priority), pod, state)
             if known is not None:
                 return self._by_row(known, one, pod, nominated, state)
         return self._one_by_one(one, pod, nominated, state)

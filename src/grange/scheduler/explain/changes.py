@@ -163,7 +163,7 @@ class BlockingPod:
         """Little for a terminating pod; more with a higher priority."""
         if self.pod.pod.metadata.deletion_timestamp:
             return 0.05
-        return 0.7 + min(max(self.pod.pod.spec.priority or 0, 0), 1_000_000) / 4_000_000
+        return 0.7 + min(max(self.pod.priority, 0), 1_000_000) / 4_000_000
 
     @property
     def text(self) -> str:
@@ -216,7 +216,7 @@ def _candidates(entry: NodeInfo) -> list[tuple[str, list[PodInfo]]]:
     ordered.sort(
         key=lambda info: (
             not info.pod.metadata.deletion_timestamp,
-            info.pod.spec.priority or 0,
+            info.priority,
         )
     )
     gangs: dict[str, list[PodInfo]] = {}

@@ -152,7 +152,7 @@ class Coscheduling:
 
     def gang_victims(self, victims: tuple[PodInfo, ...], pod: PodInfo) -> tuple[PodInfo, ...]:
         """The victims of a pod, and the members of their gangs that are of no use without them."""
-        return self._preemption.gang_victims(victims, pod.pod.spec.priority)
+        return self._preemption.gang_victims(victims, pod.priority)
 
     def handle_bug(self, queued: QueuedPod, diagnosis: Diagnosis, now: float) -> Outcome | None:
         """Park the gang of a pod whose cycle ended in a bug; None for a pod without one."""
@@ -208,7 +208,7 @@ class Coscheduling:
         return bool(held) and gang.counts.num_counted - held < gang.min_member
 
     def _rank(self, queued: QueuedPod) -> Rank:
-        return self._policy.rank(queued.info.pod.spec.priority, queued.first_queued)
+        return self._policy.rank(queued.info.priority, queued.first_queued)
 
     # --- single pods -------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class Coscheduling:
                 f"waits until {counted(need, 'more pod')} of pod group {gang.key} may be scheduled"
             )
             return self._park(gang, leader, TOO_FEW, message, of_pod=of_pod)
-        self.wait_line.rank(gang, candidates[0].info.pod.spec.priority, self._now)
+        self.wait_line.rank(gang, candidates[0].info.priority, self._now)
         attempt = GangAttempt(gang, leader, candidates, need)
         if gang.queue:  # members came, went or changed
             self.quotas.renew(str(gang.key), attempt.wanted, gang.rank)
@@ -301,7 +301,7 @@ class Coscheduling:
         ]
         free.sort(
             key=lambda item: (
-                -item.info.pod.spec.priority,
+                -item.info.priority,
                 item.first_queued,
                 item.info.pod.metadata.name,
             )

@@ -68,7 +68,7 @@ class GangPreemption:
         for gang in self._by_gang(victims):
             if not gang.is_whole_without(going[gang]):
                 for info in self._on_nodes(gang):
-                    if info.pod.spec.priority < priority:
+                    if info.priority < priority:
                         found.setdefault(info.uid, info)
         return tuple(info for info in found.values() if not info.pod.metadata.deletion_timestamp)
 
@@ -125,7 +125,7 @@ class GangPreemption:
                     quorum.tried(queued.uid, placed=False)
                     continue
                 preempts, node, result = True, asked.nominated, asked
-            victims = self.gang_victims(result.victims, overridden.pod.spec.priority, gone)
+            victims = self.gang_victims(result.victims, overridden.priority, gone)
             gone.extend(victims)
             for victim in victims:
                 snapshot.take_out(victim)
@@ -136,7 +136,7 @@ class GangPreemption:
 
     def may_preempt(self, pod: PodInfo) -> bool:
         """Whether any pod on any node has a lower priority."""
-        return self._lower.any_below(pod.pod.spec.priority)
+        return self._lower.any_below(pod.priority)
 
     def room(self, priority: int | None, names: Iterable[str]) -> dict[str, int]:
         """Of each resource, what nodes that take pods have free with all pods of lower priority gone.
@@ -166,7 +166,7 @@ class GangPreemption:
         }.values():
             state = CycleState()
             if not isinstance(self._cycle.decide_on_snapshot(overridden, state), Diagnosis):
-                if self._lower.any_below(overridden.pod.spec.priority):
+                if self._lower.any_below(overridden.priority):
                     return True
             elif self._cycle.find_preemption(overridden, state) is not None:
                 return True

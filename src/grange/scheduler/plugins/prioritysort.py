@@ -5,7 +5,7 @@ from grange.scheduler.podinfo import PodInfo
 
 
 def _by_priority(pod: PodInfo, timestamp: float) -> tuple[float, ...]:
-    return -pod.pod.spec.priority, timestamp
+    return -pod.priority, timestamp
 
 
 PLUGIN = Plugin("PrioritySort", queue_sort=_by_priority)

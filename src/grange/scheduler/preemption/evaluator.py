@@ -213,7 +213,7 @@ class Evaluator:
             cleared = "" if nominated.first else None
             message = self._diagnose(trial, pod, nominated, refused)
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (message,)), cleared)
-        cleared_pods = handle.nominator.less_important(best.node_name, pod.pod.spec.priority)
+        cleared_pods = handle.nominator.less_important(best.node_name, pod.priority)
         victims = [info for info in best.pods if not info.pod.metadata.deletion_timestamp]
         return PostFilterResult(SUCCESS, best.node_name, tuple(victims), tuple(cleared_pods))
 
@@ -270,7 +270,7 @@ class Evaluator:
         self, trial: DryRun, pod: PodInfo, nominated: Nominated, refused: dict[int, Status]
     ) -> str:
         """Why no node has victims for the pod, in kube-scheduler's words: counts by reason."""
-        snapshot, priority = self._handle.snapshot, pod.pod.spec.priority
+        snapshot, priority = self._handle.snapshot, pod.priority
         rows = self._of(pod).order
         counts = Counter({NOT_HELPFUL: snapshot.num_nodes - len(rows)})
         removable = self._lower.any_on(rows, priority)
@@ -307,7 +307,7 @@ class Evaluator:
         """By row, whether the pod might fit without any less important pod."""
         if not self._counts_amounts:
             return np.ones(self._handle.snapshot.table.size, np.bool_)
-        return self._lower.may_fit(pod.request, pod.pod.spec.priority)
+        return self._lower.may_fit(pod.request, pod.priority)
 
     def _judge(self, trial: DryRun, node: NodeInfo, nominated: _Pods) -> Victims | Status:
         if trial.rules:
@@ -321,7 +321,7 @@ class Evaluator:
     def _of(self, pod: PodInfo) -> _VictimCache:
         """What is known for pods of this class, brought up to date."""
         snapshot = self._handle.snapshot
-        key = (self._handle.profile.sign(pod), pod.pod.spec.priority)
+        key = (self._handle.profile.sign(pod), pod.priority)
         known = self._classes.get(key)
         if known is None:
             known = self._classes[key] = _VictimCache(self._handle)
@@ -347,7 +347,7 @@ class Evaluator:
 def _makes_room(info: PodInfo, pod: PodInfo) -> bool:
     """Whether a pod of lower priority is terminating because it was preempted."""
     return (
-        info.pod.spec.priority < pod.pod.spec.priority
+        info.priority < pod.priority
         and bool(info.pod.metadata.deletion_timestamp)
         and was_preempted(info.pod)
     )

@@ -98,7 +98,7 @@ class LowerPriority:
         for row in rows:
             cpu = memory = ephemeral = pods = 0
             for info in by_row[row].pods:
-                if info.pod.spec.priority < bound:
+                if info.priority < bound:
                     need = info.request.resources
                     cpu += need.cpu_milli
                     memory += need.memory_bytes

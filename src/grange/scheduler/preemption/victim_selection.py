@@ -43,7 +43,7 @@ Patterns = BoundedDict[_PatternKey, tuple[tuple[int, ...] | Status, list[PodRequ
 """What ``_reprieve`` found, by a node's load and the requests of candidates and nominated pods."""
 
 
-class Victims(msgspec.Struct, frozen=True):
+class Victims(msgspec.Struct, frozen=True, gc=False):
     """The pods of one node that would have to go.
 
     Attributes:
@@ -64,8 +64,8 @@ class Victims(msgspec.Struct, frozen=True):
         of priorities; fewest victims; of the most important victims' earliest starts, the latest.
         """
         first, count = self.pods[0], len(self.pods)
-        priority, since = first.pod.spec.priority, started(first)
-        total = sum([info.pod.spec.priority for info in self.pods]) + count * _OFFSET
+        priority, since = first.priority, started(first)
+        total = sum([info.priority for info in self.pods]) + count * _OFFSET
         # One number: a search compares hundreds.
         rank = self.violations << 33 | (priority + _OFFSET)
         rank = (rank << 64 | total) << 32 | count
@@ -96,7 +96,7 @@ def importance(info: PodInfo) -> tuple[int, float, str]:
 
     The UID decides between equals, since the order of a node's pods carries no meaning.
     """
-    return -info.pod.spec.priority, started(info), info.uid
+    return -info.priority, started(info), info.uid
 
 
 def select_victims(
@@ -120,8 +120,8 @@ def select_victims(
         The victims; or the refusal that stays when all of them are gone (``UNRESOLVABLE`` when there
         are none). A node that accepts the pod without any victim is an ``ERROR``.
     """
-    limit = trial.pod.pod.spec.priority
-    candidates = [info for info in node.pods if info.pod.spec.priority < limit]
+    limit = trial.pod.priority
+    candidates = [info for info in node.pods if info.priority < limit]
     if not candidates:
         return NONE_BELOW
     candidates.sort(key=importance)
