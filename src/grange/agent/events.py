@@ -17,7 +17,6 @@ class AgentReason(StrEnum):
     FAILED_POST_START_HOOK = "FailedPostStartHook"
     FAILED_PRE_STOP_HOOK = "FailedPreStopHook"
     FAILED = "Failed"
-    FAILED_MOUNT = "FailedMount"
     EVICTED = "Evicted"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     RESIZE_STARTED = "ResizeStarted"

@@ -26,15 +26,11 @@ class ImageInfo:
 
     Attributes:
         identity: the runtime's name for it, a digest.
-        names: with digest or tag, as registries know it.
-        size_bytes: on disk.
         user: that its programs run as; None where the image has a name for it, or nothing.
         username: the name for it.
     """
 
     identity: str
-    names: tuple[str, ...] = ()
-    size_bytes: int = 0
     user: int | None = None
     username: str = ""
 
@@ -75,10 +71,3 @@ class ImageStore(Protocol):
 
     async def progress(self) -> PullProgress | None:
         """How far the transfers are that go on, of all pulls; None where that is not known."""
-
-    async def list(self) -> list[ImageInfo]:
-        """The images of the machine.
-
-        Raises:
-            ImagePullError: it cannot be found out.
-        """

@@ -152,10 +152,6 @@ class FakeImages:
             raise ImagePullError("not found")
         self.here[reference] = self.registry[reference]
 
-    async def list(self) -> list[ImageInfo]:
-        """The images of the machine."""
-        return list(self.here.values())
-
 
 class FakeDisk:
     """A disk that tests fill; see ``NodeDisk``.

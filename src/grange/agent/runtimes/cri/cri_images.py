@@ -58,22 +58,11 @@ class CriImages:
         found = answer.get("statuses") or []
         return PullProgress(*(sum(int(item.get(of, 0)) for item in found) for of in _AMOUNTS))
 
-    async def list(self) -> list[ImageInfo]:
-        """The images of the machine; see ``ImageStore``."""
-        try:
-            answer = await self._client.call("ListImages", {}, _LIST_LIMIT_S)
-        except CriError as error:
-            raise _refused(error) from error
-        return [_info(image) for image in answer.get("images") or []]
-
 
 def _info(image: dict[str, Any]) -> ImageInfo:
-    names = (*image.get("repo_digests", ()), *image.get("repo_tags", ()))
     user = image.get("uid")
     return ImageInfo(
         identity=str(image.get("id", "")),
-        names=tuple(str(name) for name in names),
-        size_bytes=int(image.get("size", 0)),
         user=int(user.get("value", 0)) if user is not None else None,
         username=str(image.get("username", "")),
     )

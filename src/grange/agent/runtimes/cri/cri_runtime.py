@@ -97,7 +97,6 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         self._children: list[Child[None]] = []
         self._client: CriClient | None = None
         self._name = "cri"
-        self.version = ""
         self._watch = ContainerWatch(
             self._pods.values,
             self._read_status,
@@ -127,7 +126,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         self._client = client
         try:
             self._stack.push_async_callback(client.close)
-            self._name, self.version = await cri_client.identify(client, self._config)
+            self._name, _ = await cri_client.identify(client, self._config)
             await self._take_over(client)
         except CriError as error:
             await self._close()
