@@ -154,8 +154,6 @@ def test_machine_whose_pods_fit_elsewhere_goes() -> None:
     world.pod("q", "b")
     decision = world.decide()
     assert (names(decision), replaced_by(decision)) == ({"b"}, [])
-    assert decision is not None
-    assert decision.saving == pytest.approx(0.1)
 
 
 def test_several_machines_go_for_one_cheaper() -> None:

@@ -157,4 +157,6 @@ async def test_a_wrong_pool_ends_without_a_mark(clock: Clock, rng: Stream, log: 
         found = await run.go(2)
         assert found.phase is P.TERMINATED
         assert found.status.history[-1].reason == "Misconfigured"
-        assert list(run.memory.listed(clock.now())) == []
+        assert all(
+            run.memory.refusal("small", zone, spot=False, now=clock.now()) is None for zone in "ab"
+        )

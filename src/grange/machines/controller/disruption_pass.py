@@ -117,7 +117,7 @@ class DisruptionPass:
                 busy |= not machine.is_ending
                 node, pods = look.nodes.get(machine.node), look.pods_of.get(machine.node, ())
                 in_use = not all(is_daemon(pod) for pod in pods)
-                step = next_unreplaced(record, machine, node, in_use=in_use).step
+                step = next_unreplaced(record, machine, node, in_use=in_use)
                 await self._take(look, machine, record, step)
             else:
                 await self._clear(look, machine)
@@ -174,7 +174,7 @@ class DisruptionPass:
         overdue = is_overdue(record, look.pods_of.get(machine.node, ()), now)
         step = next_disruption(
             record, machine, look.nodes.get(machine.node), replacements, now, overdue=overdue
-        ).step
+        )
         await self._take(look, machine, record, step)
 
     async def _take(

@@ -83,7 +83,7 @@ class NodeController:
 
     def __init__(self, deps: Deps, tools: NodeControllerTools | None = None) -> None:
         self._deps, self._tools = deps, tools or NodeControllerTools()
-        config = self._config = self._tools.config
+        config = self._tools.config
         self._client, self._clock = deps.client, deps.clock
         self._log = deps.log.bind(controller=NAME)
         self._recorder = Recorder(

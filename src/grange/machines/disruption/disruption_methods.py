@@ -27,7 +27,7 @@ from grange.machines.disruption.disruption_plan import (
     DisruptionDecision,
 )
 from grange.machines.disruption.disruption_progress import is_disrupted, replacing
-from grange.machines.disruption.relocation import RelocationPlanner, saving
+from grange.machines.disruption.relocation import RelocationPlanner
 from grange.machines.scaling.packing_hosts import ClusterState
 from grange.machines.scaling.packing_options import PackedPool
 from grange.machines.scaling.packing_pods import occupies, waits_for_machine
@@ -386,7 +386,6 @@ class DisruptionMethods:
             INTERRUPTED: "its provider takes it away",
             UNDERUTILIZED: "its pods fit elsewhere for less",
         }
-        saved = saving(candidates, starts) if reason in (EMPTY, UNDERUTILIZED) else 0
         stops = []
         for each in candidates:
             message = messages.get(reason) or self._drift(each)
@@ -396,6 +395,4 @@ class DisruptionMethods:
         first = stops[0].reason
         into = ", ".join(start.spec.instance_type for start in starts)
         message = f"{first}; replaced by {into}" if into else first
-        return DisruptionDecision(
-            reason, tuple(stops), starts, message, float(saved), forced=forced
-        )
+        return DisruptionDecision(reason, tuple(stops), starts, message, forced=forced)

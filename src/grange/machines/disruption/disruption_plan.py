@@ -24,7 +24,6 @@ class DisruptionDecision:
         stop: the machines, if they are still as they were.
         replacements: machines to order before; they must be available before anything else is done.
         message: for people.
-        saving: of price per hour; zero where price is not the reason.
         forced: budgets of pods do not hold it up.
         unplaced: why not all pods have a place elsewhere; empty where they have.
     """
@@ -33,7 +32,6 @@ class DisruptionDecision:
     stop: tuple[MachineStop, ...]
     replacements: tuple[MachineStart, ...] = ()
     message: str = ""
-    saving: float = 0.0
     forced: bool = False
     unplaced: str = ""
 

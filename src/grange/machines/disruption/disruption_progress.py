@@ -1,7 +1,6 @@
 """How far a decision is with each of its machines: kept on the Machine, so that a restart continues it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
@@ -101,14 +100,6 @@ class DisruptionStep(Enum):
     UNDO = "undo"
 
 
-@dataclass(frozen=True, slots=True)
-class NextDisruption:
-    """A step, and why."""
-
-    step: DisruptionStep
-    reason: str = ""
-
-
 def record_of(machine: Machine) -> DisruptionRecord | None:
     """The record of a machine; None for none, or one that is malformed (edited by a user)."""
     text = machine.metadata.annotations.get(DISRUPTION_ANNOTATION)
@@ -177,7 +168,7 @@ def next_disruption(
     now: datetime,
     *,
     overdue: bool = False,
-) -> NextDisruption:
+) -> DisruptionStep:
     """What a machine of a packed pool that is disrupted needs next.
 
     Args:
@@ -192,26 +183,26 @@ def next_disruption(
         step = _interrupted(machine, node)
         return step or _moved(record, replacements, now, overdue=overdue)
     if machine.phase is not _P.AVAILABLE or machine.is_ending:
-        return NextDisruption(DisruptionStep.WAIT, "it ends")
+        return DisruptionStep.WAIT
     if node is None:
-        return NextDisruption(DisruptionStep.END, "it has no node")
+        return DisruptionStep.END
     if not is_tainted(node):
-        return NextDisruption(DisruptionStep.TAINT)
+        return DisruptionStep.TAINT
     if not record.validated:
         due = timestamps.parse(record.decided) + timedelta(seconds=VALIDATE_S)
-        return NextDisruption(DisruptionStep.VALIDATE if now >= due else DisruptionStep.WAIT)
+        return DisruptionStep.VALIDATE if now >= due else DisruptionStep.WAIT
     if not record.drain_started:
         return _replaced(record, replacements, now)
     started = timestamps.parse(record.drain_started)
     lasts = now - started >= timedelta(seconds=DRAIN_MAX_S)
     if lasts and record.reason not in (DRIFTED, EXPIRED):
-        return NextDisruption(DisruptionStep.UNDO, "pods hold its drain up")
-    return NextDisruption(DisruptionStep.DRAIN)
+        return DisruptionStep.UNDO  # pods hold its drain up
+    return DisruptionStep.DRAIN
 
 
 def next_unreplaced(
     record: DisruptionRecord, machine: Machine, node: Node | None, *, in_use: bool
-) -> NextDisruption:
+) -> DisruptionStep:
     """What a machine needs next that goes and is not replaced first.
 
     These are machines that a provider takes away and whose pool is dedicated, or cannot be planned for now,
@@ -225,23 +216,22 @@ def next_unreplaced(
         in_use: pods are on the node, other than those of every node.
     """
     if record.reason not in (INTERRUPTED, POOL_DELETED):
-        return NextDisruption(DisruptionStep.WAIT, "its pool cannot be planned for now")
+        return DisruptionStep.WAIT  # its pool cannot be planned for now
     if (step := _interrupted(machine, node)) is not None:
         return step
     if machine.phase is _P.AVAILABLE and not in_use and not record.drain_started:
-        return NextDisruption(DisruptionStep.END)
-    begun = DisruptionStep.DRAIN if record.drain_started else DisruptionStep.BEGIN_DRAIN
-    return NextDisruption(begun)
+        return DisruptionStep.END
+    return DisruptionStep.DRAIN if record.drain_started else DisruptionStep.BEGIN_DRAIN
 
 
-def _interrupted(machine: Machine, node: Node | None) -> NextDisruption | None:
+def _interrupted(machine: Machine, node: Node | None) -> DisruptionStep | None:
     """What comes before the drain; None where nothing does."""
     if machine.phase in _ENDED or machine.is_ending:
-        return NextDisruption(DisruptionStep.WAIT, "it ends")
+        return DisruptionStep.WAIT
     if machine.phase not in {_P.AVAILABLE, _P.CLAIMED} or node is None:
-        return NextDisruption(DisruptionStep.END, "nothing runs there")
+        return DisruptionStep.END
     if not is_tainted(node):
-        return NextDisruption(DisruptionStep.TAINT)
+        return DisruptionStep.TAINT
     return None
 
 
@@ -251,16 +241,16 @@ def _moved(
     now: datetime,
     *,
     overdue: bool,
-) -> NextDisruption:
+) -> DisruptionStep:
     """Replaced first as long as there is time, and planned again where that fails."""
     if record.drain_started:
         lasts = now - timestamps.parse(record.drain_started) >= timedelta(seconds=DRAIN_MAX_S)
         held_up = lasts and not record.deadline
-        return NextDisruption(DisruptionStep.UNDO if held_up else DisruptionStep.DRAIN)
+        return DisruptionStep.UNDO if held_up else DisruptionStep.DRAIN
     if overdue:
-        return NextDisruption(DisruptionStep.BEGIN_DRAIN, "no time is left for its replacement")
+        return DisruptionStep.BEGIN_DRAIN  # no time is left for its replacement
     if not record.validated:
-        return NextDisruption(DisruptionStep.VALIDATE)
+        return DisruptionStep.VALIDATE
     planned = now - timestamps.parse(record.validated)
     again = planned >= timedelta(seconds=PLAN_AGAIN_S)
     found = [replacements.get(name) for name in record.replacements]
@@ -269,24 +259,23 @@ def _moved(
         for each in found
     )
     if record.unplaced or failed:
-        return NextDisruption(DisruptionStep.VALIDATE if again else DisruptionStep.WAIT)
+        return DisruptionStep.VALIDATE if again else DisruptionStep.WAIT
     if any(each is not None and each.phase in _BOOTS for each in found):
-        return NextDisruption(DisruptionStep.WAIT, "its replacement boots")
-    return NextDisruption(DisruptionStep.BEGIN_DRAIN)
+        return DisruptionStep.WAIT
+    return DisruptionStep.BEGIN_DRAIN
 
 
 def _replaced(
     record: DisruptionRecord, replacements: Mapping[str, Machine | None], now: datetime
-) -> NextDisruption:
+) -> DisruptionStep:
     since = now - timestamps.parse(record.validated)
     late = since >= timedelta(seconds=REPLACE_S)
     for name in record.replacements:
         machine = replacements.get(name)
         if machine is None and since < timedelta(seconds=ORDERED_S):
-            return NextDisruption(DisruptionStep.WAIT, f"its replacement {name} is being ordered")
+            return DisruptionStep.WAIT  # it is being ordered
         if machine is None or (machine.phase not in _BOOTS and machine.phase is not _P.AVAILABLE):
-            return NextDisruption(DisruptionStep.UNDO, f"its replacement {name} has failed")
+            return DisruptionStep.UNDO
         if machine.phase in _BOOTS:
-            step = DisruptionStep.UNDO if late else DisruptionStep.WAIT
-            return NextDisruption(step, f"its replacement {name} boots")
-    return NextDisruption(DisruptionStep.BEGIN_DRAIN)
+            return DisruptionStep.UNDO if late else DisruptionStep.WAIT
+    return DisruptionStep.BEGIN_DRAIN

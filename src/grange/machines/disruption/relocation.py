@@ -128,12 +128,6 @@ class RelocationPlanner:
         return replace(start, spec=spec)
 
 
-def saving(candidates: Collection[DisruptionCandidate], starts: Sequence[MachineStart]) -> Decimal:
-    """Of price per hour."""
-    before = sum((candidate.price for candidate in candidates), Decimal(0))
-    return before - sum((_price(start.spec.candidates[0]) for start in starts), Decimal(0))
-
-
 def _price(way: MachineOffering) -> Decimal:
     return Decimal(way.price_per_hour or 0)
 

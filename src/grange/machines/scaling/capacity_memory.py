@@ -5,7 +5,6 @@ does not touch on-demand ones. Marks that follow one another double, as each was
 success ends that.
 """
 
-from collections.abc import Iterable
 from datetime import datetime
 
 from grange.machines.scaling.refusal_pauses import RefusalPauses
@@ -62,7 +61,3 @@ class CapacityMemory:
     def prune(self, now: datetime) -> None:
         """Forget marks that are over for so long that they no longer double the next."""
         self._pauses.prune(now)
-
-    def listed(self, now: datetime) -> Iterable[tuple[Key, datetime, str]]:
-        """The marks that last: offering, until when, and why; sorted."""
-        return sorted((key, one.until, one.reason) for key, one in self._pauses.lasting(now))

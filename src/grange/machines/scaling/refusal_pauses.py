@@ -1,6 +1,6 @@
 """Pauses after refusals: while one lasts nothing is tried, and one that follows another is twice as long."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -69,10 +69,6 @@ class RefusalPauses(Generic[K]):
         """The pause that lasts; None where there is none."""
         found = self._known.get(key)
         return found if found is not None and now < found.until else None
-
-    def lasting(self, now: datetime) -> Iterable[tuple[K, RefusalPause]]:
-        """All that last, in the order in which they were first refused."""
-        return [(key, one) for key, one in self._known.items() if now < one.until]
 
     def prune(self, now: datetime) -> None:
         """Forget pauses that are over for so long that they no longer double the next."""
