@@ -38,9 +38,6 @@ class Child(Protocol[T_co]):
     def result(self) -> T_co:
         """What it returned; only after its end."""
 
-    def get_name(self) -> str:
-        """Its name."""
-
 
 class Nursery:
     """An insertion-ordered group of child tasks.

@@ -61,7 +61,6 @@ async def test_result_of_a_child_is_there_after_the_block(clock: Clock) -> None:
         child = nursery.start(answer(), name="answer")
         assert not child.done()
     assert child.result() == 42
-    assert child.get_name() == "answer"
     assert not child.cancelled()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from tests.support.farm_fixtures import FARM, Hand, OneWriter, create, join, nothing, owners
+from tests.support.farm_fixtures import FARM, Hand, OneWriter, create, join, owners
 
 from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import CONFIGMAP, LEASE, POD, REPLICATIONCONTROLLER
@@ -14,7 +14,7 @@ from grange.api.status import ApiError, Conflict, NotFound, Timeout, TooManyRequ
 from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
-from grange.reconcile.controller import Done, Result
+from grange.reconcile.controller import Done, Requeue, Result
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.deletion_guard import DeletionGuardConfig
 from grange.reconcile.farm.errors import ClaimNotHeld, DeletionsHeld, Fenced
@@ -229,7 +229,10 @@ async def test_deletion_guard_is_behind_the_client_of_the_farm(world: World, clo
             return Done()
         return Done()
 
-    a = join(world, "a", act=nothing, deletion_guard=DeletionGuardConfig(small=1))
+    async def wait(hand: Hand, key: ObjectKey) -> Result:
+        return Requeue(0.25)
+
+    a = join(world, "a", act=wait, deletion_guard=DeletionGuardConfig(small=1))
     await world.client.create(CONFIGMAP, configmap("victim"))
     await create(world, "s", "t", "u", "v")
     await clock.sleep(3)
@@ -237,7 +240,6 @@ async def test_deletion_guard_is_behind_the_client_of_the_farm(world: World, clo
         await world.client.delete(REPLICATIONCONTROLLER, name, "default")
     await clock.sleep(0.5)
     a.act = act
-    a.farm.enqueue(KEY)
     await clock.sleep(0.5)
     assert "objects_vanished" in refused[0]
     assert [alert.about for alert in a.alerts.active] == [f"farm/{FARM}"]
@@ -252,7 +254,6 @@ async def test_deletion_guard_is_behind_the_client_of_the_farm(world: World, clo
     await world.client.create(CONFIGMAP, word)
     await clock.sleep(0.5)
     assert a.alerts.active == []
-    a.farm.enqueue(KEY)
     await clock.sleep(1)
     with pytest.raises(NotFound):
         await world.client.get(CONFIGMAP, "victim", "default")

@@ -236,11 +236,6 @@ class Farm(Generic[R]):
         """Register a handler for each object that is no longer ours, for any reason."""
         self._left.append(listener)
 
-    def enqueue(self, key: ObjectKey) -> None:
-        """Have an object looked at soon, if the farm runs passes itself and it is ours."""
-        if self._work is not None and key in self._claims:
-            self._work.enqueue(key)
-
     def holds(self, key: ObjectKey) -> bool:
         """Whether the object is ours now."""
         claim = self._claims.get(key)
