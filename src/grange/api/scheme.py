@@ -210,11 +210,6 @@ class Scheme:
         self._by_resource[info.group, info.version, info.plural] = info
         self._by_kind[info.api_version, info.kind] = info
 
-    def remove(self, info: AnyKind) -> None:
-        """Stop serving a kind."""
-        self._by_resource.pop((info.group, info.version, info.plural), None)
-        self._by_kind.pop((info.api_version, info.kind), None)
-
     def resource(self, group: str, version: str, plural: str) -> AnyKind | None:
         """The kind served under a path."""
         return self._by_resource.get((group, version, plural))

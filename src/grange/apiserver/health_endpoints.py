@@ -39,10 +39,6 @@ class HealthEndpoints:
         """Make ``/readyz`` depend on things whose names change; ``/healthz`` and ``/livez`` do not."""
         self._groups.append(checks)
 
-    def add(self, name: str, check: Check) -> None:
-        """Make readiness depend on one more thing."""
-        self._checks[name] = check
-
     def _check_store(self) -> str:
         try:
             self._store.get("/core/namespaces/default")

@@ -60,16 +60,6 @@ class PodViews:
     def __len__(self) -> int:
         return len(self._entries)
 
-    @property
-    def size_bytes(self) -> int:
-        """The size of all keys."""
-        return self._entries.size_bytes
-
-    @property
-    def recent(self) -> int:
-        """How many views of whole pods are cached."""
-        return len(self._recent)
-
     def decode(self, body: bytes | msgspec.Raw) -> Pod:
         """The view of a pod.
 

@@ -128,9 +128,6 @@ def test_the_scheme_serves_kinds_by_path_and_by_kind() -> None:
     assert scheme.kind("v1", "Pod") is POD
     scheme.add(LEASE)
     assert list(scheme) == [POD, LEASE]
-    scheme.remove(POD)
-    assert scheme.resource("", "v1", "pods") is None
-    assert scheme.kind("v1", "Pod") is None
 
 
 def test_paths_are_those_of_kubernetes() -> None:

@@ -208,7 +208,7 @@ async def test_health_is_text(server: Server) -> None:
 
 
 async def test_readiness_fails_by_name_and_liveness_does_not(server: Server) -> None:
-    server.application.health.add("disk", lambda: "full")
+    server.application.health.add_group(lambda: {"disk": "full"})
     answer = await server.get("/readyz")
     assert answer.code == 500
     assert "[-]disk failed: full" in answer.text
