@@ -15,7 +15,6 @@ class GangJobConfig:
         replacement: how long the place of a pod that failed stays empty, by how often this index
             failed in a row.
         replacement_reset_s: an index that failed last so long ago is treated as one that never did.
-        reclaim_s: how soon a name that another object holds is tried again.
     """
 
     workers: int = 8
@@ -24,4 +23,3 @@ class GangJobConfig:
         default_factory=lambda: Exponential(initial_s=1.0, cap_s=360.0)
     )
     replacement_reset_s: float = 600.0
-    reclaim_s: float = 5.0

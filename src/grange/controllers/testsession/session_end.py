@@ -11,7 +11,7 @@ from grange.controllers.testsession.session_phase import SessionStep
 from grange.controllers.testsession.session_reasons import SessionReason
 from grange.reconcile.recorder import NORMAL, WARNING
 
-NOW, COLLECT = "Now", "Collect"
+NOW = "Now"
 
 AGAIN_S = 5.0  # what waits may count as failed after a while without a change
 

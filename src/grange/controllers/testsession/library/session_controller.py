@@ -104,7 +104,6 @@ class SessionController:
     ) -> None:
         if client is None:
             raise ValueError("client: is None; connect to a cluster first")
-        self._client = client
         self._options = options or ControllerOptions()
         self._limit = self._options.executor_count or 1
         self._clock = clock or LoopClock()
