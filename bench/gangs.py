@@ -13,6 +13,7 @@ import time
 import msgspec
 
 from grange.api.kinds.podgroup import GROUP_LABEL, PodGroup
+from grange.app import gc_tuning
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.cycle import Assumed, Batch, Cycle
@@ -105,6 +106,7 @@ def failed(cpu: str, tries: int = 50) -> float:
 
 
 def measure() -> dict[str, float]:
+    gc_tuning.tune()  # as a server does
     rack = {"key": "rack", "mode": "Required"}
     return {
         "gangs_8_per_s": rate(8),
