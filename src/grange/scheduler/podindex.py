@@ -11,7 +11,7 @@ a row's count is that of the tuple last reported for it.
 
 ``epoch`` grows when counters are void: after a change of namespaces' labels that any of them depends
 on, and when so many queries or terms were seen that the index is emptied. ``nodes`` grows when a
-node object changed, so that sums over domains have to be computed again.
+node came or went or has other labels or taints, so that sums over domains have to be computed again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -214,7 +214,7 @@ class PodIndex:
             self.count(row, info, 1)
 
     def node_changed(self) -> None:
-        """A node object came, changed or went."""
+        """A node came or went, or has other labels or taints."""
         self.nodes += 1
 
     def count(self, row: int, info: PodInfo, amount: int) -> None:

@@ -49,6 +49,7 @@ class NodeInfoSnapshot:
         changes: rows of the table that changed: twice the row, and one more if its node object did.
         touched: rows of the table where anything changed, another version of a pod included.
         layout: grows whenever rows or order change; results by row are void then.
+        node_version: grows whenever a node object changes so that a decision could notice.
         ties: by row, larger for nodes earlier in the list; unique.
         tie: the same, for single elements.
         order: the row of each node in the list.
@@ -65,6 +66,7 @@ class NodeInfoSnapshot:
         self.changes: ChangeLog[int] = ChangeLog(LOG_MIN)
         self.touched: ChangeLog[int] = ChangeLog(LOG_MIN)
         self.layout = 0
+        self.node_version = 0
         self.ties: Integers = np.zeros(0, np.int64)
         self.tie = self.ties.data
         self.order = np.zeros(0, np.int64).data
@@ -177,7 +179,9 @@ class NodeInfoSnapshot:
             row = self.table.put_node(node, mine.allocatable)
             self.table.put_usage(row, mine.usage)
             self.changes.note(row * 2 + 1)
-            self.index.node_changed()
+            self.node_version += 1
+            if before is None or _affects_domains(before, node):
+                self.index.node_changed()
         else:
             row = self.table.rows[mine.name]
             if not self.table.put_usage(row, mine.usage):
@@ -275,4 +279,11 @@ def affects_decisions(before: Node, after: Node) -> bool:
         or before.status.allocatable != after.status.allocatable
         or before.status.images != after.status.images
         or before.status.declared_features != after.status.declared_features
+    )
+
+
+def _affects_domains(before: Node, after: Node) -> bool:
+    """Whether the change of a node could change which domains it is in, or whether it counts there."""
+    return (
+        before.metadata.labels != after.metadata.labels or before.spec.taints != after.spec.taints
     )

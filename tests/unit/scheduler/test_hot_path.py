@@ -143,3 +143,19 @@ def test_a_load_is_judged_once_for_all_nodes_of_it() -> None:
     statistics = cluster.cycle.statistics
     assert statistics.patched > 350
     assert statistics.judged < 100
+
+
+def test_node_annotations_rebuild_no_class() -> None:
+    """Domains follow from labels and taints, so a changed annotation renews one row."""
+    cluster = Cluster()
+    cluster.nodes(0, 100)
+    cluster.submit(**SHAPES[5])
+    assert cluster.run() == 1
+    statistics = cluster.cycle.statistics
+    built, patched = statistics.built, statistics.patched
+    node = builders.node("n50", zone="z2")
+    node.metadata.annotations["note"] = "x"
+    cluster.cache.update_node(None, node)
+    cluster.submit(**SHAPES[5])
+    assert cluster.run() == 1
+    assert (statistics.built, statistics.patched) == (built, patched + 2)

@@ -197,7 +197,7 @@ class EquivalenceClass:
         """Bring the rows that changed up to date, and these too."""
         changes, entries = snapshot.changes, None
         if self._layout == snapshot.layout and not (
-            self._of_nodes and self._nodes != snapshot.index.nodes
+            self._of_nodes and self._nodes != snapshot.node_version
         ):
             entries = changes.since(self._position)
         self._position = changes.position
@@ -217,7 +217,7 @@ class EquivalenceClass:
     def _build(self, snapshot: NodeInfoSnapshot) -> None:
         self._statistics.built += 1
         self._layout = snapshot.layout
-        self._nodes = snapshot.index.nodes
+        self._nodes = snapshot.node_version
         for _, before in self._profile.pre_filter:
             before.pre_filter(self._state, self.pod, snapshot)
         pod, table = self.pod, snapshot.table

@@ -325,7 +325,7 @@ class Evaluator:
         known = self._classes.get(key)
         if known is None:
             known = self._classes[key] = _VictimCache(self._handle)
-        version = snapshot.layout, snapshot.index.nodes
+        version = snapshot.layout, snapshot.node_version
         if known.version != version:
             known.version = version
             known.follow(self._open_rows(pod))
