@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -88,6 +89,33 @@ def test_command_ends_with_its_caller(start: Start, tmp_path: Path) -> None:
         assert select.select([ended], [], [], LIMIT_S)[0]
     finally:
         os.close(ended)
+
+
+SLOW_TO_LEAD_A_SESSION = """
+import os, time
+setsid = os.setsid
+def slow_setsid():
+    time.sleep(1.0)
+    setsid()
+os.setsid = slow_setsid
+"""
+
+
+def test_command_ends_if_its_caller_goes_at_once(start: Start, tmp_path: Path) -> None:
+    """Before the command has a process group, too."""
+    (tmp_path / "sitecustomize.py").write_text(SLOW_TO_LEAD_A_SESSION)
+    start("serve", GRANGE_MPI_HOST=HOST, PYTHONPATH=str(tmp_path))
+    assert start("connect", HOST, "true").wait(LIMIT_S) == 0
+    output, inside = os.pipe()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.connect(f"\0grange-mpi/{JOB}/{HOST}")
+        socket.send_fds(caller, [b"exec sleep 600"], [inside] * 3)
+    os.close(inside)
+    try:
+        assert select.select([output], [], [], LIMIT_S)[0]
+        assert os.read(output, 1) == b""
+    finally:
+        os.close(output)
 
 
 def test_worker_ends_with_its_own_command(start: Start) -> None:

@@ -91,12 +91,14 @@ def _fork_session(listener: socket.socket, connection: socket.socket) -> int:
 def _run(connection: socket.socket) -> int:
     """Run one command; it is ended when its caller goes before it."""
     message, fds, _, _ = socket.recv_fds(connection, _COMMAND_MAX, 3)
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        for number, fd in enumerate(fds):
-            os.dup2(fd, number)
-        os.execv(_SHELL, [_SHELL, "-c", message.decode()])
+    # Returns once the command leads its process group: the caller may be gone by now.
+    child = os.posix_spawn(
+        _SHELL,
+        [_SHELL, "-c", message.decode()],
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(fds)],
+        setsid=True,
+    )
     for fd in fds:
         os.close(fd)
     ended = os.pidfd_open(child)
