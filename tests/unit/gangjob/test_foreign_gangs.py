@@ -285,6 +285,41 @@ async def test_group_of_the_former_backend_goes(
         assert await world.phase() != "Failed"
 
 
+@pytest.mark.parametrize("point", range(1, 5))
+@pytest.mark.parametrize("after", ["Grange", "None"])
+async def test_crash_at_a_changed_backend_leaves_no_group(
+    clock: Clock, rng: Stream, log: Logger, monkeypatch: Any, *, after: str, point: int
+) -> None:
+    """A controller that watches no groups of Volcano dies at one of its writes."""
+    monkeypatch.setattr(JobWorld, "kinds", (*BUILT_IN, VOLCANO_PODGROUP))
+    async with job_world(clock, rng, log) as world:
+        world.paused = True
+        adapter = RefusingAdapter()
+        world.nursery.start(world.deps.informers.run())
+        [service] = world.start(JobService(world.deps, adapter))
+        await add(world, "Volcano")
+        await world.settle()
+        service.cancel()
+        await world.change(runPolicy={"suspend": True})
+        await world.change(runPolicy={"schedulingPolicy": {"backend": after}})
+        service, writes = restart(world, adapter), 0
+
+        def crash(request: Request) -> ApiError | None:
+            nonlocal writes
+            writes += request.method != "GET"
+            if writes < point or request.method == "GET":
+                return None
+            service.cancel()
+            return Forbidden("the controller is dead", kind="", name="")
+
+        world.gate = crash
+        await world.settle()
+        world.gate = lambda _: None
+        restart(world, adapter)
+        await world.settle()
+        assert (await world.client.list(VOLCANO_PODGROUP, "default")).items == []
+
+
 async def test_refused_deletion_of_the_former_group_is_repeated(
     clock: Clock, rng: Stream, log: Logger, monkeypatch: Any
 ) -> None:
@@ -298,19 +333,23 @@ async def test_refused_deletion_of_the_former_group_is_repeated(
         service.cancel()
         await world.change(runPolicy={"suspend": True})
         await world.change(runPolicy={"schedulingPolicy": {"backend": "Grange"}})
-        refusals = 0
+        refused = True
 
         def refuse(request: Request) -> ApiError | None:
-            nonlocal refusals
-            if request.method != "DELETE" or "/podgroups/" not in request.path or refusals:
+            if request.method != "DELETE" or "/podgroups/" not in request.path or not refused:
                 return None
-            refusals += 1
             return Forbidden("not now", kind="podgroups", name="train")
 
         world.gate = refuse
         deps = world.new_deps()  # a controller that watches no groups of Volcano
         world.nursery.start(deps.informers.run())
         world.start(JobService(deps, GANGJOB_ADAPTER))
+        await world.settle()
+        assert await world.phase() == "Suspended"
+        assert (await world.status()).pod_group, (
+            "by it a controller that starts now looks for the group"
+        )
+        refused = False
         await world.settle(60)
-        assert refusals == 1
         assert (await world.client.list(VOLCANO_PODGROUP, "default")).items == []
+        assert not (await world.status()).pod_group

@@ -56,7 +56,6 @@ class GangControl(Generic[R]):
             PODDISRUPTIONBUDGET: self.budgets,
         }
         self._refused: dict[str, GangState] = {}  # by UID of the job, why it has no object
-        self._unread: set[str] = set()  # UIDs of jobs that may have objects of kinds not watched
         self.follow: Callable[[Informer[Any]], None] = lambda informer: None
 
     async def wait_synced(self) -> None:
@@ -97,7 +96,6 @@ class GangControl(Generic[R]):
     def forget(self, uid: str) -> None:
         """The job is gone, or its object is not refused any more."""
         self._refused.pop(uid, None)
-        self._unread.discard(uid)
 
     async def delete_others(
         self, job: R, model: JobModel, *, live: bool
@@ -107,25 +105,22 @@ class GangControl(Generic[R]):
         Args:
             job: the job.
             model: of the job.
-            live: whether kinds are read that are not watched; they are until that succeeds.
+            live: whether kinds are read that are not watched.
 
         Raises:
             ApiError: a read or a write failed.
         """
         own = gang_of(model)
         events = []
-        if live:
-            self._unread.add(model.uid)
         for gang in BACKENDS.values():
             if own is not None and gang.kind == own.kind:
                 continue
-            if gang.kind not in self._watched and model.uid not in self._unread:
+            if gang.kind not in self._watched and not live:
                 continue
             found = await self._read(gang.kind, ObjectKey(model.namespace, gang.name(model)))
             event = await self._delete(job, model, gang.kind, found)
             if event is not None:
                 events.append(event)
-        self._unread.discard(model.uid)
         return events
 
     async def ensure(

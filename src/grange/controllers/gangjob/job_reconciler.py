@@ -311,6 +311,12 @@ class JobReconciler(Generic[R]):
     async def _apply(self, observed: _Observed[R], plan: JobPlan) -> Result:
         job, uid = observed.job, observed.job.metadata.uid
         status = self._with_selectors(job, plan.status)
+        failure = await self._delete_other_gangs(observed) if plan.gang is not None else None
+        if (
+            failure is not None
+        ):  # the name stays until it is done: by it, the next reconcile looks again
+            group = observed.inputs.status.pod_group
+            status = msgspec.structs.replace(status, pod_group=group)
         if status != observed.inputs.status:
             if not await self._write_status(job, observed.inputs.status, status):
                 return Requeue(_AGAIN_S)  # an event of it may come sooner
@@ -320,7 +326,7 @@ class JobReconciler(Generic[R]):
         for event in plan.events:
             self._recorder.event(job, event.type, event.reason, event.message, kind=self._kind)
         self._report_separated(observed)
-        error = await self._carry_out(observed, plan)
+        error = await self._carry_out(observed, plan) or failure
         if error is not None:
             self.pace.failed(job.key)
             raise error
@@ -334,6 +340,22 @@ class JobReconciler(Generic[R]):
         if plan.requeue_s is not None:
             again_s = min(again_s, plan.requeue_s)
         return Done() if again_s == inf else Requeue(again_s)
+
+    async def _delete_other_gangs(self, observed: _Observed[R]) -> ApiError | None:
+        """Delete what the job has of backends that it does not name; the error if that failed.
+
+        A refused spec names no backend, and a controller may have died between its creation of the
+        object and of the status.
+        """
+        job, model, gang = observed.job, observed.model, observed.inputs.gang
+        missing = not gang.exists and bool(observed.inputs.status.pod_group or not model.roles)
+        try:
+            events = await self.gang.delete_others(job, model, live=missing)
+        except ApiError as error:
+            return error
+        for event in events:
+            self._recorder.event(job, *event, kind=self._kind)
+        return None
 
     def _report_separated(self, observed: _Observed[R]) -> None:
         """Record once that members that know of each other run where they do not reach each other."""
@@ -403,14 +425,9 @@ class JobReconciler(Generic[R]):
         if plan.gang is not None:
             members = without_finished(observed.model, plan.status, observed.inputs.pods)
             of_gang = dataclasses.replace(context, model=members)
-            status, gang = observed.inputs.status, observed.inputs.gang
-            # The object may be another backend's. A refused spec names no backend, and a controller
-            # may have died between its creation of the object and of the status.
-            missing = not gang.exists and bool(status.pod_group or not observed.model.roles)
-            events = await self.gang.delete_others(job, members, live=missing)
             event = await self.gang.ensure(job, of_gang, observed.gang, wanted=plan.gang)
-            for item in events if event is None else [*events, event]:
-                self._recorder.event(job, *item, kind=self._kind)
+            if event is not None:
+                self._recorder.event(job, *event, kind=self._kind)
             if plan.gang and self.gang.refusal(observed.model.uid) is not None:
                 return
         services = plan.create_services
