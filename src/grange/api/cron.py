@@ -101,7 +101,7 @@ class CronSchedule:
 
         _check_length(text)
         self._zone = time_zone(zone)
-        fields = _MACROS.get(text.strip().lower(), text).split()
+        fields = _MACROS.get(text, text).split()
         if len(fields) != _FIELDS:
             raise InvalidSchedule(
                 "must have five fields (minute, hour, day of month, month, day of week) or be one of "
@@ -152,7 +152,7 @@ def parse_schedule(text: str, zone: str = "", *, since: datetime) -> Schedule:
         InvalidSchedule: either cannot be understood; the message gives the reason.
     """
     _check_length(text)
-    macro, _, duration = text.strip().partition(" ")
+    macro, _, duration = text.partition(" ")
     if macro != _EVERY:
         return CronSchedule(text, zone)
     time_zone(zone)

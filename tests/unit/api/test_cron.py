@@ -74,6 +74,9 @@ def test_times_follow_the_zone() -> None:
         ("61 * * * *", "", "bad minute"),
         ("0 0 30 2 *", "", "bad day-of-month"),
         ("@every 5m", "", "five fields"),
+        ("@Hourly", "", "or be one of .*, @hourly"),
+        (" @daily", "", "or be one of .*, @daily"),
+        ("@weekly\n", "", "or be one of .*, @weekly"),
         ("* * * * *", "Mars/Base", "unknown time zone"),
         ("* * * * *", "../etc/passwd", "unknown time zone"),
         ("* * * * *", "Local", "Local is not allowed"),
@@ -125,7 +128,11 @@ def test_intervals_begin_at_the_time_before(text: str, every_s: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["@every", "@every 5", "@every 1d", "@every h", "@every 1h 5m", "@every 2562048h"]
+    "text",
+    [
+        *("@every", "@every 5", "@every 1d", "@every h", "@every 1h 5m", "@every 2562048h"),
+        *("@every 1h ", "@every  1h"),
+    ],
 )
 def test_refused_intervals(text: str) -> None:
     with pytest.raises(InvalidSchedule, match="@every 1h30m"):
