@@ -47,8 +47,11 @@ def check_url(url: str, targets: Mapping[str, SinkTarget] = TARGETS) -> str:
     except ValueError:
         valid = False
     if not valid:
-        schemes = ", ".join(sorted(targets))
-        raise InvalidTarget(f"write a URL like https://host/path; schemes: {schemes}")
+        forms = (
+            f"{scheme}://{'host' if target.needs_host else ''}/path"
+            for scheme, target in sorted(targets.items())
+        )
+        raise InvalidTarget(f"write a URL like {' or '.join(forms)}")
     return url
 
 
