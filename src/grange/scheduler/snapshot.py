@@ -9,7 +9,7 @@ readers with results by row can update just those rows.
 things out; they leave the generations as they are, and the next update takes leftovers back.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
@@ -27,15 +27,6 @@ _NO_NODE = NodeInfo("")
 TIE_BITS = 32
 TIE_MAX = (1 << TIE_BITS) - 1
 LOG_MIN = 4096
-
-
-def merged(entries: Iterable[int]) -> dict[int, bool]:
-    """Entries of ``changes`` by row, in order: whether its node object changed."""
-    found: dict[int, bool] = {}
-    for entry in entries:
-        row = entry >> 1
-        found[row] = found.get(row, False) or bool(entry & 1)
-    return found
 
 
 class NodeInfoSnapshot:

@@ -159,3 +159,18 @@ def test_node_annotations_rebuild_no_class() -> None:
     cluster.submit(**SHAPES[5])
     assert cluster.run() == 1
     assert (statistics.built, statistics.patched) == (built, patched + 2)
+
+
+def test_a_cordon_counts_whatever_came_after_it() -> None:
+    """A class that is used again finds the node changed, then charged by another class's update."""
+    cluster = Cluster()
+    cluster.nodes(0, 2)
+    cluster.submit(**SHAPES[0])
+    cluster.run()
+    cluster.nodes(0, 1, unschedulable=True)
+    cluster.submit(**SHAPES[1])
+    cluster.run()
+    cluster.cache.add_pod(builders.pod("late", nodeName="n0"))
+    cluster.submit(**SHAPES[0])
+    cluster.run()
+    assert [pod.spec.node_name for pod in cluster.placed] == ["n0", "n1", "n1"]

@@ -16,7 +16,7 @@ from grange.api.kinds.pod import Pod
 from grange.scheduler.cache import Cache
 from grange.scheduler.errors import CacheError, SnapshotInconsistent
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.snapshot import NodeInfoSnapshot, merged
+from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
 ANTI = {
@@ -237,7 +237,7 @@ def test_check_64_only_changed_rows_are_copied(changed: int) -> None:
     position = world.snapshot.changes.position
     world.take()
     assert world.snapshot.copies == 50 + changed
-    assert len(merged(world.snapshot.changes.since(position) or ())) == changed
+    assert len({entry >> 1 for entry in world.snapshot.changes.since(position) or ()}) == changed
 
 
 def test_check_64_confirmations_and_heartbeats_are_no_changes() -> None:
@@ -334,7 +334,4 @@ def test_a_reader_that_fell_behind_the_log_starts_again() -> None:
         log.note(row % 7 * 2 + (row % 100 == 0))
     early, late = 5, log.position - 3
     assert log.since(early) is None
-    assert [*merged(log.since(late) or ())] == [9_997 % 7, 9_998 % 7, 9_999 % 7]
-    log.note(1 * 2 + 1)
-    log.note(1 * 2)
-    assert merged(log.since(log.position - 2) or ()) == {1: True}
+    assert log.since(late) == [9_997 % 7 * 2, 9_998 % 7 * 2, 9_999 % 7 * 2]

@@ -29,7 +29,7 @@ from grange.scheduler.framework import (
 )
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.podinfo import PodInfo
-from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot, merged
+from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot
 
 _LOADS_MAX = 10_000
 # Above so many rows and this share of all, the vectorised forms over all rows are cheaper than the scalar
@@ -204,9 +204,9 @@ class EquivalenceClass:
         if entries is None:
             self._build(snapshot)
             return
-        rows = merged(entries)
-        for row in also:
-            rows.setdefault(row, False)
+        rows = dict.fromkeys(also, 0)  # by row: whether its node object changed
+        for entry in entries:
+            rows[entry >> 1] = rows.get(entry >> 1, 0) | entry & 1
         if len(rows) > _MANY_ROWS * snapshot.table.size + _FEW_ROWS:
             self._build(snapshot)
         elif rows:
@@ -281,7 +281,7 @@ class EquivalenceClass:
         self._judged[info.load] = worth
         return worth
 
-    def _patch(self, snapshot: NodeInfoSnapshot, rows: dict[int, bool]) -> None:
+    def _patch(self, snapshot: NodeInfoSnapshot, rows: dict[int, int]) -> None:
         """One row after another, with the scalar forms."""
         self._statistics.patched += len(rows)
         self.diagnosis = None
