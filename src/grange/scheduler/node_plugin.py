@@ -232,7 +232,7 @@ class NodeFilter(NodePlugin[D, V]):
         demand = self.demand(pod)
         numbers, values = self.attribute.of_rows(table, rows)
         verdicts = np.fromiter((self.allows(demand, item) for item in values), np.bool_)
-        found: Mask = verdicts[numbers]
+        found: Mask = verdicts.take(numbers)
         return found
 
     def count_reasons(
@@ -343,7 +343,7 @@ class NodeScore(NodePlugin[D, V]):
         demand = self.demand(pod)
         numbers, values = self.attribute.of_rows(table, rows)
         scores = np.fromiter((self.score_value(demand, item) for item in values), np.int64)
-        found: Integers = scores[numbers]
+        found: Integers = scores.take(numbers)
         return found
 
 

@@ -278,7 +278,7 @@ class Quorum:
         self._part_of = part_of
         self._total = total
         self._left = len(candidates)
-        self._left_of = Counter(part_of.get(uid, _NO_PART) for uid in candidates if self._needs)
+        self._left_of = Counter(map(self._part, candidates)) if self._needs else {}
 
     @property
     def is_met(self) -> bool:
