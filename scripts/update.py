@@ -22,6 +22,7 @@ from grange.api.pod_fields import FIELDS, Support
 from grange.api.schema.definitions import PREFIX, Definitions, builtin
 from grange.api.scheme import AnyKind
 from grange.controllers.replication import condition_types
+from grange.scheduler import plugins
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = """# Kinds
@@ -176,6 +177,37 @@ def conditions() -> Iterator[str]:
     yield ""
 
 
+_EXTENSION_POINTS = {
+    "pre_enqueue": "PreEnqueue",
+    "queue_sort": "QueueSort",
+    "pre_filter": "PreFilter",
+    "filter": "Filter",
+    "post_filter": "PostFilter",
+    "score": "Score",
+    "topology": "Filter, Score",
+    "reserve": "Reserve",
+    "permit": "Permit",
+    "bind": "Bind",
+}
+
+
+def scheduler_plugins() -> Iterator[str]:
+    """The plugins of the default profile, as a table of the first words of their modules."""
+    found = vars(plugins).values()
+    modules = {item.PLUGIN.name: item for item in found if hasattr(item, "PLUGIN")}
+    yield ""
+    yield "| plugin | extension points | what it does | weight |"
+    yield "|---|---|---|--:|"
+    for plugin in plugins.DEFAULT:
+        text = " ".join((modules[plugin.name].__doc__ or "").partition("\n\n")[0].split())
+        does = text.removeprefix(f"{plugin.name}: ").removesuffix(".").replace("``", "`")
+        points = [point for name, point in _EXTENSION_POINTS.items() if getattr(plugin, name)]
+        scores = plugin.score is not None or plugin.topology is not None
+        weight = plugin.weight if scores else ""
+        yield f"| {plugin.name} | {', '.join(points)} | {does} | {weight} |"
+    yield ""
+
+
 _ORDER = {"True": 0, "False": 1, "Unknown": 2}
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -189,6 +221,9 @@ PAGES: dict[str, Callable[[], str]] = {
     ),
     "docs/reference/kinds.md": kinds_page,
     **{name: partial(drawn, name) for name in DIAGRAMS},
+    "docs/reference/scheduling.md": lambda: filled(
+        "docs/reference/scheduling.md", "plugins", scheduler_plugins()
+    ),
     "docs/reference/replication.md": lambda: filled(
         "docs/reference/replication.md", "conditions", conditions()
     ),

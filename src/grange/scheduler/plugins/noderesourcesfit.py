@@ -1,4 +1,4 @@
-"""NodeResourcesFit: enough of everything left, and the emptier node first, or as configured.
+"""NodeResourcesFit: excludes nodes with too little left; the emptier node first (LeastAllocated).
 
 The strategies LeastAllocated, MostAllocated and RequestedToCapacityRatio are those of
 ``placement.allocation``.

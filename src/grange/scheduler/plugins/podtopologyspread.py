@@ -1,4 +1,4 @@
-"""PodTopologySpread: matching pods evenly over zones, hosts, or any label of nodes."""
+"""PodTopologySpread: matching pods evenly over zones, hosts or any label of nodes, within ``maxSkew``."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial

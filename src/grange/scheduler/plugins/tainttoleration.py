@@ -1,4 +1,4 @@
-"""TaintToleration: excludes nodes with taints that the pod does not tolerate; prefers few PreferNoSchedule."""
+"""TaintToleration: excludes nodes with taints that are not tolerated, prefers few of PreferNoSchedule."""
 
 from collections.abc import Hashable, Sequence
 from functools import partial

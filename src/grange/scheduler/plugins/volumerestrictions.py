@@ -1,4 +1,4 @@
-"""VolumeRestrictions: no two pods of one node use the same inline disk, unless all only read."""
+"""VolumeRestrictions: no two pods of one node use the same inline disk (GCE, AWS, iSCSI, RBD) unless all only read."""
 
 from grange.placement import ports
 from grange.placement.ports import Disk, UsedPorts
