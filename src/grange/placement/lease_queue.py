@@ -27,11 +27,11 @@ from grange.placement.lease_model import (
     MachineCounts,
     WaitingLease,
 )
-from grange.placement.lease_walk import (
+from grange.placement.lease_ordering import (
     Alike,
+    LeaseIterator,
     LeaseLines,
     LeasePlanner,
-    LeaseWalk,
     Need,
     Place,
     Shares,
@@ -41,7 +41,7 @@ from grange.placement.lease_walk import (
 
 @dataclass(frozen=True, slots=True)
 class LeaseDecision:
-    """What a walk over the queue found.
+    """What was decided about the queue.
 
     Attributes:
         granted: requests to grant now, in order.
@@ -214,17 +214,17 @@ class LeaseQueue:
             why = Blocked(PAUSED if policy.paused else CONCURRENCY)
             blocked = dict.fromkeys((line[0][3] for line in self._classes.values()), why)
             return LeaseDecision((), blocked if whole else {})
-        walk = self._walk(now)
+        iterator = self._iterator(now)
         ends = partial(self.ends, now=now)
         pools = self._pools
         if grown:
             pools = {name: counts.grown() for name, counts in pools.items()}
-        planner = LeasePlanner(policy, pools, self._semaphores, ends, walk, now)
+        planner = LeasePlanner(policy, pools, self._semaphores, ends, iterator, now)
         granted: list[WaitingLease] = []
         reasons: dict[str, Blocked] = {}
         needs = self._fitting(planner)
-        walk.enter(self._classes if whole else self._candidates(planner, needs))
-        for request in walk:
+        iterator.enter(self._classes if whole else self._candidates(planner, needs))
+        for request in iterator:
             if not whole and (room <= 0 or not needs):
                 break
             if not whole and planner.is_blocked(request):
@@ -236,10 +236,12 @@ class LeaseQueue:
                 continue
             granted.append(request)
             room -= 1
-            walk.grant(request)
+            iterator.grant(request)
             left = [(pool, most) for pool, most in needs if most <= planner.free[pool]]
             if not whole and len(left) < len(needs):
-                walk.keep(planner.fits_need)  # hundreds came up for the machines that are gone now
+                iterator.keep(
+                    planner.fits_need
+                )  # hundreds came up for the machines that are gone now
             needs = left
         return LeaseDecision(tuple(granted), reasons)
 
@@ -253,19 +255,19 @@ class LeaseQueue:
 
         Shares count what those before would have then.
         """
-        walk = self._walk(now)
-        walk.enter(self._classes)
-        for request in walk:
+        iterator = self._iterator(now)
+        iterator.enter(self._classes)
+        for request in iterator:
             yield request
-            walk.grant(request)
+            iterator.grant(request)
 
     def classmates(self, uid: str) -> list[str]:
         """The requests that are alike, this one among them, oldest first."""
         return [place[3] for place in self._classes[alike_of(self._waiting[uid])]]
 
-    def _walk(self, now: float) -> LeaseWalk:
+    def _iterator(self, now: float) -> LeaseIterator:
         lines = LeaseLines(self._waiting, self._classes, self._pool_lines)
-        return LeaseWalk(lines, self._shares, self.share, now - self.policy.aging_seconds)
+        return LeaseIterator(lines, self._shares, self.share, now - self.policy.aging_seconds)
 
     # --- details ------------------------------------------------------------------------------
 

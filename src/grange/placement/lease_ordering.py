@@ -1,4 +1,4 @@
-"""One walk over the queue of machine leases: its order, and who of those that come up may be granted."""
+"""The order of the queue of machine leases, and who of those that come up may be granted."""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -53,7 +53,7 @@ class LeaseLines:
     by_pool: defaultdict[str, defaultdict[str, list[Place]]]
 
 
-class LeaseWalk:
+class LeaseIterator:
     """Some classes in the order of the queue: the oldest of each, and the next of one that is granted.
 
     Within a namespace the order does not depend on its share. So those of a namespace are in a heap by
@@ -183,7 +183,7 @@ class LeasePlanner:
 
     Args:
         ends: of a pool, when grants are expected to end and how many machines each has.
-        line: the queue without what was let through.
+        queue: without what was let through.
 
     Attributes:
         free: machines that are left, by pool.
@@ -195,7 +195,7 @@ class LeasePlanner:
         pools: Mapping[str, MachineCounts],
         semaphores: Mapping[str, int],
         ends: Callable[[str], Sequence[tuple[float, int]]],
-        line: LeaseWalk,
+        queue: LeaseIterator,
         now: float,
     ) -> None:
         self.free: dict[str, int] = {
@@ -206,7 +206,7 @@ class LeasePlanner:
         self._pools = pools
         self._semaphores = dict(semaphores)
         self._ends = ends
-        self._line = line
+        self._queue = queue
         self._now = now
         self._taken: dict[str, list[tuple[float, int]]] = {}
         # Whom leases of a pool must not delay, from when on, and what it leaves over then.
@@ -283,7 +283,7 @@ class LeasePlanner:
         for pool, count in request.need:
             found = self._protected.get(pool)
             if found is None:
-                head = self._line.first(pool, request, self._is_protected)
+                head = self._queue.first(pool, request, self._is_protected)
                 if head is None:
                     continue
                 start = self._start(head)
