@@ -174,7 +174,7 @@ class RequestedToCapacityRatio(Strategy):
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _Arithmetic:
     """How to compute with amounts of one node, or with columns of them."""
 
     least: Callable[[Any, Any], Any]
@@ -182,14 +182,14 @@ class _Form:
     truncated: Callable[[Any], Any]
 
 
-_ONE = _Form(min, max, int)
-_MANY = _Form(np.minimum, np.maximum, lambda score: np.asarray(score).astype(np.int64))
+_SCALAR = _Arithmetic(min, max, int)
+_COLUMNS = _Arithmetic(np.minimum, np.maximum, lambda score: np.asarray(score).astype(np.int64))
 
 
 def balanced(names: Sequence[str], request: PodRequest, offered: Resources, usage: Usage) -> int:
     """Whether the pod evens out the use of these resources: 75 changes nothing, more is better."""
     return int(
-        _balanced(names, request, lambda name: _node(name, offered, usage, nonzero=False), _ONE)
+        _balanced(names, request, lambda name: _node(name, offered, usage, nonzero=False), _SCALAR)
     )
 
 
@@ -197,7 +197,9 @@ def balanced_rows(
     names: Sequence[str], request: PodRequest, table: NodeTable, rows: Rows
 ) -> Integers:
     """The same for many."""
-    found = _balanced(names, request, lambda name: _rows(name, table, rows, nonzero=False), _MANY)
+    found = _balanced(
+        names, request, lambda name: _rows(name, table, rows, nonzero=False), _COLUMNS
+    )
     return found if np.ndim(found) else np.full(len(table.valid[rows]), found, np.int64)
 
 
@@ -205,38 +207,38 @@ def _balanced(
     names: Sequence[str],
     request: PodRequest,
     read: Callable[[str], tuple[Any, Any]],
-    form: _Form,
+    arithmetic: _Arithmetic,
 ) -> Any:
     before, after, present = [], [], []
     for name in names:
         wanted = asked(name, request, nonzero=False)
         if _counts(name, wanted):
             total, used = read(name)
-            safe = form.largest(total, 1)
+            safe = arithmetic.largest(total, 1)
             present.append(total > 0)
-            before.append(form.least(1.0, used / safe))
-            after.append(form.least(1.0, (used + wanted) / safe))
-    gain = _balance(after, present, form) - _balance(before, present, form)
+            before.append(arithmetic.least(1.0, used / safe))
+            after.append(arithmetic.least(1.0, (used + wanted) / safe))
+    gain = _balance(after, present, arithmetic) - _balance(before, present, arithmetic)
     return 50 + (50 + gain) // 2
 
 
-def _balance(fractions: Sequence[Any], present: Sequence[Any], form: _Form) -> Any:
+def _balance(fractions: Sequence[Any], present: Sequence[Any], arithmetic: _Arithmetic) -> Any:
     """How alike the fractions are, 0 to 100: 100 less their standard deviation."""
     spread: Any = 0.0
     if len(fractions) == 2:  # the default resources
         spread = abs((fractions[0] - fractions[1]) / 2) * (present[0] & present[1])
     elif len(fractions) > 2:
         number = sum(present)
-        safe = form.largest(number, 1)
+        safe = arithmetic.largest(number, 1)
         mean = _in_order(fractions, present) / safe
         squares = [(one - mean) * (one - mean) for one in fractions]
         spread = np.sqrt(_in_order(squares, present) / safe)
         # Of two values the standard deviation is half their distance.
         pairs = [*zip(fractions, present, strict=True)]
-        low = reduce(form.least, [one + 2.0 * (1 - there) for one, there in pairs])
-        high = reduce(form.largest, [one * there for one, there in pairs])
+        low = reduce(arithmetic.least, [one + 2.0 * (1 - there) for one, there in pairs])
+        high = reduce(arithmetic.largest, [one * there for one, there in pairs])
         spread = (number == 2) * ((high - low) / 2) + (number != 2) * spread
-    return form.truncated((1.0 - spread) * MAX_SCORE)
+    return arithmetic.truncated((1.0 - spread) * MAX_SCORE)
 
 
 def _in_order(numbers: Sequence[Any], present: Sequence[Any]) -> Any:

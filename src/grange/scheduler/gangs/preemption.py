@@ -20,7 +20,7 @@ from grange.scheduler.cycle import Cycle
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import SUCCESS, CycleState, PostFilterResult
 from grange.scheduler.gangs.pod_groups import ON_NODES, Gang, PodGroups, Quorum
-from grange.scheduler.gangs.quotas import Amounts, Quotas, less, total
+from grange.scheduler.gangs.quotas import Amounts, Quotas, subtract, total
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.evaluator import was_preempted
 from grange.scheduler.preemption.lower_priority import LowerPriority
@@ -240,7 +240,7 @@ class GangPreemption:
             if self._keep_their_own(together):
                 for item in going:
                     if item.uid not in gone:
-                        short = less(short, quotas.charge_of(item.uid)[1])
+                        short = subtract(short, quotas.charge_of(item.uid)[1])
                 gone = together
         return () if short else tuple(gone.values())
 
@@ -255,7 +255,7 @@ class GangPreemption:
             for uid, held in quotas.charged(peer).items():
                 pod = self._info(uid)
                 if pod is not None and pod.pod.metadata.deletion_timestamp:
-                    short = less(short, held)
+                    short = subtract(short, held)
                 elif pod is not None:
                     found.append(pod)
         return short, found
@@ -268,6 +268,6 @@ class GangPreemption:
             queue, held = quotas.charge_of(uid)
             lost.setdefault(queue, []).append(held)
         return not any(
-            less(quotas.limited(queue, total(parts)), quotas.borrowed(queue))
+            subtract(quotas.limited(queue, total(parts)), quotas.borrowed(queue))
             for queue, parts in lost.items()
         )

@@ -40,7 +40,7 @@ def total(parts: Iterable[Amounts]) -> dict[str, int]:
     return found
 
 
-def less(amounts: Amounts, taken: Amounts) -> dict[str, int]:
+def subtract(amounts: Amounts, taken: Amounts) -> dict[str, int]:
     """What is left of amounts; resources without any left are left out."""
     left = {name: amount - taken.get(name, 0) for name, amount in amounts.items()}
     return {name: amount for name, amount in left.items() if amount > 0}
@@ -152,7 +152,7 @@ class Quotas:
             return
         self.release(uid)
         self._queues[uid] = queue
-        wanted = less(wanted, {})
+        wanted = subtract(wanted, {})
         self._charged.setdefault(queue, {})[uid] = wanted
         self._used[queue] = total([self.used(queue), wanted])
 
@@ -162,7 +162,7 @@ class Quotas:
         if queue is None:
             return
         charged = self._charged[queue]
-        self._used[queue] = less(self._used[queue], charged.pop(uid))
+        self._used[queue] = subtract(self._used[queue], charged.pop(uid))
         if not charged:
             del self._used[queue], self._charged[queue]
         self.freed[queue] = None
@@ -197,7 +197,9 @@ class Quotas:
     def borrowed(self, queue: str) -> Amounts:
         """What it uses above its capacity."""
         grant = self._grants.get(queue)
-        return {} if grant is None else less(self.limited(queue, self.used(queue)), grant.capacity)
+        return (
+            {} if grant is None else subtract(self.limited(queue, self.used(queue)), grant.capacity)
+        )
 
     def peers(self, queue: str) -> tuple[str, ...]:
         """The queues that share with it, itself among them."""
@@ -269,7 +271,7 @@ class Quotas:
         if grant is None or not grant.cohort:
             return {}
         together = total([wanted, self._cohort_use(grant.cohort)])
-        short = less(together, self._cohort_capacity(grant.cohort))
+        short = subtract(together, self._cohort_capacity(grant.cohort))
         return {name: amount for name, amount in short.items() if name in grant.limited(wanted)}
 
     def charged(self, queue: str) -> Mapping[str, Amounts]:

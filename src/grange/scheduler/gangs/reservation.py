@@ -88,7 +88,7 @@ def _pick(empty: Capacity, rows: Integers, rules: "_MemberRules") -> list[int] |
             spread = rules.spreads(at)
             for position in opened[: 1 if spread else None].tolist():
                 free = int(fitting[position])
-                while missing and free and rules.keeps_apart(at, position):
+                while missing and free and rules.satisfies_anti_affinity(at, position):
                     take = 1 if concerned else min(missing, free)
                     rules.put(at, position, take)
                     share[position] -= take / room[position]
@@ -123,8 +123,8 @@ class _MemberRules:
     ) -> None:
         table, known = snapshot.table, snapshot.index.namespaces
         metas = [shape.pod.pod.metadata for shape in shapes]
-        self._apart = [
-            _Apart(
+        self._anti_affinity = [
+            _AntiAffinity(
                 table.domains(term.key)[rows],
                 {at for at, shape in enumerate(shapes) if term in shape.pod.terms.anti_affinity},
                 {
@@ -137,8 +137,8 @@ class _MemberRules:
                 term for shape in shapes for term in shape.pod.terms.anti_affinity
             )
         ]
-        self._apart += [
-            _Apart(np.arange(len(rows), dtype=np.int32), {at}, {at})
+        self._anti_affinity += [
+            _AntiAffinity(np.arange(len(rows), dtype=np.int32), {at}, {at})
             for at, shape in enumerate(shapes)
             if shape.pod.ports
         ]
@@ -174,31 +174,31 @@ class _MemberRules:
 
     def concern(self, at: int) -> bool:
         """Whether a pod of the shape may close rows for the next one."""
-        return self.spreads(at) or any(item.concerns(at) for item in self._apart)
+        return self.spreads(at) or any(item.concerns(at) for item in self._anti_affinity)
 
-    def keeps_apart(self, at: int, position: int) -> bool:
+    def satisfies_anti_affinity(self, at: int, position: int) -> bool:
         """Whether one more pod of a shape may be there, as far as pods that stay apart are concerned."""
-        return all(item.allowed(at, position) for item in self._apart if item.concerns(at))
+        return all(item.allowed(at, position) for item in self._anti_affinity if item.concerns(at))
 
     def allowed(self, at: int) -> Mask | bool:
         """By position, whether one more pod of a shape may be there."""
         found: Mask | bool = True
         for counts in self._spread[at]:
             found = found & counts.allowed()
-        for item in self._apart:
+        for item in self._anti_affinity:
             if item.concerns(at):
                 found = found & item.allowed(at, slice(None))
         return found
 
     def put(self, at: int, position: int, count: int) -> None:
         """Count pods of a shape that are put there."""
-        for item in self._apart:
+        for item in self._anti_affinity:
             item.put(at, position)
         for counts in self._all:
             counts.put(at, position, count)
 
 
-class _Apart:
+class _AntiAffinity:
     """Pods that must not share a domain: those of some shapes (holders) with those of others."""
 
     def __init__(self, ids: Ids, holders: set[int], subjects: set[int]) -> None:
