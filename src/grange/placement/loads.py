@@ -13,7 +13,7 @@ import msgspec
 from grange.api.pod_requests import PodRequest, Resources
 from grange.placement import devices
 from grange.placement.node_usage import IDLE, Usage, changed
-from grange.placement.ports import Holding
+from grange.placement.ports_and_disks import Holding
 
 _REGISTER_MAX = 20_000  # of some 500 bytes each
 _STEPS_MAX = 1_000

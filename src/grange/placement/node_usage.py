@@ -15,7 +15,7 @@ from grange.api.pod_requests import (
     PodRequest,
     Resources,
 )
-from grange.placement.ports import NO_PORTS, Holding, UsedPorts, held, released
+from grange.placement.ports_and_disks import NO_HOLDINGS, Holding, Holdings, held, released
 
 
 class DeviceUsage(msgspec.Struct, frozen=True, gc=False):
@@ -50,7 +50,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     nonzero_cpu_milli: int = 0
     nonzero_memory_bytes: int = 0
     scalars: Mapping[str, int] = NO_SCALARS
-    ports: UsedPorts = NO_PORTS
+    ports: Holdings = NO_HOLDINGS
     devices: DeviceUsage = NONE_HELD
 
 

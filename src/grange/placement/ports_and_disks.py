@@ -53,8 +53,8 @@ class Disk(NamedTuple):
 
 Holding = HostPort | Disk
 """What a pod holds of its node, apart from amounts."""
-UsedPorts = Mapping[Holding, int]
-NO_PORTS: UsedPorts = MappingProxyType({})
+Holdings = Mapping[Holding, int]
+NO_HOLDINGS: Holdings = MappingProxyType({})
 
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
@@ -92,7 +92,7 @@ def inline_disks(spec: PodSpec) -> tuple[Disk, ...]:
     return tuple(found)
 
 
-def held(used: UsedPorts, more: Iterable[Holding]) -> UsedPorts:
+def held(used: Holdings, more: Iterable[Holding]) -> Holdings:
     """The holdings with one more holder of each port."""
     result = dict(used)
     for port in more:
@@ -100,7 +100,7 @@ def held(used: UsedPorts, more: Iterable[Holding]) -> UsedPorts:
     return result
 
 
-def released(used: UsedPorts, fewer: Iterable[Holding]) -> UsedPorts:
+def released(used: Holdings, fewer: Iterable[Holding]) -> Holdings:
     """The holdings with one holder less of each port; unknown ports are ignored."""
     result = dict(used)
     for port in fewer:
@@ -109,10 +109,10 @@ def released(used: UsedPorts, fewer: Iterable[Holding]) -> UsedPorts:
             result[port] = count - 1
         else:
             result.pop(port, None)
-    return result or NO_PORTS
+    return result or NO_HOLDINGS
 
 
-def conflict(used: UsedPorts, wanted: Iterable[Holding]) -> bool:
+def conflict(used: Holdings, wanted: Iterable[Holding]) -> bool:
     """Whether any wanted port or disk is held already."""
     if not used:
         return False

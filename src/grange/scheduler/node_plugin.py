@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from grange.api.kinds.node import Node, Taint
 from grange.api.kinds.pod import Pod
-from grange.placement import ports
+from grange.placement import ports_and_disks
 from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
 from grange.placement.loads import Load
-from grange.placement.ports import UsedPorts
+from grange.placement.ports_and_disks import Holdings
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.framework import (
     PASS,
@@ -140,11 +140,12 @@ TAINTS: Attribute[Sequence[Taint]] = _of_object(
 DECLARED_FEATURES: Attribute[Collection[str]] = _of_object(
     lambda node: node.status.declared_features, Action.NODE_FEATURES, _NO_FEATURES
 )
-EXCLUSIVE_USE: Attribute[UsedPorts] = Attribute(
+EXCLUSIVE_USE: Attribute[Holdings] = Attribute(
     Scope.LOAD,
     lambda info: info.usage.ports,
-    of_pod=lambda pod: ports.held(
-        ports.NO_PORTS, (*ports.host_ports(pod.spec), *ports.inline_disks(pod.spec))
+    of_pod=lambda pod: ports_and_disks.held(
+        ports_and_disks.NO_HOLDINGS,
+        (*ports_and_disks.host_ports(pod.spec), *ports_and_disks.inline_disks(pod.spec)),
     ),
 )
 """Host ports and inline disks in use."""

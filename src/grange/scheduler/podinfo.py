@@ -16,7 +16,7 @@ from grange.base.bounded import BoundedDict
 from grange.placement import devices, node_rules, podaffinity, spread
 from grange.placement.node_rules import NodeRules
 from grange.placement.podaffinity import NO_TERMS, Terms
-from grange.placement.ports import Disk, HostPort, host_ports, inline_disks
+from grange.placement.ports_and_disks import Disk, HostPort, host_ports, inline_disks
 from grange.placement.spread import Constraint
 
 _LABEL_SETS_MAX = 50_000

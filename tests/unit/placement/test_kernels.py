@@ -9,7 +9,14 @@ from hypothesis import given, settings, strategies as st
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import PodSpec, Toleration
 from grange.api.pod_requests import PodRequest, Resources, allocatable, pod_request
-from grange.placement import allocation, kernels, node_rules, ports, resource_fit, taint_toleration
+from grange.placement import (
+    allocation,
+    kernels,
+    node_rules,
+    ports_and_disks,
+    resource_fit,
+    taint_toleration,
+)
 from grange.placement.columns import NodeTable, Rows
 from grange.placement.node_rules import NodeRequirement, NodeRules, NodeTerm, PreferredNodes
 from grange.placement.node_usage import IDLE, Usage, charged
@@ -122,7 +129,7 @@ def worlds(draw: st.DrawFn) -> World:
         row = table.put_node(node, offered)
         usage = IDLE
         for spec in draw(st.lists(PODS, max_size=3)):
-            usage = charged(usage, pod_request(spec), ports.host_ports(spec))
+            usage = charged(usage, pod_request(spec), ports_and_disks.host_ports(spec))
         table.put_usage(row, usage)
         rows[row] = Row(node, offered, usage)
     return World(table, rows)

@@ -9,7 +9,7 @@ from grange.api import pod_requests
 from grange.api.kinds.pod import Pod, PodSpec
 from grange.api.pod_requests import Resources, effective_spec, pod_request, spec_request
 from grange.placement.node_usage import IDLE, changed, charged
-from grange.placement.ports import host_ports
+from grange.placement.ports_and_disks import host_ports
 
 MIB = 2**20
 

@@ -4,7 +4,15 @@ import msgspec
 import pytest
 
 from grange.api.kinds.pod import PodSpec
-from grange.placement.ports import ANY, NO_PORTS, HostPort, conflict, held, host_ports, released
+from grange.placement.ports_and_disks import (
+    ANY,
+    NO_HOLDINGS,
+    HostPort,
+    conflict,
+    held,
+    host_ports,
+    released,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +30,7 @@ from grange.placement.ports import ANY, NO_PORTS, HostPort, conflict, held, host
 def test_check_113_wildcard_and_specific_addresses_conflict(
     have: tuple[str, str, int], want: tuple[str, str, int], answer: bool
 ) -> None:
-    assert conflict(held(NO_PORTS, [HostPort(*have)]), [HostPort(*want)]) is answer
+    assert conflict(held(NO_HOLDINGS, [HostPort(*have)]), [HostPort(*want)]) is answer
 
 
 def test_check_113_defaults_and_zero() -> None:
@@ -55,9 +63,9 @@ def test_check_113_defaults_and_zero() -> None:
 
 def test_a_port_stays_held_until_its_last_holder_leaves() -> None:
     port = HostPort(ANY, "TCP", 80)
-    used = held(held(NO_PORTS, [port]), [port])
+    used = held(held(NO_HOLDINGS, [port]), [port])
     used = released(used, [port])
     assert conflict(used, [port])
     used = released(used, [port])
     assert not conflict(used, [port])
-    assert released(used, [port]) == NO_PORTS
+    assert released(used, [port]) == NO_HOLDINGS

@@ -10,7 +10,7 @@ from tests.support.snapshot_views import same
 from grange.api.kinds.pod import Pod
 from grange.api.selectors import Labels
 from grange.placement.node_usage import IDLE, Usage
-from grange.placement.ports import ANY, Holding, HostPort
+from grange.placement.ports_and_disks import ANY, Holding, HostPort
 from grange.scheduler.cache import Cache
 from grange.scheduler.errors import CacheCorrupted, CacheError
 from grange.scheduler.nodeinfo import NodeInfo

@@ -18,7 +18,7 @@ from grange.machines.scaling.packing_pods import PackedPod, PodRules
 from grange.machines.scaling.packing_topology import PackingTopology, TopologyRules
 from grange.placement import kernels, taint_toleration
 from grange.placement.columns import ABSENT, Integers, Mask, NodeTable
-from grange.placement.ports import NO_PORTS, UsedPorts, conflict, held
+from grange.placement.ports_and_disks import NO_HOLDINGS, Holdings, conflict, held
 from grange.placement.spread import HOSTNAME
 
 _GROWTH = 256
@@ -45,7 +45,7 @@ class PlannedMachine:
     used: Integers
     charge: Integers
     pods: list[PackedPod] = field(default_factory=list)
-    ports: UsedPorts = field(default_factory=lambda: NO_PORTS)
+    ports: Holdings = field(default_factory=lambda: NO_HOLDINGS)
     lease: LeaseNeed | None = None
 
 
@@ -117,7 +117,7 @@ class PackingBins:
         width = len(options.names)
         self._free: Integers = np.asarray([host.room for host in hosts], np.int64)
         self._free = self._free.reshape(len(hosts), width)
-        self._ports: list[UsedPorts] = [NO_PORTS] * len(hosts)
+        self._ports: list[Holdings] = [NO_HOLDINGS] * len(hosts)
         self._domains = [node_domains(host.node) for host in hosts]
         self._left: Integers = np.zeros((_GROWTH, width), np.int64)  # of the largest row of each
         self._views: dict[PodRules, RulesView] = {}
@@ -170,7 +170,7 @@ class PackingBins:
                 mask &= ~np.asarray(avoided, np.bool_)[table.taint_set[table.all]]
         return mask
 
-    def occupy(self, row: int, request: Resources, ports: UsedPorts) -> None:
+    def occupy(self, row: int, request: Resources, ports: Holdings) -> None:
         """Count a pod that is on a host already."""
         self._free[row] -= self.need(request)
         if ports:

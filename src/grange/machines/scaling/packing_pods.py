@@ -22,7 +22,7 @@ from grange.machines.scaling.pod_needs import SPOT_POLICIES, UnusableNeed
 from grange.placement import node_rules, podaffinity, spread
 from grange.placement.node_rules import NodeRules, NodeTerm
 from grange.placement.podaffinity import Term, Terms
-from grange.placement.ports import HostPort, host_ports
+from grange.placement.ports_and_disks import HostPort, host_ports
 from grange.placement.spread import Constraint
 
 _MIRROR_ANNOTATION = "kubernetes.io/config.mirror"

@@ -58,7 +58,7 @@ from grange.machines.scaling_plan import MachineStart, PodBinding, PodSkip, Scal
 from grange.placement import podaffinity
 from grange.placement.node_usage import asked_amounts
 from grange.placement.podaffinity import Term
-from grange.placement.ports import NO_PORTS, UsedPorts, held, host_ports
+from grange.placement.ports_and_disks import NO_HOLDINGS, Holdings, held, host_ports
 
 _OVER_QUOTA = "over quota of "
 _NAMED_MAX = 3
@@ -89,7 +89,7 @@ class _PlacedPod(NamedTuple):
     namespace: str
     labels: tuple[tuple[str, str], ...]
     request: Resources | None
-    ports: UsedPorts
+    ports: Holdings
     avoided: tuple[Term, ...]
 
 
@@ -450,7 +450,7 @@ def _placed_pod(pod: Pod) -> _PlacedPod:
         pod.metadata.namespace,
         tuple(sorted(pod.metadata.labels.items())),
         request,
-        held(NO_PORTS, host_ports(pod.spec)),
+        held(NO_HOLDINGS, host_ports(pod.spec)),
         _anti_affinity(pod),
     )
 

@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from functools import partial
 
-from grange.placement import ports
+from grange.placement import ports_and_disks
 from grange.placement.columns import Integers
-from grange.placement.ports import HostPort, UsedPorts
+from grange.placement.ports_and_disks import Holdings, HostPort
 from grange.scheduler.node_plugin import EXCLUSIVE_USE, NodeFilter
 from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy, altered
@@ -14,7 +14,7 @@ from grange.scheduler.podinfo import PodInfo
 _ROWS_READ = 64  # of the rows that a change would help
 
 
-class NodePorts(NodeFilter[tuple[HostPort, ...], UsedPorts]):
+class NodePorts(NodeFilter[tuple[HostPort, ...], Holdings]):
     """Compares the pod's host ports with those in use."""
 
     name = "NodePorts"
@@ -25,8 +25,8 @@ class NodePorts(NodeFilter[tuple[HostPort, ...], UsedPorts]):
     def demand(self, pod: PodInfo) -> tuple[HostPort, ...]:
         return pod.ports
 
-    def allows(self, demand: tuple[HostPort, ...], value: UsedPorts) -> bool:
-        return not ports.conflict(value, demand)
+    def allows(self, demand: tuple[HostPort, ...], value: Holdings) -> bool:
+        return not ports_and_disks.conflict(value, demand)
 
     def explain(self, refusals: Refusals) -> PluginExplanation:
         return _Explanation(refusals)
@@ -40,7 +40,9 @@ class _Explanation:
 
     def _in_use(self, node: NodeInfo) -> list[HostPort]:
         used = node.usage.ports
-        return [item for item in self._refusals.pod.ports if ports.conflict(used, (item,))]
+        return [
+            item for item in self._refusals.pod.ports if ports_and_disks.conflict(used, (item,))
+        ]
 
     def missing(self, row: int) -> list[str]:
         node = self._refusals.node(row)
@@ -61,7 +63,7 @@ def _shown(port: HostPort) -> str:
 
 def _holder(node: NodeInfo, port: HostPort) -> str:
     for info in node.pods:
-        if ports.conflict(dict.fromkeys(info.ports, 1), (port,)):
+        if ports_and_disks.conflict(dict.fromkeys(info.ports, 1), (port,)):
             return f" is held by pod {info.pod.key}"
     return " is taken"
 

@@ -1,12 +1,12 @@
 """VolumeRestrictions: no two pods of one node use the same inline disk (GCE, AWS, iSCSI, RBD) unless all only read."""
 
-from grange.placement import ports
-from grange.placement.ports import Disk, UsedPorts
+from grange.placement import ports_and_disks
+from grange.placement.ports_and_disks import Disk, Holdings
 from grange.scheduler.node_plugin import EXCLUSIVE_USE, NodeFilter
 from grange.scheduler.podinfo import PodInfo
 
 
-class VolumeRestrictions(NodeFilter[tuple[Disk, ...], UsedPorts]):
+class VolumeRestrictions(NodeFilter[tuple[Disk, ...], Holdings]):
     """Compares the pod's inline disks with those in use."""
 
     name = "VolumeRestrictions"
@@ -17,8 +17,8 @@ class VolumeRestrictions(NodeFilter[tuple[Disk, ...], UsedPorts]):
     def demand(self, pod: PodInfo) -> tuple[Disk, ...]:
         return pod.disks
 
-    def allows(self, demand: tuple[Disk, ...], value: UsedPorts) -> bool:
-        return not ports.conflict(value, demand)
+    def allows(self, demand: tuple[Disk, ...], value: Holdings) -> bool:
+        return not ports_and_disks.conflict(value, demand)
 
 
 PLUGIN = VolumeRestrictions().plugin()
