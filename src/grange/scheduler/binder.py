@@ -152,7 +152,7 @@ class Binder:
         for _ in range(size):
             assumed = self._waiting.popleft()
             uid = assumed.info.uid
-            if not self._cache.is_assumed(uid):
+            if not self._cache.is_assumed_pod(assumed.info.pod):
                 settled.append(assumed)
             elif assumed.node_name in self._cache.node_tree or uid in self._unsure:
                 group.append(assumed)

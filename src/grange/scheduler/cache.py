@@ -219,10 +219,6 @@ class Cache:
         """
         return _uid(pod) in self._assumed
 
-    def is_assumed(self, uid: str) -> bool:
-        """``is_assumed_pod`` by the UID."""
-        return uid in self._assumed
-
     def is_on(self, uid: str, node_name: str) -> bool:
         """Whether a pod of this UID is assumed or added on the node."""
         known = self._pods.get(uid)
@@ -245,7 +241,7 @@ class Cache:
 
     def list(self, selector: Labels) -> Pods:
         """All pods whose labels the selector chooses, assumed ones and those of ghosts too."""
-        return self.filtered_list(_every_pod, selector)
+        return self.filtered_list(lambda _: True, selector)
 
     def filtered_list(self, pod_filter: PodFilter, selector: Labels) -> Pods:
         """As ``list``, of the pods that also pass the filter."""
@@ -428,10 +424,6 @@ class Cache:
     def images(self) -> Mapping[str, ImageState]:
         """Every image that some node has, by name."""
         return self._images.by_name
-
-
-def _every_pod(_: Pod) -> bool:
-    return True
 
 
 def _info(pod: Pod | PodInfo) -> PodInfo:

@@ -127,8 +127,6 @@ class DisruptionBudgets:
         Every pod that is not counted as disrupted yet is charged to all budgets that cover it, one
         after another: of two pods of a budget that allows one, the second violates it.
         """
-        if not self._by_namespace:
-            return [], list(pods)
         violating: list[PodInfo] = []
         others: list[PodInfo] = []
         left: dict[tuple[str, str], int] = {}
