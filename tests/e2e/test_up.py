@@ -32,15 +32,9 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
         made.stop()
 
 
-def up(*words: str, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*GRANGE, "up", *words],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        env=env,
-    )
+def up(*words: str) -> "subprocess.CompletedProcess[str]":
+    """``grange up`` that ends by itself."""
+    return Plane.cli.run("up", *words, timeout_s=LIMIT_S)
 
 
 def test_up_prints_address_and_writes_private_kubeconfig(plane: Plane) -> None:
@@ -61,7 +55,14 @@ def test_nodes_are_registered_when_up_is_ready(plane: Plane) -> None:
 def test_detach_and_down_and_the_users_kubeconfig(tmp_path: Path) -> None:
     home = {**os.environ, "KUBECONFIG": str(tmp_path / "config")}
     data = str(tmp_path / "data")
-    done = up("--data-dir", data, "--listen", "127.0.0.1:0", "--detach", env=home)
+    done = subprocess.run(
+        [*GRANGE, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--detach"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env=home,
+    )
     assert done.returncode == 0, done.stderr
     assert "ready in" in done.stdout
     assert "context 'data' is now current" in done.stdout, "detached only when all is written"
