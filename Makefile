@@ -33,10 +33,11 @@ setup: $(STAMP)  ## make the environment (done by every other target)
 run: $(STAMP)  ## a control plane, a replicated service, proof that it works; then clean up
 	@$(BIN)/python examples/run.py
 
-# What waits for downloads runs at the same time as what computes. Then the tests that mostly wait for processes take
-# what they need of the machine, and all that computes takes the rest: most contracts are of the first.
+# What waits for downloads runs at the same time as what computes. Then the tests that mostly wait for processes, and
+# for kubectl before, take what they need of the machine, and all that computes takes the rest: most contracts are of
+# the first.
 test:  ## everything CI runs
-	@$(MAKE) --no-print-directory -j4 $(STAMP) $(DOCS)/.installed kubectl cri sshd $(JOBS)/.installed
+	@$(MAKE) --no-print-directory -j4 $(STAMP) $(DOCS)/.installed cri sshd $(JOBS)/.installed
 	@$(MAKE) --no-print-directory e2e E2E="$(E2E) tests/contract" >.cache/e2e.log 2>&1 & e2e=$$!; \
 	nice -n 5 $(MAKE) --no-print-directory -j2 check docs $(CHECK_ONCE) && \
 	nice -n 5 $(MAKE) --no-print-directory unit UNIT="$(filter-out tests/contract,$(UNIT))"; others=$$?; \

@@ -13,7 +13,8 @@ started=$(date +%s)
 echo "setting up $venv with $("$python" --version) …"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 # Compiled by all processors below, where all is used; pip compiles with one.
-"$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile \
+# The lock names all that is needed: pip need not look for more.
+"$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off --no-compile --no-deps \
   --require-hashes -r "$lock" >"$venv/setup.log" 2>&1 &
 installer=$!
 if [ -t 1 ]; then begin='\r' end=''; else begin='' end='\n'; fi
