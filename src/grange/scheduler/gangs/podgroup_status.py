@@ -7,8 +7,6 @@ writes. Messages are those of the pods' conditions.
 import asyncio
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from grange.api import conditions, timestamps
 from grange.api.kinds import PODGROUP, QUEUE, podgroup
 from grange.api.kinds.podgroup import (
@@ -18,7 +16,7 @@ from grange.api.kinds.podgroup import (
     PodGroupStatus,
 )
 from grange.api.kinds.queue import Queue, QueueStatus
-from grange.api.meta import Condition, Document, ObjectKey, preconditions
+from grange.api.meta import Condition, Document, ObjectKey, all_fields, preconditions
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, Conflict, Invalid, NotFound
 from grange.base.backoff import Exponential
@@ -248,10 +246,7 @@ def _document(
     status: PodGroupStatus | QueueStatus, before: PodGroupStatus | QueueStatus
 ) -> Document:
     """The status with every field, so that a merge patch also takes zeros."""
-    document = {
-        field.encode_name: msgspec.to_builtins(getattr(status, field.name))
-        for field in msgspec.structs.fields(status)
-    }
+    document = all_fields(status)
     # Resources that are not used or limited any more are taken out of the map by name.
     gone = {name: None for name in before.used if name not in status.used}
     return {**document, "used": {**gone, **document["used"]}}
