@@ -27,23 +27,7 @@ PORT = 10250
 class AgentSettings:
     """The settings of one agent.
 
-    Attributes:
-        server: URL of the API server.
-        data_dir: where keys and pods are kept.
-        token: bootstrap token; needed until the machine has a certificate.
-        ca_hash: pin of the server's authority.
-        ca_file: certificate of the authority.
-        node_name: of the Node.
-        address: by which other machines reach this one.
-        port: of the agent's server; None: the usual one, or a free one where that is taken.
-        labels: of the Node, ``KEY=VALUE``.
-        taints: of the Node when it is registered first, ``KEY=VALUE:EFFECT``.
-        capacity: amounts of resources that differ from the machine's, ``NAME=AMOUNT``.
-        leave_pods: pods go on when the agent stops.
-        stop_grace_s: seconds in which pods end when the agent stops.
-        end_pods: only end what an earlier agent has left running.
-        runtime, cri_socket, isolation, network, eviction, host_paths, cluster_dns: as in ``grange up``.
-        log_level: what is logged.
+    What a field means is in the help of its flag.
     """
 
     server: str = field(

@@ -103,32 +103,10 @@ def check_queue_policy(name: str) -> None:
 class Settings:
     """The settings of one control plane.
 
+    What a field with a ``flag`` means is in its help.
+
     Attributes:
-        data_dir: where everything it keeps lives; created if missing.
-        listen: where the API is served; loopback by default.
-        tls_names: further names and addresses by which clients know the server.
-        insecure_listen: listen beyond loopback without any of ``tls_names``.
-        nodes: how many nodes the machine is presented as; they share its capacity.
-        pools: labels so many of the nodes with the name of a pool of whole machines.
-        remove_nodes: there may be fewer nodes than the last time; none where no agent runs.
-        disable: roles that are not run here.
-        runtime: what runs containers, by its name in ``agent.runtime_table``.
-        cri_socket: of the container runtime; ``none`` for none; empty for one that is found.
-        isolation: what is to separate pods from each other and from the machine.
-        eviction: thresholds of disk pressure.
-        host_paths: where volumes of type ``hostPath`` may lie; empty for anywhere.
-        cluster_dns: address of a DNS server for names of Services; empty for files of names.
-        network: what a program gets that listens on all addresses.
         hidden_files: of the user; isolated pods do not see them.
-        scheduler_config: the scheduler's configuration file; None for the default profile.
-        queue_policy: in which order gangs and pods wait for quota and nodes.
-        agent_version: of the package that machines of node pools install; empty for the newest.
-        agent_url: of that package; empty for the package index that the machine uses.
-        no_context: add no context to the user's kubeconfig.
-        alert_webhook: URL that alerts are POSTed to; empty for none. May hold a secret.
-        audit_log: file that takes an event for each request; None for none.
-        log_level: debug, info, warning or error.
-        log_json: JSON lines instead of text.
         environment: variables of every pod's programs besides their own.
     """
 
@@ -418,14 +396,14 @@ class Settings:
         host = self.host
         if self.wildcard:
             host = "::1" if host == "::" else "127.0.0.1"
-        return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        return f"https://{ListenAddress(host, port)}"
 
     def address_outside(self, port: int) -> str:
         """The URL by which other machines reach the server on a port; empty if they do not."""
         host = self.tls_names[0] if self.tls_names else "" if self.wildcard else self.host
         if self._is_loopback or not host:
             return ""
-        return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        return f"https://{ListenAddress(host, port)}"
 
     @property
     def identity(self) -> str:
