@@ -88,6 +88,19 @@ def test_119_member_that_fits_nowhere_does_not_block_a_quorum() -> None:
     bench.check()
 
 
+def test_gang_with_a_gated_member_waits_until_it_may_be_tried() -> None:
+    bench = Bench()
+    bench.nodes("a", "b", capacity=ONE)
+    bench.group("g", 2)
+    bench.pods("p0", gang="g", requests=CPU)
+    bench.pods("p1", gang="g", requests=CPU, schedulingGates=[{"name": "x"}])
+    assert bench.run(5.0) == {}
+    gang = next(iter(bench.gangs.groups))
+    assert gang.message == "waits for minMember: 1 of 2 pods may be scheduled"
+    assert bench.why["p0"] == "waits until 2 more pods of pod group default/g may be scheduled"
+    bench.check()
+
+
 class Flaky:
     """Reserves everything, but answers otherwise for one pod."""
 
