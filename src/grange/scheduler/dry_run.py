@@ -164,12 +164,9 @@ class LoadDryRun:
 
     Args:
         trial: of any pod of the signature; ``suits`` it.
-
-    Attributes:
-        asked: how many loads the filters were asked about (a work counter).
     """
 
-    __slots__ = ("_filters", "_known", "_pod", "_refusals", "_state", "_stub", "asked")
+    __slots__ = ("_filters", "_known", "_pod", "_refusals", "_state", "_stub")
 
     def __init__(self, trial: DryRun) -> None:
         self._pod = trial.pod
@@ -180,7 +177,6 @@ class LoadDryRun:
             _KEPT
         )  # equal ones are one object
         self._stub = NodeInfo("")
-        self.asked = 0
 
     @staticmethod
     def suits(trial: DryRun) -> bool:
@@ -204,7 +200,6 @@ class LoadDryRun:
         return self.status(load) if found is SUCCESS and more is not load else found
 
     def _ask(self, load: Load) -> Status:
-        self.asked += 1
         stub = self._stub
         stub.load = load
         for name, plugin in self._filters:
