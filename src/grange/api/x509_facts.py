@@ -14,7 +14,7 @@ from grange.base.errors import GrangeError
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")
 _SIZE_MAX = 64 * 1024
-_SEQUENCE, _UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x30, 0x17, 0x18, 0xA0
+_UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x17, 0x18, 0xA0
 _COMMON_NAME = bytes((0x55, 0x04, 0x03))  # 2.5.4.3
 _FORMATS = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
 _PIN_PREFIX = "sha256:"

@@ -259,9 +259,7 @@ def test_what_is_no_event_is_refused(body: str) -> None:
 
 
 def refusal(code: str, message: str = "no.") -> ProviderError:
-    return translate(
-        "Call", ClientError({"Error": {"Code": code, "Message": message}}, "Call"), zone="a"
-    )
+    return translate("Call", ClientError({"Error": {"Code": code, "Message": message}}, "Call"))
 
 
 @pytest.mark.parametrize(
@@ -284,22 +282,22 @@ def test_codes_of_errors_are_classified(code: str, expected: type[ProviderError]
 
 
 @pytest.mark.parametrize(
-    ("code", "message", "zone", "whole_type", "quota"),
+    ("code", "message", "whole_type", "quota"),
     [
-        ("InsufficientInstanceCapacity", "", "a", False, False),
-        ("InsufficientFreeAddressesInSubnet", "", "a", False, False),
-        ("VcpuLimitExceeded", "", "", True, True),
-        ("MaxSpotInstanceCountExceeded", "", "", True, True),
-        ("Unsupported", "not supported in your requested Availability Zone (a)", "a", False, False),
-        ("Unsupported", "not supported", "", True, False),
+        ("InsufficientInstanceCapacity", "", False, False),
+        ("InsufficientFreeAddressesInSubnet", "", False, False),
+        ("VcpuLimitExceeded", "", True, True),
+        ("MaxSpotInstanceCountExceeded", "", True, True),
+        ("Unsupported", "not supported in your requested Availability Zone (a)", False, False),
+        ("Unsupported", "not supported", True, False),
     ],
 )
 def test_shortages_name_what_they_are_about(
-    code: str, message: str, zone: str, whole_type: bool, quota: bool
+    code: str, message: str, whole_type: bool, quota: bool
 ) -> None:
     error = refusal(code, message)
     assert isinstance(error, CapacityError)
-    assert (error.zone, error.whole_type, error.quota) == (zone, whole_type, quota)
+    assert (error.whole_type, error.quota) == (whole_type, quota)
 
 
 def test_errors_without_an_answer_are_classified() -> None:

@@ -31,7 +31,7 @@ DO_NOT_DISRUPT_ANNOTATION = "grange.dev/do-not-disrupt"
 
 BOOTED, STOPPED = "Booted", "Stopped"
 AGENT, USER_DATA = "Agent", "UserData"
-WHEN_EMPTY, WHEN_UNDERUTILIZED = "WhenEmpty", "WhenEmptyOrUnderutilized"
+WHEN_UNDERUTILIZED = "WhenEmptyOrUnderutilized"
 TERMINATE, WIPE = "Terminate", "Wipe"
 
 

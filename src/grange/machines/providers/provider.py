@@ -30,7 +30,6 @@ class CapacityError(ProviderError):
     """The offering cannot be had now; nothing was launched.
 
     Attributes:
-        zone: where; empty: everywhere.
         whole_type: no offering of the type can be had, in any zone.
         quota: a limit of the account is reached: waiting does not help soon.
         offering: the only one that was tried; None: all of the request.
@@ -40,14 +39,12 @@ class CapacityError(ProviderError):
         self,
         message: str,
         *,
-        zone: str = "",
         whole_type: bool = False,
         quota: bool = False,
         offering: MachineOffering | None = None,
     ) -> None:
         super().__init__(message)
         self.offering = offering
-        self.zone = zone
         self.whole_type = whole_type
         self.quota = quota
 

@@ -54,13 +54,12 @@ def error_code(error: Exception) -> str:
     return ""
 
 
-def translate(call: str, error: Exception, *, zone: str = "") -> ProviderError:
+def translate(call: str, error: Exception) -> ProviderError:
     """The error of a call as the protocol has it.
 
     Args:
         call: for the message.
         error: of the library.
-        zone: which the call was about.
     """
     code = error_code(error)
     if not code:
@@ -71,7 +70,7 @@ def translate(call: str, error: Exception, *, zone: str = "") -> ProviderError:
     detail = detail[:_MESSAGE_MAX].rstrip(". ")
     what = f"ec2 {call}: {code}: {detail}"
     if code in _SHORTAGE | _NOT_OFFERED | _QUOTA:
-        return _capacity_error(code, what, detail, zone)
+        return _capacity_error(code, what, detail)
     if code in _THROTTLED:
         return ThrottledError(f"{what}; wait", retry_after_s=2.0)
     if code in _GONE:
@@ -83,15 +82,14 @@ def translate(call: str, error: Exception, *, zone: str = "") -> ProviderError:
     return ProviderError(f"{what}; it is tried again")
 
 
-def _capacity_error(code: str, what: str, detail: str, zone: str) -> CapacityError:
+def _capacity_error(code: str, what: str, detail: str) -> CapacityError:
     if code in _SHORTAGE:
-        return CapacityError(f"{what}; wait or allow other types and zones", zone=zone)
+        return CapacityError(f"{what}; wait or allow other types and zones")
     if code in _QUOTA:
         remedy = "have the limit of the account raised"
         return CapacityError(f"{what}; {remedy}", whole_type=True, quota=True)
     in_zone = "availability zone" in detail.lower()
-    where = zone if in_zone else ""
-    return CapacityError(f"{what}; allow other types", zone=where, whole_type=not in_zone)
+    return CapacityError(f"{what}; allow other types", whole_type=not in_zone)
 
 
 def _without_answer(call: str, error: Exception) -> ProviderError:

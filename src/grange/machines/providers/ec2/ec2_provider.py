@@ -225,13 +225,10 @@ class Ec2Provider:
                 if code == ec2_errors.NO_ADDRESSES:
                     # The token is bound to this subnet now, so another one would be refused.
                     self._subnets.exhaust(subnet.id)
-                raise self._about(
-                    offering, translate("RunInstances", error, zone=offering.zone)
-                ) from error
+                raise self._about(offering, translate("RunInstances", error)) from error
             return instance_of(reply["Instances"][0])
         raise CapacityError(
             f"zone {offering.zone}: no {affinity.value} subnet with a free address; add one or wait",
-            zone=offering.zone,
             offering=offering,
         )
 

@@ -40,13 +40,12 @@ class DriverCalls:
         self.driver = driver
         self._name, self._secrets = name, secrets
 
-    def call(self, method: str, *args: Any, zone: str = "", **arguments: Any) -> Any:
+    def call(self, method: str, *args: Any, **arguments: Any) -> Any:
         """Call, blocking.
 
         Args:
             method: of the driver.
             args: of the call.
-            zone: which the call is about, for its error.
             arguments: of the call.
 
         Raises:
@@ -55,7 +54,7 @@ class DriverCalls:
         try:
             return getattr(self.driver, method)(*args, **arguments)
         except Exception as error:  # drivers raise whatever they like
-            raise translate(self._name, method, error, zone=zone, secrets=self._secrets) from error
+            raise translate(self._name, method, error, secrets=self._secrets) from error
 
     def close(self) -> None:
         """End the connections."""

@@ -40,7 +40,7 @@ _MESSAGE_MAX = 400
 
 
 def translate(
-    driver: str, call: str, error: Exception, *, zone: str = "", secrets: Collection[str] = ()
+    driver: str, call: str, error: Exception, *, secrets: Collection[str] = ()
 ) -> ProviderError:
     """The error of a call of a driver as the protocol has it.
 
@@ -48,7 +48,6 @@ def translate(
         driver: name, for the message.
         call: the method.
         error: what it raised.
-        zone: which the call was about.
         secrets: that are removed from the message.
     """
     what = f"libcloud {driver} {call}: {_shown(error, secrets)}"
@@ -62,7 +61,7 @@ def translate(
         remedy = "have the limit of the account raised"
         return CapacityError(f"{what}; {remedy}", whole_type=True, quota=True)
     if call == CREATE and _SHORTAGE.search(text):
-        return CapacityError(f"{what}; wait or allow other types and zones", zone=zone)
+        return CapacityError(f"{what}; wait or allow other types and zones")
     if isinstance(error, InvalidCredsError) or status in _REFUSED:
         return MisconfiguredError(f"{what}; change the Secret of spec.providerConfig")
     if call == DESTROY and status == HTTPStatus.NOT_FOUND:

@@ -181,23 +181,22 @@ class LibcloudProvider:
     def _launch(
         self, calls: DriverCalls, request: LaunchRequest, offering: MachineOffering
     ) -> Instance:
-        token, zone = request.token, offering.zone
+        token = request.token
         found = self._find(calls, token)
         if found is not None:
             return self._instance(found)
         if token in self._tokens:
             raise InstanceGoneError(f"instance of {token} has ended; order another")
         order = self._order(calls, request, offering)
-        fault = self._faults.pop((offering.instance_type, zone), "")
+        fault = self._faults.pop((offering.instance_type, offering.zone), "")
         if fault:
             raise CapacityError(
                 f"the last instance of this type failed to start: {fault}; wait or allow other types",
-                zone=zone,
                 offering=offering,
             )
         arguments = self._adapter.arguments(calls, order)
         try:
-            made = calls.call(CREATE, zone=zone, **arguments)
+            made = calls.call(CREATE, **arguments)
         except ProviderError as error:
             found = self._find(calls, token)
             if found is not None:

@@ -334,9 +334,8 @@ class SimulatedCloud:
                     if key in self.capacity:
                         self.capacity[key] -= 1
                     return MachineOffering(*key)
-        first = request.offerings[0]
-        message = f"instance type {first.instance_type}: no capacity; wait or allow other types"
-        raise CapacityError(message, zone=first.zone)
+        wanted = request.offerings[0].instance_type
+        raise CapacityError(f"instance type {wanted}: no capacity; wait or allow other types")
 
     def _price(self, chosen: MachineOffering) -> Decimal:
         for offering in self.types[chosen.instance_type].offerings:

@@ -87,11 +87,10 @@ class SshProvider:
                 host, host_scripts.LAUNCH, arguments, _script(request.user_data)
             )
         except HostUnreachable as error:
-            raise CapacityError(str(error), zone=host.name, offering=offering) from error
+            raise CapacityError(str(error), offering=offering) from error
         if answer == "busy":
             raise CapacityError(
                 f"host {host.name}: has another machine; wait or add hosts",
-                zone=host.name,
                 offering=offering,
             )
         found = await self._look(host) if answer == "claimed" else None
