@@ -442,10 +442,7 @@ class SQLiteStore:
         """Counts, which ``/metrics`` shows."""
         return StoreStatistics(
             revision=self._state.revision,
-            compacted=self._compacted,
             keys=len(self._state),
-            subscribers=len(self._hub),
-            recent=len(self._hub.recent),
             waiting=len(self._queue),
             writes=self._writes,
             batches=self._batches,

@@ -61,11 +61,7 @@ class StoreStatistics:
     """A moment in the life of a store; counts are since it was opened."""
 
     revision: int
-    compacted: int
     keys: int
-    subscribers: int
-    recent: int
-    """Changes in memory for watchers that resume."""
     waiting: int
     """Accepted and not yet acknowledged."""
     writes: int

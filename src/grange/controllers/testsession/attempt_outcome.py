@@ -26,13 +26,11 @@ class AttemptOutcome:
         verdict: one of the kind's.
         reason: one word.
         message: for people.
-        component: whose doing it was.
     """
 
     verdict: str
     reason: str
     message: str
-    component: str = ""
 
 
 def main_status(pod: Pod) -> ContainerStatus | None:
@@ -102,7 +100,7 @@ def outcome(
             else:
                 why = f"{pod.member} could not be started: {item.diagnosis.message}"
                 missing = missing or AttemptOutcome(
-                    testsession.ERROR, SessionReason.START_FAILED, why, pod.member
+                    testsession.ERROR, SessionReason.START_FAILED, why
                 )
     if missing is not None:
         return missing
@@ -128,7 +126,7 @@ def _is_in_time(driver: Pod, deadline: datetime, limit_s: float) -> bool:
 
 def _lost(pod: ComponentPod, why: str) -> AttemptOutcome:
     message = f"{pod.member} was lost: {why or 'its pod was deleted'}"
-    return AttemptOutcome(testsession.ERROR, SessionReason.POD_LOST, message, pod.member)
+    return AttemptOutcome(testsession.ERROR, SessionReason.POD_LOST, message)
 
 
 def _is_lost(pod: Pod) -> bool:
@@ -143,4 +141,4 @@ def _is_lost(pod: Pod) -> bool:
 def _failure(pod: ComponentPod, item: DiagnosedPod) -> AttemptOutcome:
     reason = SessionReason.TEST_FAILED if pod.is_driver else SessionReason.WORKER_FAILED
     message = f"{pod.member} failed: {item.diagnosis.message}"
-    return AttemptOutcome(testsession.TEST_FAILED, reason, message, pod.member)
+    return AttemptOutcome(testsession.TEST_FAILED, reason, message)

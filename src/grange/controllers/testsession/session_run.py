@@ -105,5 +105,5 @@ def _observe(draft: SessionDraft) -> AttemptOutcome | None:
     if found_outcome is None and refused:
         pod = refused[0]
         message = f"{pod.member} was refused: {draft.inputs.refused[pod.name]}"
-        return AttemptOutcome(testsession.ERROR, SessionReason.INVALID_POD, message, pod.member)
+        return AttemptOutcome(testsession.ERROR, SessionReason.INVALID_POD, message)
     return found_outcome
