@@ -50,11 +50,6 @@ def charged(load: Load, info: PodInfo) -> Load:
     return load.changed(info.request, info.ports + info.disks, info.devices, 1)
 
 
-def discharged(load: Load, info: PodInfo) -> Load:
-    """The load with one pod less: the exact inverse of ``charged``."""
-    return load.changed(info.request, info.ports + info.disks, info.devices, -1)
-
-
 class NodeInfo:
     """A node and the sum over its pods.
 
@@ -136,7 +131,7 @@ class NodeInfo:
         if last is not info:
             others[at] = last
         self.pods = tuple(others)
-        self.load = discharged(self.load, info)
+        self.load = self.load.changed(info.request, info.ports + info.disks, info.devices, -1)
         if info.has_affinity:
             near = self.pods_with_affinity
             self.pods_with_affinity = tuple([item for item in near if item.uid != uid])

@@ -213,10 +213,6 @@ class PodIndex:
         for info in stay.values():
             self.count(row, info, 1)
 
-    def node_changed(self) -> None:
-        """A node came or went, or has other labels or taints."""
-        self.nodes += 1
-
     def count(self, row: int, info: PodInfo, amount: int) -> None:
         """A pod joined those of a row (1), or left them (-1)."""
         if self.counting:

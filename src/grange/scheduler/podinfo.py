@@ -10,7 +10,7 @@ import msgspec
 
 from grange.api import gpus
 from grange.api.kinds.pod import Pod, PodSpec
-from grange.api.meta import ObjectMeta, controller_of
+from grange.api.meta import controller_of
 from grange.api.pod_requests import PodRequest, effective_spec, pod_request
 from grange.base.bounded import BoundedDict
 from grange.placement import devices, node_rules, podaffinity, spread
@@ -40,15 +40,6 @@ class LabelSet:
 
 
 _register: BoundedDict[tuple[object, ...], LabelSet] = BoundedDict(_LABEL_SETS_MAX)
-
-
-def label_set_of(meta: ObjectMeta) -> LabelSet:
-    """The label set of a pod with this metadata."""
-    key: tuple[object, ...] = (meta.namespace, *meta.labels.items())
-    found = _register.get(key)
-    if found is None:
-        found = _register[key] = LabelSet(meta.namespace, dict(meta.labels))
-    return found
 
 
 class PodInfo(msgspec.Struct, gc=False):
@@ -157,7 +148,12 @@ class PodInfo(msgspec.Struct, gc=False):
         """Its namespace and labels."""
         found = self.known_label_set
         if found is None:
-            found = self.known_label_set = label_set_of(self.pod.metadata)
+            meta = self.pod.metadata
+            key: tuple[object, ...] = (meta.namespace, *meta.labels.items())
+            found = _register.get(key)
+            if found is None:
+                found = _register[key] = LabelSet(meta.namespace, dict(meta.labels))
+            self.known_label_set = found
         return found
 
     def on(self, node_name: str) -> Self:

@@ -99,7 +99,7 @@ class SchedulingQueue:
             case SubQueue.IN_FLIGHT if event is not None:
                 self._in_flight.note(event, before, info.pod, info.uid)
             case SubQueue.UNSCHEDULABLE if event is not None:
-                self._consider(pod, event, before, info.pod, now)
+                self._requeue(pod, self._verdict(pod, event, before, info.pod), now)
             case _:
                 pass
 
@@ -169,8 +169,8 @@ class SchedulingQueue:
         self._park(pod)
         for item in logged:
             if item.uid in ("", pod.uid):
-                self._consider(pod, item.event, item.before, item.after, now)
-                if pod.pool is not SubQueue.UNSCHEDULABLE:
+                verdict = self._verdict(pod, item.event, item.before, item.after)
+                if self._requeue(pod, verdict, now):
                     return
 
     def fail(self, pod: QueuedPod, now: float) -> None:
@@ -391,11 +391,6 @@ class SchedulingQueue:
             second, used = self._early
             self._early = (floor(now), used + 1 if second == floor(now) else 1)
         return pod
-
-    def _consider(
-        self, pod: QueuedPod, event: ClusterEvent, before: Object, after: Object, now: float
-    ) -> None:
-        self._requeue(pod, self._verdict(pod, event, before, after), now)
 
     def _requeue(self, pod: QueuedPod, verdict: _Requeue, now: float) -> bool:
         if verdict is _STAY:

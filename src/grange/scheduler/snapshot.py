@@ -147,7 +147,7 @@ class NodeInfoSnapshot:
     def _discard(self, name: str) -> None:
         row = self.table.rows[name]
         self.index.change(row, self.node_info_map[name].pods, ())
-        self.index.node_changed()
+        self.index.nodes += 1
         self.table.remove(name)
         self.by_row[row] = _NO_NODE
 
@@ -172,7 +172,7 @@ class NodeInfoSnapshot:
             self.changes.note(row * 2 + 1)
             self.node_version += 1
             if before is None or _affects_domains(before, node):
-                self.index.node_changed()
+                self.index.nodes += 1
         else:
             row = self.table.rows[mine.name]
             if not self.table.put_usage(row, mine.usage):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from grange.api import conditions
-from grange.api.kinds.podgroup import ADMITTED_CONDITION
+from grange.api.kinds.podgroup import ADMITTED_CONDITION, PodGroup
 from grange.api.kinds.priorityclass import PriorityClass
 from grange.api.pod_requests import PODS
 from grange.api.quantity import QuantityError
@@ -117,7 +117,7 @@ class GangAdmission:
         if group is None or not gang.is_gated:
             self.delete_group(gang)
             return
-        wanted = _wanted(gang)
+        wanted = _wanted(gang, group)
         known = self._gated.get(gang)
         if known is None or known.uid != group.metadata.uid:
             self.delete_group(gang)
@@ -382,11 +382,9 @@ class _Pass:
     refused: dict[tuple[object, ...], tuple[str, str]] = field(default_factory=dict)
 
 
-def _wanted(gang: Gang) -> Amounts:
-    if gang.group is None:
-        return {}
+def _wanted(gang: Gang, group: PodGroup) -> Amounts:
     members = {PODS: gang.min_member}
     try:
-        return {**read(gang.group.spec.min_resources), **members}
+        return {**read(group.spec.min_resources), **members}
     except QuantityError:
         return members  # the server refuses such a group

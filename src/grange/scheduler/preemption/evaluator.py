@@ -19,7 +19,7 @@ from grange.api.kinds.pod import DISRUPTION_TARGET, Pod
 from grange.api.kinds.priorityclass import NEVER
 from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from grange.base.bounded import BoundedDict
-from grange.placement.columns import Integers, Mask
+from grange.placement.columns import Integers
 from grange.placement.node_usage import amount_of
 from grange.scheduler.dry_run import DryRun, LoadDryRun
 from grange.scheduler.framework import (
@@ -263,7 +263,9 @@ class Evaluator:
             self.tried += known.evaluated - evaluated
             return best
         order = np.concatenate([order[offset:], order[:offset]])
-        found = dry_run(order[self._may_fit(pod)[order]].tolist(), wanted, trying)
+        if self._counts_amounts:
+            order = order[self._lower.may_fit(pod.request, pod.priority)[order]]
+        found = dry_run(order.tolist(), wanted, trying)
         return pick_one(found) if found else None
 
     def _diagnose(
@@ -302,12 +304,6 @@ class Evaluator:
         if known.by_load is None:
             known.by_load = LoadDryRun.suits(trial)
         return known.by_load
-
-    def _may_fit(self, pod: PodInfo) -> Mask:
-        """By row, whether the pod might fit without any less important pod."""
-        if not self._counts_amounts:
-            return np.ones(self._handle.snapshot.table.size, np.bool_)
-        return self._lower.may_fit(pod.request, pod.priority)
 
     def _judge(self, trial: DryRun, node: NodeInfo, nominated: _Pods) -> Victims | Status:
         if trial.rules:
