@@ -18,16 +18,22 @@ echo "setting up $venv with $("$python" --version) …"
   --require-hashes -r "$lock" >"$venv/setup.log" 2>&1 &
 installer=$!
 if [ -t 1 ]; then begin='\r' end=''; else begin='' end='\n'; fi
-while kill -0 "$installer" 2>/dev/null; do
-  sleep 3
+while sleep 3 >/dev/null 2>&1 && kill -0 "$installer" 2>/dev/null; do
   printf "$begin  installing what %s names: %d s$end" "$lock" $(( $(date +%s) - started ))
-done
+done &
+printer=$!
+status=0
+wait "$installer" || status=$?
+kill "$printer" 2>/dev/null || true
 [ -z "$begin" ] || echo
-wait "$installer" || { cat "$venv/setup.log" >&2; exit 1; }
+[ "$status" -eq 0 ] || { cat "$venv/setup.log" >&2; exit 1; }
 # Like pip's: what is not valid Python of this version (such as a template) stays as it is.
 # Other locks have much that nothing imports; what is imported is compiled then.
 # So is the small part that is imported of these, which take most of the time.
 rarely='/(kubernetes|moto|libcloud|botocore|mypy|pygments|setuptools|pkg_resources|numpy/.*/tests)/'
-[ $# -gt 1 ] || "$venv/bin/python" -m compileall -qq -j 0 -x "/site-packages$rarely" "$venv/lib" src || true
-[ $# -gt 1 ] || "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+if [ $# -eq 1 ]; then
+  "$venv/bin/python" -m compileall -qq -j 0 -x "/site-packages$rarely" "$venv/lib" src &
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+  wait "$!" || true
+fi
 echo "environment ready in $(( $(date +%s) - started )) s"
