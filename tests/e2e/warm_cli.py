@@ -26,6 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from grange.app import gc_tuning
+
 ROOT = Path(__file__).resolve().parents[2]
 REQUEST_MAX = 1 << 17
 STREAMS = 3
@@ -279,6 +281,7 @@ def _leave(code: str | int | None) -> None:
 
 def main() -> None:
     """Serve on the sockets whose descriptors are the arguments."""
+    gc_tuning.tune()  # as the program does before it loads anything
     _load_verbs()
     gc.freeze()
     asked, door = (socket.socket(fileno=int(word)) for word in sys.argv[1:])

@@ -125,7 +125,6 @@ def command(  # noqa: PLR0913  click hands every option over by name
         )
     import uvloop
 
-    gc_tuning.tune()
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(
             _serve(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from grange import __version__
+from grange.app import gc_tuning
 from grange.app.locations import kubeconfig_paths, service_account
 from grange.base import log
 from grange.base.clock import LoopClock
@@ -85,6 +86,7 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     import click
 
+    gc_tuning.tune()  # before verbs load their modules
     command = group(VERBS, __version__)
     try:
         code = command.main(prog_name="grange", standalone_mode=False, obj=environment())

@@ -70,7 +70,6 @@ def command(env: Environment, /, *, detach: bool, output: str, **given: Any) -> 
     log.configure(level=settings.log_level, json_lines=settings.log_json)
     import uvloop
 
-    gc_tuning.tune()
     merge_into = () if settings.no_context else env.kubeconfig
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(serve(settings, output, merge_into=merge_into))

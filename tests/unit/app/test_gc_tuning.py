@@ -1,21 +1,40 @@
-"""How often and among what the server looks for cycles."""
+"""How often and among what the program looks for cycles."""
 
 import gc
+import sys
+from collections.abc import Iterator
+
+import pytest
 
 from grange.app import gc_tuning
+from grange.app.main import main
 
 
+@pytest.fixture
+def default_thresholds() -> Iterator[None]:
+    """Those with which Python starts; another test may have tuned this process."""
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("default_thresholds")
 def test_tuning_makes_the_collector_look_less_often() -> None:
     """A server that looks after every 700 allocations spends a sixth of its time looking."""
-    before = gc.get_threshold()
-    gc.set_threshold(700, 10, 10)  # Python's default; another test may have tuned this process
-    try:
-        gc.set_threshold(700, 10, 10)  # as Python starts; simulations tune it for themselves
-        gc_tuning.tune()
-        assert gc.isenabled()
-        assert gc.get_threshold()[0] >= 10 * 700
-    finally:
-        gc.set_threshold(*before)
+    gc_tuning.tune()
+    assert gc.isenabled()
+    assert gc.get_threshold()[0] >= 10 * 700
+
+
+@pytest.mark.usefixtures("default_thresholds")
+def test_collector_is_tuned_whatever_the_verb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sixth of the time in which a server loads its modules went into looking."""
+    monkeypatch.setattr(sys, "argv", ["grange", "--version"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 0
+    assert gc.get_threshold()[0] >= 10 * 700
 
 
 class Ring:
