@@ -39,12 +39,13 @@ from grange.scheduler.preemption.victim_selection import (
     NO_RANK,
     NO_VICTIMS,
     NONE_BELOW,
+    RANK,
     UNHELPFUL,
     UNKNOWN,
     VIOLATING,
     CandidateSettings,
     Patterns,
-    Rank,
+    Ranks,
     Victims,
     dry_run,
     first_candidates,
@@ -89,7 +90,7 @@ class _VictimCache:
         self._rows: list[int] = []
         self._places: list[int] = []  # by row; -1 for those that are not tried
         self._states = bytearray()
-        self._ranks: list[Rank] = []
+        self._ranks: Ranks = np.zeros(0, RANK)
         self._victims: list[Victims | None] = []
         self._patterns: Patterns = BoundedDict(_PATTERNS_MAX)
         self._covered: dict[tuple[str, str], dict[int, None]] = {}  # rows by budget
@@ -106,7 +107,7 @@ class _VictimCache:
         sources = [known[row] if row < len(known) else -1 for row in self._rows]
         self._states = bytearray([states[at] if at >= 0 else UNKNOWN for at in sources])
         self._victims = [victims[at] if at >= 0 else None for at in sources]
-        self._ranks = [ranks[at] if at >= 0 else NO_RANK for at in sources]
+        self._ranks = np.array([ranks[at] if at >= 0 else NO_RANK for at in sources], RANK)
         places = np.full(size, -1)
         places[order] = np.arange(len(order))
         self._places = places.tolist()
