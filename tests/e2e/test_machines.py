@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 from tests.e2e.planes import Plane, eventually, pod, processes_with
 
 pytestmark = pytest.mark.e2e
@@ -157,6 +159,10 @@ def _outlive(plane: Plane) -> None:
     (name,) = [one["metadata"]["name"] for one in machines(plane, "kept")]
     (running,) = processes_with(f"--node-name {name} ")
     plane.kill()
+    # At the same address, as with a port that was chosen: the agent goes on with the next server.
+    config = yaml.safe_load(plane.kubeconfig.read_text())
+    address = urlsplit(config["clusters"][0]["cluster"]["server"]).netloc
+    plane.words = ("--listen", address)
     plane.start()
     eventually(lambda: runs(plane, "two"), "the pod runs on")
     assert phases(plane, "kept") == ["Claimed"]
