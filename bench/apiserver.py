@@ -133,7 +133,7 @@ def connect(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
 
 def receive(sock: ssl.SSLSocket) -> bytes:
     """Everything that is there now."""
-    parts = []
+    parts: list[bytes] = []
     while True:
         try:
             part = sock.recv(262_144)

@@ -19,9 +19,10 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -78,7 +79,7 @@ CASES = {
 }
 
 
-async def at_once(jobs: list[Coroutine[object, object, object]]) -> None:
+async def at_once(jobs: Sequence[Coroutine[object, object, object]]) -> None:
     """Run all of them, so many at a time."""
     waiting = iter(jobs)
 
@@ -101,7 +102,7 @@ async def populate(client: Client, case: Case) -> None:
         patch = {"status": status}
         await client.patch(NODE, created.metadata.name, patch=patch, subresource="status")
 
-    async def pod(name: str, number: int, **options: object) -> None:
+    async def pod(name: str, number: int, **options: Any) -> None:
         document = builders.pod_document(name, requests=shape(number, case.shapes), **options)
         await client.create(POD, document, "default")
 

@@ -182,8 +182,8 @@ def endure(pods: int, kills: int, *words: str) -> dict[str, float]:
             print(f"{made} pods, {killed} kills", file=sys.stderr, flush=True)
         # What a server keeps is compared over batches of one process.
         assert server.process is not None
+        opened = Path(f"/proc/{server.process.pid}/fd")
         for last in range(2):
-            opened = Path(f"/proc/{server.process.pid}/fd")
             descriptors, before_mb = len(list(opened.iterdir())), rss_mb(server.process.pid)
             run_batch(server, batch + last, BATCH)
             delete_all(server)

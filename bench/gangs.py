@@ -9,6 +9,7 @@ Alone: ``python -m bench.gangs``.
 
 import json
 import time
+from typing import Any
 
 import msgspec
 
@@ -73,7 +74,7 @@ class Loop:
         return placed
 
 
-def rate(size: int, **spec: object) -> float:
+def rate(size: int, **spec: Any) -> float:
     loop = Loop()
     for number in range(PODS // size):
         loop.add(f"gang-{number}", size, **spec)

@@ -113,7 +113,7 @@ async def _join(world: ApiFixture, version: str) -> None:
     joined: set[str] = set()
     async for event in world.client.watch(MACHINE, resource_version=version):
         machine = event.object
-        if machine is None or machine.status.phase != "Created":
+        if machine.status.phase != "Created":
             continue
         name = machine.metadata.name
         if name not in joined:
@@ -125,7 +125,7 @@ async def _watch(world: ApiFixture, bound: dict[str, float], changed: asyncio.Ev
     version = (await world.client.list(POD)).resource_version
     async for event in world.client.watch(POD, resource_version=version):
         pod = event.object
-        if pod is not None and pod.spec.node_name:
+        if pod.spec.node_name:
             bound.setdefault(pod.metadata.name, time.perf_counter())
             changed.set()
 

@@ -116,7 +116,7 @@ def measure(api: Api, proxy_pid: int) -> dict[str, float]:
     direct = str(found["status"]["podIP"]), 8080
     proxied = str(service["spec"]["clusterIP"]), 80
     until_reached(proxied)
-    result = {}
+    result: dict[str, float] = {}
     with reverse_proxy(direct) as peer:
         for name, address in (("direct", direct), ("service", proxied), ("nginx", peer)):
             before = cpu_s(proxy_pid)

@@ -20,7 +20,8 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, Document
 from grange.base.rng import Stream
-from grange.controllers.replication import inputs, logic, plan, podtemplate, rollout
+from grange.controllers.replication import logic, podtemplate, rollout
+from grange.controllers.replication.plan import Addition, Inputs
 
 REPLICAS = 1_000
 START_S, END_S = 1.0, 0.5
@@ -62,7 +63,7 @@ class Fleet:
             if pod.status.conditions and not pod.metadata.deletion_timestamp
         }
 
-    def make(self, addition: plan.Addition) -> None:
+    def make(self, addition: Addition) -> None:
         self.made += 1
         source = addition.source or self.owner
         document = podtemplate.pod_document(source, name=addition.name)
@@ -98,9 +99,9 @@ class Fleet:
         available = {self.pods[name].metadata.uid for name in ready}
         started = time.process_time()
         now = EPOCH + timedelta(seconds=self.now)
-        decision = rollout.decide(inputs.Inputs(self.owner, owned, NODES, available=available), now)
+        decision = rollout.decide(Inputs(self.owner, owned, NODES, available=available), now)
         plan = logic.plan(
-            inputs.Inputs(
+            Inputs(
                 decision.controller,
                 owned,
                 NODES,
