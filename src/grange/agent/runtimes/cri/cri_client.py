@@ -112,8 +112,8 @@ class GrpcCriClient:
         await self._channel.close()
 
 
-async def identify(client: CriClient, config: CriConfig) -> tuple[str, str]:
-    """Name of the container runtime, and its version with the name.
+async def identify(client: CriClient, config: CriConfig) -> str:
+    """Name of the container runtime.
 
     Raises:
         RuntimeFailedError: it does not answer, does not serve CRI v1, or is not ready.
@@ -133,5 +133,4 @@ async def identify(client: CriClient, config: CriConfig) -> tuple[str, str]:
                 f"container runtime {config.socket}: {_READY} is false: "
                 f"{condition.get('message') or condition.get('reason') or 'no reason given'}"
             )
-    name = str(answer.get("runtime_name", "cri"))
-    return name, f"{name}://{answer.get('runtime_version', '')}"
+    return str(answer.get("runtime_name", "cri"))

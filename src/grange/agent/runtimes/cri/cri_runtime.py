@@ -126,7 +126,7 @@ class CriRuntime(AbstractAsyncContextManager["CriRuntime"]):
         self._client = client
         try:
             self._stack.push_async_callback(client.close)
-            self._name, _ = await cri_client.identify(client, self._config)
+            self._name = await cri_client.identify(client, self._config)
             await self._take_over(client)
         except CriError as error:
             await self._close()
