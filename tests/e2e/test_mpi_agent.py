@@ -91,6 +91,7 @@ def test_command_ends_with_its_caller(start: Start, tmp_path: Path) -> None:
         os.close(ended)
 
 
+# With fork and this setsid a command leads its process group long after its caller has gone.
 SLOW_TO_LEAD_A_SESSION = """
 import os, time
 setsid = os.setsid

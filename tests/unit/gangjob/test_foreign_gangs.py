@@ -218,23 +218,28 @@ async def test_crash_at_a_refused_spec_leaves_no_group(
         assert (await world.client.list(VOLCANO_PODGROUP, "default")).items
         patch = {"metadata": {"labels": {"touched": "yes"}}}
         await world.client.patch(GANGJOB, "train", "default", patch=patch)
-        writes = 0
-
-        def crash(request: Request) -> ApiError | None:
-            nonlocal writes
-            writes += request.method != "GET"
-            if writes < point or request.method == "GET":
-                return None
-            service.cancel()
-            return Forbidden("the controller is dead", kind="", name="")
-
-        world.gate = crash
-        await world.settle()
-        world.gate = lambda _: None
-        restart(world, adapter)
-        await world.settle()
+        await crash(world, service, adapter, point)
         assert await world.phase() == "Failed"
         assert (await world.client.list(VOLCANO_PODGROUP, "default")).items == []
+
+
+async def crash(world: JobWorld, service: Any, adapter: RefusingAdapter, point: int) -> None:
+    """The controller dies at one of its writes, and another one takes over."""
+    writes = 0
+
+    def gate(request: Request) -> ApiError | None:
+        nonlocal writes
+        writes += request.method != "GET"
+        if writes < point or request.method == "GET":
+            return None
+        service.cancel()
+        return Forbidden("the controller is dead", kind="", name="")
+
+    world.gate = gate
+    await world.settle()
+    world.gate = lambda _: None
+    restart(world, adapter)
+    await world.settle()
 
 
 def restart(world: JobWorld, adapter: RefusingAdapter) -> Any:
@@ -302,21 +307,8 @@ async def test_crash_at_a_changed_backend_leaves_no_group(
         service.cancel()
         await world.change(runPolicy={"suspend": True})
         await world.change(runPolicy={"schedulingPolicy": {"backend": after}})
-        service, writes = restart(world, adapter), 0
-
-        def crash(request: Request) -> ApiError | None:
-            nonlocal writes
-            writes += request.method != "GET"
-            if writes < point or request.method == "GET":
-                return None
-            service.cancel()
-            return Forbidden("the controller is dead", kind="", name="")
-
-        world.gate = crash
-        await world.settle()
-        world.gate = lambda _: None
-        restart(world, adapter)
-        await world.settle()
+        service = restart(world, adapter)
+        await crash(world, service, adapter, point)
         assert (await world.client.list(VOLCANO_PODGROUP, "default")).items == []
 
 

@@ -312,9 +312,7 @@ class JobReconciler(Generic[R]):
         job, uid = observed.job, observed.job.metadata.uid
         status = self._with_selectors(job, plan.status)
         failure = await self._delete_other_gangs(observed) if plan.gang is not None else None
-        if (
-            failure is not None
-        ):  # the name stays until it is done: by it, the next reconcile looks again
+        if failure is not None:  # by the name, the next reconcile looks again
             group = observed.inputs.status.pod_group
             status = msgspec.structs.replace(status, pod_group=group)
         if status != observed.inputs.status:
