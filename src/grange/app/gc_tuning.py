@@ -10,8 +10,8 @@ def tune() -> None:
     """Look for cycles less often; to be called before anything of size is made.
 
     Requests make few cycles and many short-lived objects, and stored objects stay: with the default
-    thresholds a sixth of the time of a pod's creation went into looking for garbage. So did a sixth of
-    the time in which a server loads its modules, which stay, too.
+    thresholds a sixth of the time of a pod's creation went into looking for garbage. Modules stay, too:
+    an agent loads its own in 8 % less.
     """
     gc.set_threshold(_YOUNGEST, _MIDDLE, _OLDEST)
 
