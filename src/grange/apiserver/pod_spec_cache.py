@@ -111,6 +111,11 @@ class PodSpecCache:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of all keys."""
+        return self._entries.size_bytes
+
     def split(self, body: bytes) -> SentPod | None:
         """The parts of a JSON body; None if it is malformed, has unknown fields or a large spec."""
         try:

@@ -60,6 +60,11 @@ class PodViews:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of all keys."""
+        return self._entries.size_bytes
+
     def decode(self, body: bytes | msgspec.Raw) -> Pod:
         """The view of a pod.
 

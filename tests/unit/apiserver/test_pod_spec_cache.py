@@ -309,7 +309,7 @@ async def test_refused_and_lenient_pods_leave_nothing(server: Server) -> None:
     for number in range(3):
         lenient = pod(f"web-{number}", misspelt=1)
         assert (await server.create(PODS, lenient, fieldValidation="Ignore")).code == 201
-    assert len(cache_of(server)) == 0
+    assert (len(cache_of(server)), cache_of(server).size_bytes) == (0, 0)
 
 
 async def test_cache_of_specs_is_bounded(server: Server) -> None:
@@ -322,7 +322,9 @@ async def test_cache_of_specs_is_bounded(server: Server) -> None:
     for number in range(count):
         spec = {"containers": [usual], "hostname": f"h{number}"}
         await server.made(PODS, pod(f"web-{number}", **spec))
-    assert count - 25 <= len(cache) < count
+    assert 0 < len(cache) < count
+    assert pod_spec_cache.SPECS_MAX_BYTES - cache.size_bytes < pod_spec_cache.SPEC_MAX_BYTES
+    assert cache.size_bytes <= pod_spec_cache.SPECS_MAX_BYTES
 
 
 async def test_body_that_nests_too_deep_is_refused(server: Server) -> None:

@@ -205,6 +205,7 @@ def test_specs_that_come_once_take_bounded_memory(monkeypatch: pytest.MonkeyPatc
     for number in range(100):
         body = pod_of(spec_of(f"node-{number}", f"web:{number}"))
         assert views.decode(body) == FULL(body)
+        assert views.size_bytes <= 2_000
     assert 0 < len(views) < 30
     large = pod_of(spec_of(image="x" * pod_views.SPEC_MAX_BYTES))
     known = len(views)

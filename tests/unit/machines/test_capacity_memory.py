@@ -84,5 +84,6 @@ def test_limits_of_the_account_last_longer() -> None:
 def test_old_marks_are_forgotten() -> None:
     memory = CapacityMemory()
     memory.refuse("A", "z1", spot=True, now=NOW, reason="sold out")
+    assert (memory.refusal("A", "z1", spot=True, now=NOW) or "").startswith("sold out;")
     memory.prune(later(2 * SHORTAGE_S))
     assert memory.refusal("A", "z1", spot=True, now=NOW) is None

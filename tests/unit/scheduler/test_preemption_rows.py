@@ -377,7 +377,7 @@ RANKS = st.binary(min_size=32, max_size=32)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.none() | RANKS), min_size=1, max_size=60),
     st.integers(0, 5),
-    st.integers(1, 6),
+    st.integers(0, 6),
 )
 def test_the_least_rank_is_found(
     puts: list[tuple[int, Rank | None]], start: int, count: int

@@ -71,7 +71,7 @@ class Coscheduling:
         withdrawn: called with pods whose nominations were withdrawn, to be withdrawn in the API, too.
 
     Attributes:
-        attempts: transactions begun (a work counter).
+        attempts, rollbacks: transactions begun, and those rolled back (work counters).
     """
 
     def __init__(
@@ -106,6 +106,7 @@ class Coscheduling:
             self.groups, self.quotas, self.wait_line, queue, changed, self.admission
         )
         self.attempts = 0
+        self.rollbacks = 0
 
     # --- the cycle ---------------------------------------------------------------------------
 
@@ -335,11 +336,11 @@ class Coscheduling:
                 refusal = self._refusal(gang, [assumed.queued for assumed in transaction.assumed])
                 if not refusal:
                     return self._commit(attempt, transaction)
-                transaction.roll_back()
+                self._roll_back(transaction)
                 return self._over_quota(attempt, refusal)
             best = max(best, len(transaction.assumed))
             diagnosis = diagnosis or transaction.diagnosis
-            transaction.roll_back()
+            self._roll_back(transaction)
             if transaction.failed:
                 return self._no_room(attempt, best, transaction.diagnosis)
         if not options.domains:
@@ -352,6 +353,10 @@ class Coscheduling:
         filters = frozenset(name for name, _ in self._profiles.of(leader.info).filters)
         counts = count_reasons(self._profiles, snapshot.table, pods)
         return Diagnosis(snapshot.num_nodes, counts, filters)
+
+    def _roll_back(self, transaction: Transaction) -> None:
+        self.rollbacks += 1
+        transaction.roll_back()
 
     def _commit(self, attempt: GangAttempt, transaction: Transaction) -> Outcome:
         gang = attempt.gang

@@ -262,6 +262,8 @@ def least(ranks: Ranks, start: int, count: int) -> int:
 
     Among equals the first; after the last place comes the first.
     """
+    if not count:
+        return -1
     rest = max(0, start + count - len(ranks))
     around = np.concatenate([ranks[start : start + count], ranks[:rest]])
     best = int(around.argmin())
